@@ -1,7 +1,7 @@
 """The console in a browser, over a real gateway with real messages."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import APIResponse, Browser, Locator, Page, Route, expect
@@ -11,6 +11,7 @@ from console_traffic import client_of, publish
 from gateway_process import GatewayProcess, gateway, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
+Own = Callable[[str], str]
 PATHS = (
     *("", "queues", "queues/wide-queue", "queues/wide-queue/messages", "templates", "clients", "actors", "events"),
     *("explain", "users", "rest-delivery-points", "spool"),
@@ -29,42 +30,47 @@ def message(page: Page, message_id: str) -> Locator:
     return page.locator(f'tr[data-key="{message_id}"]')
 
 
-def test_the_overview_shows_queues_and_connections_as_they_change(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("at-a-glance")
-    publish(running, "at-a-glance", b"1")
-    queue = row(page, "at-a-glance", table="Busiest queues")
+def test_the_overview_shows_queues_and_connections_as_they_change(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    name = own("at-a-glance")
+    running.create_queue(name)
+    publish(running, name, b"1")
+    queue = row(page, name, table="Busiest queues")
     expect(queue.locator("td").nth(4)).to_have_text("1")
     expect(page.locator("#state")).to_have_text("live")
 
     with client_of(running, "seen"):
-        publish(running, "at-a-glance", b"2", b"3")
+        publish(running, name, b"2", b"3")
         expect(queue.locator("td").nth(4)).to_have_text("3")
         expect(row(page, "flow", table="Protocols").locator("td").nth(1)).to_have_text("1")
 
 
-def test_a_queue_is_made_looked_at_and_deleted(page: Page, running: GatewayProcess) -> None:
+def test_a_queue_is_made_looked_at_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("eu/orders")
     go(page, "queues")
     page.get_by_role("button", name="New queue").click()
-    answer(page, "Create", name="eu/orders", partition_count="4", subscriptions="orders/eu/>")
+    answer(page, "Create", name=name, partition_count="4", subscriptions="orders/eu/>")
 
-    expect(page.locator("h1")).to_have_text("eu/orders")
+    expect(page.locator("h1")).to_have_text(name)
     expect(page.get_by_role("table", name="Partitions").locator("tbody tr")).to_have_count(4)
     expect(page.locator("#page")).to_contain_text("orders/eu/>")
-    with client_of(running, "worker-9") as client, client.consumer("eu/orders"):
+    with client_of(running, "worker-9") as client, client.consumer(name):
         expect(page.get_by_role("table", name="Flows")).to_contain_text("worker-9")
 
     page.get_by_role("button", name="Delete queue").click()
     answer(page, "Delete")
-    expect(page.locator("#notices")).to_contain_text("eu/orders was deleted")
+    expect(page.locator("#notices")).to_contain_text(f"{name} was deleted")
     expect(page.locator("h1")).to_have_text("Queues")
-    expect(row(page, "eu/orders")).to_have_count(0)
+    expect(row(page, name)).to_have_count(0)
 
 
-def test_messages_are_opened_moved_copied_and_deleted(page: Page, running: GatewayProcess) -> None:
-    for name in ("from", "moved-to"):
+def test_messages_are_opened_moved_copied_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
+    origin, target = own("from"), own("moved-to")
+    for name in (origin, target):
         running.create_queue(name)
-    publish(running, "from", b"first", b"<b>second</b>", b"third")
-    go(page, "queues/from/messages")
+    publish(running, origin, b"first", b"<b>second</b>", b"third")
+    go(page, f"queues/{origin}/messages")
 
     message(page, "0:2").click()
     expect(page.locator(".details pre")).to_have_text("<b>second</b>")
@@ -72,45 +78,47 @@ def test_messages_are_opened_moved_copied_and_deleted(page: Page, running: Gatew
 
     message(page, "0:1").locator("input").check()
     page.get_by_role("button", name="Move").click()
-    answer(page, "Move", to="moved-to")
+    answer(page, "Move", to=target)
     expect(message(page, "0:1")).to_have_count(0)
-    assert (running.held_count("from"), running.held_count("moved-to")) == (2, 1)
+    assert (running.held_count(origin), running.held_count(target)) == (2, 1)
 
     message(page, "0:2").locator("input").check()
     page.get_by_role("button", name="Copy").click()
-    answer(page, "Copy", to="moved-to")
+    answer(page, "Copy", to=target)
     expect(page.locator("#notices")).to_contain_text("1 copied")
     expect(message(page, "0:2").locator("input")).not_to_be_checked()
-    assert (running.held_count("from"), running.held_count("moved-to")) == (2, 2)
+    assert (running.held_count(origin), running.held_count(target)) == (2, 2)
 
     page.get_by_role("button", name="All on this page").click()
     page.get_by_role("button", name="Delete", exact=True).click()
     answer(page, "Delete")
     expect(page.locator("#page")).to_contain_text("No messages.")
-    assert running.held_count("from") == 0
+    assert running.held_count(origin) == 0
 
 
-def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("graveyard")
-    running.create_queue("work", dead_msg_queue="graveyard")
-    publish(running, "work", b"hard")
-    with client_of(running, "rejecter") as client, client.consumer("work") as consumer:
+def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess, own: Own) -> None:
+    work, graveyard = own("work"), own("graveyard")
+    running.create_queue(graveyard)
+    running.create_queue(work, dead_msg_queue=graveyard)
+    publish(running, work, b"hard")
+    with client_of(running, "rejecter") as client, client.consumer(work) as consumer:
         consumer.receive_many(1, timeout_s=WAIT_MS / 1000)[0].reject()
-        go(page, "queues/graveyard/messages")
+        go(page, f"queues/{graveyard}/messages")
         expect(row(page, "rejected")).to_be_visible()
 
-    go(page, "queues/graveyard")
+    go(page, f"queues/{graveyard}")
     page.get_by_role("button", name="Re-drive").click()
     answer(page, "Re-drive")
 
     expect(page.locator(".health")).to_contain_text("done, 1 done")
-    assert (running.held_count("graveyard"), running.held_count("work")) == (0, 1)
+    assert (running.held_count(graveyard), running.held_count(work)) == (0, 1)
 
 
 def test_a_redrive_is_shown_that_began_while_the_page_asked_whether_there_was_one(
-    page: Page, running: GatewayProcess
+    page: Page, running: GatewayProcess, own: Own
 ) -> None:
-    running.create_queue("emptied")
+    name = own("emptied")
+    running.create_queue(name)
     looks: list[tuple[Route, APIResponse]] = []
 
     def hold_until_it_began(route: Route) -> None:
@@ -121,7 +129,7 @@ def test_a_redrive_is_shown_that_began_while_the_page_asked_whether_there_was_on
 
     began = False
     page.route(re.compile("/redrive"), hold_until_it_began)
-    go(page, "queues/emptied")
+    go(page, f"queues/{name}")
     page.get_by_role("button", name="Re-drive").click()
     answer(page, "Re-drive")
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -132,77 +140,84 @@ def test_a_redrive_is_shown_that_began_while_the_page_asked_whether_there_was_on
     expect(page.locator(".health")).to_contain_text("done")
 
 
-def test_a_definition_is_edited_and_what_it_may_not_be_stays_in_the_form(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("edited", subscriptions=["a/b"])
-    go(page, "queues/edited")
+def test_a_definition_is_edited_and_what_it_may_not_be_stays_in_the_form(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    name = own("edited")
+    running.create_queue(name, subscriptions=["a/b"])
+    go(page, f"queues/{name}")
     page.get_by_role("button", name="Edit").click()
     fill_in(page, "Change", max_msg_size="none", permission="delete", subscriptions="a/b\nc d/>")
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("max_msg_size")
 
     answer(page, "Change", max_msg_size="1000", respect_ttl_enabled="true")
 
-    changed = running.queue("edited")
+    changed = running.queue(name)
     assert changed["subscriptions"] == ["a/b", "c d/>"]
     config = changed["config"]
     assert isinstance(config, dict)
     wanted = {"max_msg_size": 1000, "permission": "delete", "respect_ttl_enabled": True}
-    assert {name: config[name] for name in wanted} == wanted
+    assert {each: config[each] for each in wanted} == wanted
     expect(page.locator("#page")).to_contain_text("c d/>")
 
 
-def test_templates_are_made_changed_and_deleted(page: Page, running: GatewayProcess) -> None:
+def test_templates_are_made_changed_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
+    name, folder = own("small"), own("eu")
     go(page, "templates")
     page.get_by_role("button", name="New template").click()
-    answer(page, "Create", name="small", queue_name_filter="eu/*", max_msg_size="500", permission="consume")
-    expect(row(page, "small")).to_contain_text("max_msg_size=500")
+    answer(page, "Create", name=name, queue_name_filter=f"{folder}/*", max_msg_size="500", permission="consume")
+    expect(row(page, name)).to_contain_text("max_msg_size=500")
 
-    row(page, "small").click()
+    row(page, name).click()
     answer(page, "Change", max_msg_size="", max_redelivery_count="3")
-    expect(row(page, "small")).to_contain_text("max_redelivery_count=3")
-    expect(row(page, "small")).not_to_contain_text("max_msg_size")
-    running.create_queue("eu/orders-2")
-    go(page, "queues/eu%2Forders-2")
+    expect(row(page, name)).to_contain_text("max_redelivery_count=3")
+    expect(row(page, name)).not_to_contain_text("max_msg_size")
+    running.create_queue(f"{folder}/orders")
+    go(page, f"queues/{folder}%2Forders")
     expect(page.locator(".facts.many").last).to_contain_text("max_redelivery_count3")
 
     go(page, "templates")
-    row(page, "small").get_by_role("button", name="Delete").click()
+    row(page, name).get_by_role("button", name="Delete").click()
     answer(page, "Delete")
-    expect(page.locator("#page")).to_contain_text("No template yet")
+    expect(row(page, name)).to_have_count(0)
 
 
-def test_kept_messages_are_replayed(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("kept", retention_time_s=3600)
-    publish(running, "kept", b"1", b"2")
-    with client_of(running, "reader") as client, client.consumer("kept") as consumer:
+def test_kept_messages_are_replayed(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("kept")
+    running.create_queue(name, retention_time_s=3600)
+    publish(running, name, b"1", b"2")
+    with client_of(running, "reader") as client, client.consumer(name) as consumer:
         for _ in range(2):
             consumer.receive_many(1, timeout_s=WAIT_MS / 1000)[0].accept()
-        wait_until(lambda: running.held_count("kept") == 0, within_s=WAIT_MS / 1000, what="both to be settled")
-    go(page, "queues/kept")
+        wait_until(lambda: running.held_count(name) == 0, within_s=WAIT_MS / 1000, what="both to be settled")
+    go(page, f"queues/{name}")
     expect(page.locator("#page")).to_contain_text("kept for replay")
     page.get_by_role("button", name="Replay").click()
     answer(page, "Replay", **{"from": "2"})
-    expect(page.locator("#notices")).to_contain_text("1 message offered again to the consumers of kept")
-    assert running.held_count("kept") == 1
+    expect(page.locator("#notices")).to_contain_text(f"1 message offered again to the consumers of {name}")
+    assert running.held_count(name) == 1
 
 
-def test_what_the_gateway_refuses_is_shown_in_its_words(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("mine")
-    publish(running, "mine", b"x")
-    go(page, "queues/mine/messages")
+def test_what_the_gateway_refuses_is_shown_in_its_words(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("mine")
+    running.create_queue(name)
+    publish(running, name, b"x")
+    go(page, f"queues/{name}/messages")
     message(page, "0:1").locator("input").check()
     page.keyboard.press("m")
     fill_in(page, "Move", to="nowhere")
 
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("nowhere")
-    assert running.held_count("mine") == 1
+    assert running.held_count(name) == 1
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
     go(page, "queues/none-of-that-name")
     expect(page.locator("#state")).to_contain_text("none-of-that-name")
 
 
-def test_clients_actors_events_and_explanations_are_shown(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("explained", subscriptions=["plant/>"])
+def test_clients_actors_events_and_explanations_are_shown(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("explained")
+    running.create_queue(name, subscriptions=["plant/>"])
     with client_of(running, "worker-3"):
         go(page, "clients")
         expect(row(page, "worker-3")).to_contain_text("flow")
@@ -214,17 +229,19 @@ def test_clients_actors_events_and_explanations_are_shown(page: Page, running: G
     go(page, "explain")
     page.locator("form input[name=topic]").fill("plant/7/temperature")
     page.keyboard.press("Enter")
-    expect(row(page, "explained")).to_contain_text("spooled")
-    page.locator("form >> nth=1 >> input[name=queue]").fill("explained")
+    expect(row(page, name)).to_contain_text("spooled")
+    page.locator("form >> nth=1 >> input[name=queue]").fill(name)
     page.locator("form >> nth=1 >> input[name=key]").fill("customer-7")
     page.keyboard.press("Enter")
     expect(page.locator(".answer .facts")).to_contain_text("hash of the key")
 
 
-def test_everything_can_be_reached_with_the_keyboard(page: Page, running: GatewayProcess) -> None:
-    for name in ("key-a", "key-b"):
+def test_everything_can_be_reached_with_the_keyboard(page: Page, running: GatewayProcess, own: Own) -> None:
+    keys = own("key")
+    first, second = f"{keys}-a", f"{keys}-b"
+    for name in (first, second):
         running.create_queue(name)
-    publish(running, "key-b", b"pressed")
+    publish(running, second, b"pressed")
     expect(page.locator("h1")).not_to_have_text("Overview")  # the node's name is there: it has looked
     page.keyboard.press("?")
     expect(page.locator("dialog[open]")).to_contain_text("next row")
@@ -234,13 +251,13 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
     page.keyboard.press("2")
     expect(page.locator("h1")).to_have_text("Queues")
     page.keyboard.press("/")
-    page.keyboard.type("key-*")
+    page.keyboard.type(f"{keys}-*")
     expect(page.locator("#page tbody tr")).to_have_count(2)
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text("key-b")
+    expect(page.locator("h1")).to_have_text(second)
     page.keyboard.press("m")
     expect(row(page, "pressed")).to_be_visible()
     page.keyboard.press("j")
@@ -250,8 +267,8 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
     answer(page, "Delete")
     expect(page.locator("#page")).to_contain_text("No messages.")
     page.keyboard.press("Escape")
-    expect(page.locator("h1")).to_have_text("key-b")
-    assert running.held_count("key-b") == 0
+    expect(page.locator("h1")).to_have_text(second)
+    assert running.held_count(second) == 0
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -1,6 +1,6 @@
 """The console on a gateway with accounts: who is signed in, and what it shows to who may only look."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
@@ -53,12 +53,13 @@ def test_who_may_only_look_sees_so_and_changes_nothing(browser: Browser, running
         expect(page.get_by_role("table", name="Actors")).to_contain_text("spool")
 
 
-def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProcess) -> None:
+def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProcess, own: Callable[[str], str]) -> None:
+    name = own("made-by-writer")
     with opened(browser, running, "writer", "queues") as page:
         page.get_by_role("button", name="New queue").click()
-        page.locator("dialog[open] [name=name]").fill("made-by-writer")
+        page.locator("dialog[open] [name=name]").fill(name)
         page.locator("dialog[open]").get_by_role("button", name="Create").click()
-        expect(page.locator("h1")).to_have_text("made-by-writer")
+        expect(page.locator("h1")).to_have_text(name)
         page.keyboard.press("9")
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()  # it takes the level admin
         page.keyboard.press("b")

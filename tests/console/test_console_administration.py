@@ -1,6 +1,7 @@
 """What the console administers beside queues: users, delivery points, durable cursors and backups."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from console_traffic import client_of, publish
 from gateway_process import GatewayProcess, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
+
+Own = Callable[[str], str]
 
 # Beside what is made here; and whoever has no account comes in.
 CONFIGURATION = """
@@ -31,22 +34,30 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         yield process
 
 
-def test_users_are_made_shut_down_and_deleted(page: Page, running: GatewayProcess) -> None:
+def test_pages_say_that_nothing_was_made_on_this_node_yet(page: Page) -> None:
+    """So this test is the first."""
+    for path, said in (("templates", "No template yet"), ("spool", "None since the node began.")):
+        go(page, path)
+        expect(page.locator("#page")).to_contain_text(said)
+
+
+def test_users_are_made_shut_down_and_deleted(page: Page, own: Own) -> None:
+    name = own("ada")
     go(page, "users")
     page.get_by_role("button", name="New user").click()
     expect(page.locator("dialog[open] [name=password]")).to_have_attribute("type", "password")
-    fill_in(page, "Create", name="ada")
+    fill_in(page, "Create", name=name)
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("password")
     answer(page, "Create", password="engine-7")
-    expect(row(page, "ada")).to_contain_text("enabled")
+    expect(row(page, name)).to_contain_text("enabled")
 
-    row(page, "ada").click()
+    row(page, name).click()
     answer(page, "Change", enabled="false")
-    expect(row(page, "ada")).to_contain_text("shut down")
+    expect(row(page, name)).to_contain_text("shut down")
 
-    row(page, "ada").get_by_role("button", name="Delete").click()
+    row(page, name).get_by_role("button", name="Delete").click()
     answer(page, "Delete")
-    expect(row(page, "ada")).to_have_count(0)
+    expect(row(page, name)).to_have_count(0)
 
 
 def test_what_the_configuration_made_is_shown_and_left_to_it(page: Page, running: GatewayProcess) -> None:
@@ -61,36 +72,38 @@ def test_what_the_configuration_made_is_shown_and_left_to_it(page: Page, running
         expect(page.get_by_role("button", name=deed)).to_be_disabled()
 
 
-def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("pushed")
+def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
+    name, queue = own("billing"), own("pushed")
+    running.create_queue(queue)
     nobody = str(free_port())
     go(page, "rest-delivery-points")
     page.get_by_role("button", name="New delivery point").click()
-    answer(page, "Create", name="billing", queue="pushed", target="/orders", host="127.0.0.1", port=nobody)
+    answer(page, "Create", name=name, queue=queue, target="/orders", host="127.0.0.1", port=nobody)
 
-    expect(page.locator("h1")).to_have_text("billing")
-    expect(row(page, "/orders", table="Queue bindings")).to_contain_text("pushed")
+    expect(page.locator("h1")).to_have_text(name)
+    expect(row(page, "/orders", table="Queue bindings")).to_contain_text(queue)
     expect(row(page, "server", table="REST consumers")).to_contain_text("down: ")
 
     page.get_by_role("button", name="Edit").click()
     fill_in(page, "Change", queue_bindings="no JSON")
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("no JSON")
-    lines = ['{"queue": "pushed", "post_request_target": "/a"}', '{"queue": "also", "post_request_target": "/b"}']
+    lines = [json.dumps({"queue": each, "post_request_target": "/a"}) for each in (queue, "also")]
     answer(page, "Change", queue_bindings="\n".join(lines), enabled="false")
     expect(page.locator("#page")).to_contain_text("shut down, made here")
 
     page.get_by_role("button", name="Delete delivery point").click()
     answer(page, "Delete")
     expect(row(page, "fixed-point")).to_be_visible()
-    expect(row(page, "billing")).to_have_count(0)
+    expect(row(page, name)).to_have_count(0)
 
 
-def test_a_queue_shows_its_durable_cursors_which_can_be_deleted(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("read-in-bulk")
-    publish(running, "read-in-bulk", b"1", b"2")
-    go(page, "queues/read-in-bulk")
+def test_a_queue_shows_its_durable_cursors_which_can_be_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("read-in-bulk")
+    running.create_queue(name)
+    publish(running, name, b"1", b"2")
+    go(page, f"queues/{name}")
     with client_of(running, "reader") as client:
-        client.bulk.bind_cursor("read-in-bulk", "nightly", instance="job-7", start="earliest")
+        client.bulk.bind_cursor(name, "nightly", instance="job-7", start="earliest")
         cursor = row(page, "nightly", table="Durable cursors")
         for told in ("bound", "job-7", "2"):
             expect(cursor).to_contain_text(told)
@@ -100,27 +113,31 @@ def test_a_queue_shows_its_durable_cursors_which_can_be_deleted(page: Page, runn
     expect(cursor).to_have_count(0)
 
 
-def test_a_cursor_that_a_browser_cannot_name_is_left_and_so_is_its_queue(page: Page, running: GatewayProcess) -> None:
+def test_a_cursor_that_a_browser_cannot_name_is_left_and_so_is_its_queue(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
     """Clients choose these names, and `queues/kept/cursors/..` is `queues/kept/` to a browser."""
-    running.create_queue("kept")
-    go(page, "queues/kept")
+    name = own("kept")
+    running.create_queue(name)
+    go(page, f"queues/{name}")
     with client_of(running, "reader") as client:
-        client.bulk.bind_cursor("kept", "..", instance="job-7", start="earliest")
+        client.bulk.bind_cursor(name, "..", instance="job-7", start="earliest")
         row(page, "job-7", table="Durable cursors").get_by_role("button", name="Delete").click()
         fill_in(page, "Delete")
         expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("the command sluicegate can")
-    assert running.queue("kept")
-    told = running.command("queue", "delete-cursor", "kept", "..", "--yes")
+    assert running.queue(name)
+    told = running.command("queue", "delete-cursor", name, "..", "--yes")
     assert told.returncode == 0, told.stderr
-    assert running.queue("kept")
+    assert running.queue(name)
 
 
-def test_a_backup_is_made_and_shown(page: Page, running: GatewayProcess) -> None:
+def test_a_backup_is_made_and_shown(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("before-the-move")
     go(page, "spool")
-    expect(page.locator("#page")).to_contain_text("None since the node began.")
     page.get_by_role("button", name="New backup").click()
-    answer(page, "Begin", name="before-the-move")
+    answer(page, "Begin", name=name)
 
+    expect(page.locator("#page")).to_contain_text(f"name{name}")
     expect(page.locator("#page")).to_contain_text("statedone")
     expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
-    assert (running.backups / "before-the-move" / "backup.json").is_file()
+    assert (running.backups / name / "backup.json").is_file()
