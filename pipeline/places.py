@@ -76,7 +76,7 @@ def place_of(config: StreamJob) -> Place:
     progress = last_progress(config.checkpoint)
     read: dict[int, int] = {}
     for offset in () if progress is None else progress.offsets:
-        offset.check_is_of(options.queue, status.incarnation)
+        offset.check_is_of(options.queue, status.vpn, status.incarnation)
         read.update(offset.next)
     try:
         cursor = bulk.look_at_cursor(options.queue, options.cursor)

@@ -47,7 +47,7 @@ class Acknowledger(StreamingQueryListener):
         for offset in ours_among([source.endOffset or "" for source in progress.sources]):
             try:
                 stands = bulk_for(self._options).look_at_cursor(offset.queue, offset.cursor)
-                if stands.incarnation == offset.incarnation:  # else it is of another gateway, with equal names
+                if offset.is_in(stands.vpn, stands.incarnation):  # else it is another queue that has the same name
                     acknowledge(self._options, offset, reference)
             except (FlowClientError, OSError, TimeoutError) as error:
                 # The next batch or the sweep repairs it; the query itself is none the worse.
@@ -80,7 +80,7 @@ def sweep(options: ConnectOptions, checkpoint: str) -> int:
     bulk = bulk_for(options)
     for offset in progress.offsets:
         stands = bulk.look_at_cursor(offset.queue, offset.cursor)
-        offset.check_is_of(offset.queue, stands.incarnation)
+        offset.check_is_of(offset.queue, stands.vpn, stands.incarnation)
         if offset.is_covered_by(acked_places(stands.positions)):
             continue
         if stands.epoch != offset.epoch:

@@ -17,7 +17,7 @@ FIRST_SEQUENCE: Final = 1
 
 
 class OffsetError(ValueError):
-    """An offset that does not fit: of another version, queue or incarnation of the spool, or no offset at all."""
+    """An offset that does not fit: of another version, queue, message VPN or incarnation of the spool; or none."""
 
 
 @final
@@ -31,6 +31,7 @@ class Offset:
     incarnation: int
     epoch: int  # of the binding under which it was planned
     next: Mapping[int, int]  # partition: the first sequence behind
+    vpn: str = ""  # the message VPN of the queue; empty: an earlier release did not write it down
 
     def next_in(self, partition: int) -> int:
         """Return where a partition goes on; one that is not named began later, so at its first sequence.
@@ -51,6 +52,7 @@ class Offset:
         """Return what Spark writes into its checkpoint."""
         return {
             "v": VERSION,
+            "vpn": self.vpn,
             "queue": self.queue,
             "cursor": self.cursor,
             "mode": self.mode,
@@ -68,6 +70,7 @@ class Offset:
             raise OffsetError(f"the offset has version {found['v']!r}; this release reads version {VERSION}")
         try:
             return cls(
+                vpn=str(found.get("vpn", "")),
                 queue=str(found["queue"]),
                 cursor=str(found["cursor"]),
                 mode=str(found["mode"]),
@@ -78,14 +81,25 @@ class Offset:
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise OffsetError(f"{found!r} is no offset of a Sluicegate queue: {error!r}") from None
 
-    def check_is_of(self, queue: str, incarnation: int) -> None:
-        """Raise OffsetError unless the offset is of this queue in this incarnation of the spool."""
+    def is_in(self, vpn: str, incarnation: int) -> bool:
+        """Return whether it is of this message VPN, as far as both say, in this incarnation of the spool.
+
+        All message VPNs of a node have one incarnation, and may have queues and cursors of the same names.
+        """
+        return self.incarnation == incarnation and (not self.vpn or not vpn or self.vpn == vpn)
+
+    def check_is_of(self, queue: str, vpn: str, incarnation: int) -> None:
+        """Raise OffsetError unless the offset is of this queue, in this message VPN and incarnation of the spool."""
         if self.queue != queue:
             raise OffsetError(f"the checkpoint is of the queue {self.queue}, not of {queue}: begin with another one")
         if self.incarnation != incarnation:
             raise OffsetError(
                 f"the checkpoint is of the spool {self.incarnation:016x}, the gateway's is {incarnation:016x}: it was"
                 f" made anew or restored, and sequences in {queue} mean something else now. Begin with a new checkpoint"
+            )
+        if not self.is_in(vpn, incarnation):
+            raise OffsetError(
+                f"the checkpoint is of {queue} in the message VPN {self.vpn}, not in {vpn}: begin with another one"
             )
 
 

@@ -153,6 +153,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, places: Mapping[int, int]) -> Offset:
         cursor, options = self._bound(), self._options
         return Offset(
+            vpn=cursor.vpn,
             queue=options.queue,
             cursor=options.cursor,
             mode=options.mode,
@@ -164,7 +165,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _resumed(self, found: dict[str, Any]) -> Offset:
         """Return an offset of the checkpoint. Raises OffsetError when the gateway cannot go on from there."""
         offset = Offset.of_json(found)
-        offset.check_is_of(self._options.queue, self._bound().incarnation)
+        cursor = self._bound()
+        offset.check_is_of(self._options.queue, cursor.vpn, cursor.incarnation)
         return offset
 
     def _not_rewound(self, begin: Offset) -> dict[int, int]:

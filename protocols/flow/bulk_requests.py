@@ -112,8 +112,8 @@ async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes
         handle = await _queue(connection, asked.queue, READ_ONLY)
         overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
         positions = tuple([Position(each.number, each.low, each.low, each.synced_end, 0) for each in overviews])
-        incarnation = connection.services.incarnation
-        return Positions(frames.QUEUE_STATUS, asked.request_id, 0, incarnation, "", positions).encode()
+        incarnation, vpn = connection.services.incarnation, connection.services.clients.vpn
+        return Positions(frames.QUEUE_STATUS, asked.request_id, 0, incarnation, "", positions, vpn).encode()
     if isinstance(asked, CursorBind):
         return (await _bind_cursor(connection, asked)).encode()
     return (await _ask_cursor(connection, asked)).encode()
@@ -138,9 +138,8 @@ async def _bind_cursor(connection: "FlowConnection", asked: CursorBind) -> Posit
         ),
     )
     bound: CursorBound = await connection.services.cursors.ask(request)
-    return Positions(
-        frames.BIND_CURSOR, asked.request_id, bound.epoch, bound.incarnation, "", _positions_of(bound.positions)
-    )
+    positions, vpn = _positions_of(bound.positions), connection.services.clients.vpn
+    return Positions(frames.BIND_CURSOR, asked.request_id, bound.epoch, bound.incarnation, "", positions, vpn)
 
 
 async def _ask_cursor(connection: "FlowConnection", asked: CursorRequest) -> Positions:
@@ -166,8 +165,8 @@ async def _ask_cursor(connection: "FlowConnection", asked: CursorRequest) -> Pos
         if not named:
             raise RequestRefused(codes.NOT_FOUND, f"queue {queue!r} has no cursor {cursor!r}")
         found, epoch, batch_ref = named[0].positions, named[0].epoch, named[0].batch_ref
-    incarnation = connection.services.incarnation
-    return Positions(kind, asked.request_id, epoch, incarnation, batch_ref, _positions_of(found))
+    incarnation, vpn = connection.services.incarnation, connection.services.clients.vpn
+    return Positions(kind, asked.request_id, epoch, incarnation, batch_ref, _positions_of(found), vpn)
 
 
 def _positions_of(found: list[CursorPosition]) -> tuple[Position, ...]:

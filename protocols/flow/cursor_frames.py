@@ -163,6 +163,7 @@ class Positions:
     incarnation: int  # of the spool: sequences of another one mean nothing here
     batch_ref: str  # of the last acknowledgement, in CURSOR_STATUS with epoch 0
     positions: tuple[Position, ...]
+    vpn: str = ""  # the message VPN that the queue is in; empty: a gateway of before did not say
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -171,6 +172,7 @@ class Positions:
         out.number(f.CURSOR_EPOCH, self.epoch, 8)
         out.number(f.INCARNATION, self.incarnation, 8)
         out.text(f.BATCH_REF, self.batch_ref)
+        out.text(f.MESSAGE_VPN, self.vpn)
         parts = [_COUNT.pack(len(self.positions))]
         for each in self.positions:
             parts.append(_POSITION.pack(each.partition, each.low, each.acked, each.next_sequence, each.lag_bytes))
@@ -202,6 +204,7 @@ def read_cursor_frame(frame: Frame, data: bytes) -> CursorFrame:
             reader.number_required(f.INCARNATION, 8),
             reader.text(f.BATCH_REF, 4 * TEXT_BYTES_MAX),
             _read_positions(frame, data),
+            reader.text(f.MESSAGE_VPN, NAME_BYTES_MAX),
         )
     queue = reader.text(f.NAME, NAME_BYTES_MAX)
     if kind in (QUEUE_STATUS, CUT_RANGE, BIND_CURSOR):

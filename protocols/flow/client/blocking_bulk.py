@@ -39,6 +39,11 @@ class BlockingCursor:
         return self.cursor.incarnation
 
     @property
+    def vpn(self) -> str:
+        """The message VPN that the queue is in; empty: the gateway did not say."""
+        return self.cursor.vpn
+
+    @property
     def positions(self) -> tuple[Position, ...]:
         """As of the last answer that named them."""
         return self.cursor.positions

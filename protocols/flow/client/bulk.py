@@ -65,6 +65,7 @@ class Cursor:
         self.name = name
         self.epoch = epoch
         self.incarnation = 0  # of the spool: sequences of another one mean nothing here; 0: nothing was answered yet
+        self.vpn = ""  # the message VPN that the queue is in, likewise
         self.positions: tuple[Position, ...] = ()  # as of the last answer that named them
 
     async def acknowledge(self, before: Mapping[int, int], *, batch_ref: str = "") -> Positions:
@@ -86,6 +87,7 @@ class Cursor:
     def seen(self, positions: Positions) -> Positions:
         """Take in where it stands by an answer."""
         self.incarnation = positions.incarnation
+        self.vpn = positions.vpn
         self.positions = positions.positions
         return positions
 

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from gateway_process import GatewayProcess, gateway
+from pyspark_sluicegate.offsets import OffsetError
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading import RangeReader
 from pyspark_sluicegate.stream import QueueStreamReader
@@ -23,7 +24,7 @@ EVERYTHING = ReadAllAvailable()
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway of the test's own, for it may be killed; with a queue of a hundred messages."""
-    with gateway(tmp_path / "gateway") as process:
+    with gateway(tmp_path / "gateway", vpns__sales__enabled=True) as process:
         process.create_queue("orders")
         fill(process, 0, 100)
         yield process
@@ -83,6 +84,19 @@ def test_a_reader_plans_and_reads_on_when_the_gateway_was_killed(broker: Gateway
     after = reader.latestOffset(end, EVERYTHING)
     assert rows(reader, end, after) == list(range(100, 120))
     assert after["epoch"] == end["epoch"]
+
+
+def test_a_checkpoint_is_not_gone_on_with_in_another_message_vpn(broker: GatewayProcess) -> None:
+    """Its queue has the same name, and the spool one incarnation: messages would be passed over, and acknowledged."""
+    broker.create_queue("orders", vpn="sales")
+    first = reader_of(broker)
+    start = first.initialOffset()
+    end = first.latestOffset(start, EVERYTHING)
+    other = reader_of(broker, vpn="sales")
+    assert other.initialOffset()["vpn"] == "sales"
+    with pytest.raises(OffsetError, match="orders in the message VPN default, not in sales"):
+        other.latestOffset(end, EVERYTHING)
+    assert first.latestOffset(end, EVERYTHING) == end
 
 
 def test_a_reader_that_begins_while_the_gateway_is_away_waits_for_it(broker: GatewayProcess) -> None:

@@ -1,6 +1,7 @@
 """Offsets in checkpoints: they come back as they went, and what does not fit is named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ offsets = st.builds(
     incarnation=st.integers(0, (1 << 64) - 1),
     epoch=st.integers(0, (1 << 63) - 1),
     next=st.dictionaries(st.integers(0, 500), st.integers(1, (1 << 63) - 1), max_size=10),
+    vpn=st.text(max_size=30),
 )
 ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=3, next={0: 1501, 1: 1490})
 
@@ -47,12 +49,21 @@ def test_what_is_no_offset_is_refused(found: object, said: str) -> None:
         Offset.of_json(found)
 
 
-def test_an_offset_of_another_queue_or_spool_is_refused_with_both_names() -> None:
-    ORDERS.check_is_of("orders", 0xA1)
+def test_an_offset_of_another_queue_or_spool_or_message_vpn_is_refused_with_both_names() -> None:
+    of_sales = replace(ORDERS, vpn="sales")
+    of_sales.check_is_of("orders", "sales", 0xA1)
     with pytest.raises(OffsetError, match="queue orders, not of returns"):
-        ORDERS.check_is_of("returns", 0xA1)
+        of_sales.check_is_of("returns", "sales", 0xA1)
     with pytest.raises(OffsetError, match="00000000000000a1, the gateway's is 00000000000000b2"):
-        ORDERS.check_is_of("orders", 0xB2)
+        of_sales.check_is_of("orders", "sales", 0xB2)
+    with pytest.raises(OffsetError, match="orders in the message VPN sales, not in default"):
+        of_sales.check_is_of("orders", "default", 0xA1)
+
+
+def test_an_offset_of_an_earlier_release_names_no_message_vpn_and_goes_on_in_any() -> None:
+    found = ORDERS.to_json()
+    del found["vpn"]
+    Offset.of_json(found).check_is_of("orders", "sales", 0xA1)
 
 
 def test_places_to_begin_at_are_json() -> None:

@@ -16,7 +16,7 @@ from pyspark_sluicegate.reading import RangeReader
 
 OPTIONS = SourceOptions.of({"url": "flow://gateway", "queue": "orders", "longPollMs": "500"})
 NOTHING = Position(1, 1, 1, 1, 0)
-ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=1, next={0: 5})
+ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=1, next={0: 5}, vpn="sales")
 
 
 class OneCursor:
@@ -24,6 +24,7 @@ class OneCursor:
 
     def __init__(self, incarnation: int, second: Position = NOTHING) -> None:
         self.incarnation = incarnation
+        self.vpn = "sales"
         self.epoch = 1
         self.positions = (Position(0, 1, 5, 5, 0), second)
         self.acknowledged: list[Mapping[int, int]] = []
@@ -49,11 +50,16 @@ class OneCursor:
         return self
 
 
-@pytest.mark.parametrize(("incarnation", "acknowledged"), [(0xA1, [{0: 5}]), (0xB2, [])])
-def test_a_listener_acknowledges_to_the_gateway_that_was_read_and_to_no_other_with_such_a_queue(
-    monkeypatch: pytest.MonkeyPatch, incarnation: int, acknowledged: list[Mapping[int, int]]
+@pytest.mark.parametrize(
+    ("incarnation", "vpn", "acknowledged"),
+    [(0xA1, "sales", [{0: 5}]), (0xB2, "sales", []), (0xA1, "default", [])],
+)
+def test_a_listener_acknowledges_to_the_gateway_and_vpn_that_was_read_and_to_no_other_with_such_a_queue(
+    monkeypatch: pytest.MonkeyPatch, incarnation: int, vpn: str, acknowledged: list[Mapping[int, int]]
 ) -> None:
+    """Two queries have the same names, and often the same epoch; each has a listener, which hears of both."""
     cursor = OneCursor(incarnation)
+    cursor.vpn = vpn
     monkeypatch.setattr(acknowledging, "bulk_for", lambda options: cursor)
     source = SimpleNamespace(endOffset=json.dumps(ORDERS.to_json()))
     progress: Any = SimpleNamespace(progress=SimpleNamespace(id="q", batchId=3, sources=[source]))
