@@ -113,8 +113,14 @@ class Stream:
             self._connection.writing_resumed()
 
     def eof_received(self) -> None:
-        """The peer sends no more: the transport closes by itself, once it has sent what is buffered."""
-        self.write = _discard
+        """The peer sends no more: the transport closes by itself, once it has sent what is buffered.
+
+        That has the time of last words, or a peer that reads nothing would keep its stream for ever.
+        """
+        self._end()
+        buffered = self._transport.get_write_buffer_size()
+        if buffered:
+            self._linger(buffered)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone, for whatever reason."""

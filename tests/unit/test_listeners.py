@@ -200,6 +200,28 @@ def test_nothing_more_is_sent_to_a_peer_that_has_said_its_last(run: RunOnLoop) -
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
+def test_a_peer_that_has_said_its_last_and_reads_nothing_is_cut_off(
+    run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, files: TlsFiles, is_tls: bool
+) -> None:
+    """It answers TCP's probes of its full window, so nothing else would ever end its stream."""
+    monkeypatch.setattr("protocols.streams.LINGER_S", 0.05)
+
+    async def scenario() -> None:
+        listener, _, writer, connection = await meets(files if is_tls else None)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # one for both directions
+        connection.transport.write(bytes(LAST_WORDS_BYTES))
+        kept = writer.get_extra_info("socket").dup()
+        kept.shutdown(socket.SHUT_WR)
+        await connection.has_closed()
+        assert listener.connection_count == 0
+        kept.close()
+        await leaves(writer)
+        await listener.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
 def test_verbs_on_a_closed_stream_do_nothing(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
     async def scenario() -> None:
         listener, _, writer, connection = await meets(files if is_tls else None)
