@@ -244,12 +244,13 @@ class PublishReader:
     def _check_numbered(self, first_byte: i64, packet_id: i64) -> i64:
         """Check what holds for each packet of QoS 1 or 2; return how many more of them may come now."""
         qos = first_byte >> 1 & 3
-        # With DUP it was begun before the maximum was: its client sends it until it is answered [4.4.0-1].
-        if qos > self.qos_max and not first_byte & 8:
+        # With DUP it was begun before these settings were: its client sends it until it is answered [4.4.0-1].
+        is_new = not first_byte & 8
+        if is_new and qos > self.qos_max:
             raise PeerViolation(
                 QOS_NOT_SUPPORTED, f"PUBLISH with QoS {qos}, at most {self.qos_max} is supported [3.2.2-11]"
             )
-        if first_byte & 1 and not self.retain_available:
+        if is_new and first_byte & 1 and not self.retain_available:
             raise PeerViolation(RETAIN_NOT_SUPPORTED, "PUBLISH with RETAIN, which this server does not have [3.2.2-14]")
         if packet_id == 0:
             raise PeerViolation(PROTOCOL_ERROR, "PUBLISH with packet id 0 [2.2.1-3]")

@@ -370,6 +370,15 @@ def test_retain_is_refused_where_it_is_not_available(qos: int) -> None:
     assert conversation.violation().reason_code == 0x9A
 
 
+def test_a_retained_publish_that_was_begun_before_they_were_excluded_is_taken() -> None:
+    """[4.4.0-1]: its client has to send it until it is answered, and could never connect again."""
+    conversation = connected(5, limits=MqttLimits(retain_available=False))
+    (event,) = conversation.hears(mqtt.publish(level=5, qos=1, retain=True, dup=True))
+
+    assert isinstance(event, PublishReceived)
+    assert event.batch.retain
+
+
 def test_more_topics_than_the_cache_holds_are_all_read() -> None:
     count = TOPIC_CACHE_ENTRIES_MAX * 2 + 1
     conversation = connected()
