@@ -40,7 +40,7 @@ class Conversation:
                 events += self.hears(piece)
                 continue
             room[: len(piece)] = piece
-            if self.engine.placed(len(piece)):
+            if self.engine.placed(len(piece), self.now_ms):
                 events += self.hears(b"")
         return events
 

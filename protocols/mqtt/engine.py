@@ -43,6 +43,7 @@ from protocols.mqtt.packets.connack import (
     encode_acceptance_3x,
     encode_connack,
     encode_refusals,
+    encode_violation_refusals,
 )
 from protocols.mqtt.packets.connect import decode_connect, read_protocol
 from protocols.mqtt.packets.session_end import (
@@ -57,25 +58,19 @@ from protocols.mqtt.partial_packet import PartialPacket
 from protocols.mqtt.publish_reader import PublishReader
 from protocols.mqtt.publish_writer import NONE_SKIPPED, PublishWriter
 from protocols.mqtt.reason_codes import (
-    CLIENT_IDENTIFIER_NOT_VALID,
-    CONNACK_REFUSALS,
     KEEP_ALIVE_TIMEOUT,
     MALFORMED_PACKET,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     REFUSAL_FIRST,
-    SERVER_DISCONNECT_CODES,
     SUCCESS,
     UNSPECIFIED_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
 )
 from protocols.mqtt.rows_out import RowsOut
 from protocols.mqtt.wire import is_padded, read_length
+from protocols.transports import PLACED_BYTES_MIN
 
 _PINGRESP: Final = b"\xd0\x00"
-
-# 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
-_REFUSALS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})
 
 # Stages of a connection.
 _SILENT: Final = 0  # no CONNECT yet
@@ -128,7 +123,7 @@ class MqttEngine:
             data = self.partial.join(data)
             try:
                 pos = self._read(data, wall_ms, heard)
-                if pos > 0:
+                if pos > 0 or (self._stage == _OPEN and self.partial.missing_bytes >= PLACED_BYTES_MIN):
                     self._last_packet_ms = now_ms
                 if pos < len(data) and self._stage != _ENDED:
                     self.partial.keep(data, pos)
@@ -178,8 +173,10 @@ class MqttEngine:
         """Return memory for what is missing of a packet, if so much of it is missing that it pays."""
         return self.partial.room(self.level)
 
-    def placed(self, count: int) -> bool:
+    def placed(self, count: int, now_ms: int) -> bool:
         """Note that so many bytes have come to `room`; return whether the packet is whole: then `feed` no bytes."""
+        if self._stage == _OPEN:  # before that, time runs against whoever is slow
+            self._last_packet_ms = now_ms
         payload = self.partial.placed(count)
         if payload is None:
             return False
@@ -237,8 +234,6 @@ class MqttEngine:
     def refuse(self, reason_code: int, text: str = "") -> None:
         """Send CONNACK with a refusal, a code of 5.0, and end. 3.x gets the nearest code it has, if it has one."""
         if self._asked("refuse") is not None:
-            if reason_code not in CONNACK_REFUSALS:
-                raise LocalMisuse(f"CONNACK with reason code 0x{reason_code:02X} [3.2.2-8]")
             self._queue_first_that_fits(encode_refusals(self.level, reason_code, text))
             self._end()
 
@@ -266,8 +261,10 @@ class MqttEngine:
         """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
         if self._may_send():
             properties = explanation(reason) if self.tells_reasons else b""
-            if not self._queue_first_that_fits([encode_suback(packet_id, codes, self.level, properties)]):
-                self._queue(encode_suback(packet_id, codes, self.level, b""))  # [3.9.2-1]
+            suback = encode_suback(packet_id, codes, self.level, properties)
+            if 0 < self.client_packet_bytes_max < len(suback):
+                suback = encode_suback(packet_id, codes, self.level, b"")  # [3.9.2-1]
+            self._queue(suback)
 
     def unsuback(self, packet_id: int, codes: list[int]) -> None:
         """Answer an UNSUBSCRIBE: a code of 5.0 for each filter, which 3.x does not get to see."""
@@ -301,8 +298,6 @@ class MqttEngine:
     def disconnect(self, reason_code: int, text: str = "") -> None:
         """End from our side. Only a 5.0 client whose CONNECT was accepted gets to know why [3.14.0-1]."""
         if self._stage == _OPEN and self.level == 5:
-            if reason_code not in SERVER_DISCONNECT_CODES:
-                raise LocalMisuse(f"DISCONNECT with reason code 0x{reason_code:02X} [3.14.2-1]")
             self._queue_first_that_fits(encode_disconnects(reason_code, text))
         self._end()
 
@@ -402,9 +397,9 @@ class MqttEngine:
         answer = b""
         if self._stage == _OPEN and self.level == 5:
             answer = self._queue_first_that_fits(encode_disconnects(violation.reason_code, violation.text))
-        elif self._stage == _ASKING and (self.level == 5 or violation.reason_code in _REFUSALS_3X):
-            code = violation.reason_code if violation.reason_code in CONNACK_REFUSALS else PROTOCOL_ERROR
-            answer = self._queue_first_that_fits(encode_refusals(self.level, code, violation.text))
+        elif self._stage == _ASKING:
+            refusals = encode_violation_refusals(self.level, violation.reason_code, violation.text)
+            answer = self._queue_first_that_fits(refusals)
         self._end()
         return PeerViolated(violation.reason_code, violation.text, answer)
 

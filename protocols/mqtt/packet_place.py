@@ -20,6 +20,7 @@ class PacketPlace:
 
     def placed(self, count: int) -> None:
         """Have the packet read once it is whole."""
-        self._connection.services.counters.bytes_received += count
-        if self._engine.placed(count):
-            self._connection.received(b"")
+        connection = self._connection
+        connection.services.counters.bytes_received += count
+        if self._engine.placed(count, connection.runtime.dispatcher.both_ms()[0]):
+            connection.received(b"")

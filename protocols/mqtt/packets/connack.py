@@ -1,5 +1,8 @@
 """CONNACK, in the forms of the three versions."""
 
+from typing import Final
+
+from protocols.mqtt.errors import LocalMisuse
 from protocols.mqtt.limits import PACKET_BYTES_CEILING, MqttLimits
 from protocols.mqtt.packets.session_end import authentication, explanation
 from protocols.mqtt.properties import (
@@ -15,8 +18,17 @@ from protocols.mqtt.properties import (
     section,
     text_property,
 )
-from protocols.mqtt.reason_codes import CONNACK_3X
+from protocols.mqtt.reason_codes import (
+    CLIENT_IDENTIFIER_NOT_VALID,
+    CONNACK_3X,
+    CONNACK_REFUSALS,
+    PROTOCOL_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
 from protocols.mqtt.wire import packet
+
+# 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
+_VIOLATIONS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})
 
 
 def encode_acceptance_3x(level: int, session_present: bool) -> bytes:
@@ -29,10 +41,19 @@ def encode_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
 
     [3.2.2-19] [311:3.1.4-1]
     """
+    if reason_code not in CONNACK_REFUSALS:
+        raise LocalMisuse(f"CONNACK with reason code 0x{reason_code:02X} [3.2.2-8]")
     if level < 5:
         return_code = CONNACK_3X.get(reason_code)
         return [] if return_code is None else [bytes((0x20, 2, 0, return_code))]
     return [encode_connack(False, reason_code, explanation(text)), encode_connack(False, reason_code, b"")]
+
+
+def encode_violation_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
+    """Encode the CONNACKs that may end a client which broke a rule before it had one, the most telling first."""
+    if level < 5 and reason_code not in _VIOLATIONS_3X:
+        return []
+    return encode_refusals(level, reason_code if reason_code in CONNACK_REFUSALS else PROTOCOL_ERROR, text)
 
 
 def encode_connack(session_present: bool, reason_code: int, properties: bytes) -> bytes:

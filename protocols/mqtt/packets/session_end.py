@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from protocols.mqtt.errors import PeerViolation
+from protocols.mqtt.errors import LocalMisuse, PeerViolation
 from protocols.mqtt.events import AuthReceived, DisconnectReceived
 from protocols.mqtt.properties import (
     AUTHENTICATION_DATA,
@@ -22,6 +22,7 @@ from protocols.mqtt.reason_codes import (
     MALFORMED_PACKET,
     PROTOCOL_ERROR,
     RE_AUTHENTICATE,
+    SERVER_DISCONNECT_CODES,
     SUCCESS,
 )
 from protocols.mqtt.wire import fits_string, packet
@@ -69,6 +70,8 @@ def _check_end(pos: int, end: int, name: str) -> None:
 
 def encode_disconnects(reason_code: int, text: str) -> list[bytes]:
     """Encode the DISCONNECTs of 5.0 that may end a connection, the most telling first."""
+    if reason_code not in SERVER_DISCONNECT_CODES:
+        raise LocalMisuse(f"DISCONNECT with reason code 0x{reason_code:02X} [3.14.2-1]")
     properties, plain = explanation(text), bytes((0xE0, 1, reason_code))
     return [packet(0xE0, bytes((reason_code,)) + section(properties)), plain] if properties else [plain]
 

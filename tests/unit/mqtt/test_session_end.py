@@ -136,6 +136,34 @@ def test_any_whole_packet_keeps_the_connection_alive() -> None:
     assert len(conversation.waits(1_000)) == 1
 
 
+@pytest.mark.parametrize("is_placed", [False, True])
+def test_a_large_packet_that_is_coming_keeps_the_connection_alive(is_placed: bool) -> None:
+    """[3.1.2-22]: its client is at work, and cannot say PINGREQ in between. One that stops sending is silent."""
+    conversation = connected(keep_alive_s=2)
+    packet = mqtt.publish("t", bytes(1 << 20), qos=1)
+    hears = (lambda data: conversation.reads(data, len(data))) if is_placed else conversation.hears
+    hears(packet[:1000])
+    for start in range(1000, 901_000, 100_000):
+        assert conversation.waits(2_000) == []
+        hears(packet[start : start + 100_000])
+
+    assert len(conversation.waits(3_000)) == 1
+
+
+@pytest.mark.parametrize("is_placed", [False, True])
+def test_a_large_connect_that_is_coming_has_no_longer_for_it(is_placed: bool) -> None:
+    """What nobody knows yet costs us memory for `mqtt.connect_timeout_s`, however slowly it sends."""
+    conversation = Conversation()
+    packet = mqtt.connect("c", will=mqtt.WillPart(payload=bytes(65_000)), password=bytes(65_000), user_name="u")
+    hears = (lambda data: conversation.reads(data, len(data))) if is_placed else conversation.hears
+    hears(packet[:1000])
+    for start in range(1000, 9000, 1000):
+        assert conversation.waits(1_000) == []
+        hears(packet[start : start + 1000])
+
+    assert len(conversation.waits(2_000)) == 1
+
+
 def test_keep_alive_zero_never_runs_out() -> None:
     """T051."""
     assert connected().waits(10**9) == []
