@@ -72,6 +72,7 @@ COMPILED: Final = (
     "protocols/shown_ahead.py",  # compiled browsers hold it
     "protocols/streams.py",  # one for each connection
     "protocols/transports.py",  # who is at its other end
+    "protocols/unread_answers.py",  # the watch holds it
     "protocols/writing_watch.py",  # every direct message to a client passes it
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )

@@ -12,6 +12,7 @@ from messaging.address import Address
 from messaging.pressure import Pressure
 from protocols.counters import ProtocolCounters
 from protocols.transports import ByteTransport
+from protocols.unread_answers import UnreadAnswers
 
 BURST_FACTOR: Final = 4  # libuv reads up to 8 MiB of one publisher in a turn
 CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark
@@ -32,6 +33,7 @@ class WritingWatch:
         self._transport: ByteTransport | None = None
         self.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
         self.paused = False
+        self.answers = UnreadAnswers()
         self._is_timed = False  # a look is due: there is one at a time, however often the client falls behind
 
     def attach(self, transport: ByteTransport) -> None:

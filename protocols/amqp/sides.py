@@ -15,6 +15,8 @@ from protocols.amqp.link import IncomingLink, OutgoingLink
 from protocols.amqp.publishing import PublishingSide
 from protocols.amqp.session import Session
 from protocols.amqp.transacting import TransactingSide
+from protocols.transports import ByteTransport
+from protocols.unread_answers import UnreadAnswers
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
@@ -37,6 +39,8 @@ class Sides:
         self._publishing: PublishingSide | None = None
         self._transacting: TransactingSide | None = None
         self.is_full = is_full  # the client reads slower than we write
+        self._answers = UnreadAnswers()
+        self._answered_bytes = 0  # while it was full: messages are held back then
         self.subscribing_count = 0  # subscriptions whose queue is being made or found: they count already
 
     @property
@@ -127,9 +131,17 @@ class Sides:
     def hold_back(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent at once when it no longer is."""
         self.is_full = is_full
+        self._answers.begin(self._answered_bytes)
         if self._consuming is not None:
             self._consuming.hold_back(is_full)
         return 0 if self._browsing is None else self._browsing.hold_back(is_full, wall_ms)
+
+    def asks_and_reads_nothing(self, written_bytes: int, transport: ByteTransport) -> bool:
+        """Note what was written just now; return whether the client goes on asking and reads no answers."""
+        if not self.is_full:
+            return False
+        self._answered_bytes += written_bytes
+        return self._answers.are_too_many(self._answered_bytes, written_bytes, transport)
 
     def window_opened(self, session: Session, wall_ms: int) -> int:
         """Go on with a session that was blocked; return how many messages were sent at once."""

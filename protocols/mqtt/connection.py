@@ -143,6 +143,7 @@ class MqttConnection(Behaviour, Flushed):
             self.watch = begin_watching(self, self.attached, self._transport)
         if self.watch is not None:
             self.watch.writing_paused()
+            self.watch.answers.begin(self.engine.answered_bytes)
         if (delivering := self.delivering()) is not None:
             delivering.hold_back(True)
 
@@ -175,12 +176,17 @@ class MqttConnection(Behaviour, Flushed):
         self.share.begin()
         if self._held is not None:
             self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
+        sent_before = self._counters.bytes_sent
         transport, only = self._transport, self.engine.take_only()
         if transport is not None and len(only) > 0:
             self._counters.bytes_sent += len(only)
             transport.write(only)
         elif transport is not None:
             write_gathered(transport, self.engine.take(), self._counters)
+        if transport is not None and self.watch is not None and self.watch.paused:
+            written_bytes = self._counters.bytes_sent - sent_before
+            if self.watch.answers.are_too_many(self.engine.answered_bytes, written_bytes, transport):
+                self._cut_off()
 
     # --- events of the engine ---
 
@@ -420,6 +426,11 @@ class MqttConnection(Behaviour, Flushed):
     def peer_name(self) -> str:
         """Return the client's address, for logs."""
         return f"{self.peer.host}:{self.peer.port}" if self.peer is not None else "?"
+
+    def _cut_off(self) -> None:
+        self._counters.count(self._counters.violated, "answers_not_read")
+        log.info("client at %s goes on asking and reads no answers", self.peer_name())
+        self.fail()
 
     def _close_abnormally(self) -> None:
         self._release()

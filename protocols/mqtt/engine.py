@@ -94,6 +94,7 @@ class MqttEngine:
         # The client has a limit that only `publish` observes: blocks for everyone may not be for it.
         self.restricts_output = False
         self.has_output = False
+        self.answered_bytes = 0  # ever; messages are no answers
         self._limits = limits
         self._stage = _SILENT
         self._first_bytes = BEFORE_CONNECT
@@ -252,7 +253,7 @@ class MqttEngine:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP for the packet ids from `first` to `last`, both included."""
         if self._may_send():
             room = self.client_packet_bytes_max
-            self._queue(encode_acknowledgements(kind, first, last, reason_code, self.level, text, room))
+            self._answer(encode_acknowledgements(kind, first, last, reason_code, self.level, text, room))
             ends = kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST)
             if ends and self._reader is not None:
                 self._reader.acknowledged(last - first + 1)
@@ -264,12 +265,12 @@ class MqttEngine:
             suback = encode_suback(packet_id, codes, self.level, properties)
             if 0 < self.client_packet_bytes_max < len(suback):
                 suback = encode_suback(packet_id, codes, self.level, b"")  # [3.9.2-1]
-            self._queue(suback)
+            self._answer(suback)
 
     def unsuback(self, packet_id: int, codes: list[int]) -> None:
         """Answer an UNSUBSCRIBE: a code of 5.0 for each filter, which 3.x does not get to see."""
         if self._may_send():
-            self._queue(encode_unsuback(packet_id, codes, self.level))
+            self._answer(encode_unsuback(packet_id, codes, self.level))
 
     def publish(self, rows: RowsOut, first_packet_id: int, *, dup: bool) -> list[int]:
         """Send rows; return those too large for this client, which are to be taken as delivered.
@@ -347,7 +348,7 @@ class MqttEngine:
         if stop > end:
             return pos
         if packet_type == PINGREQ and self._stage == _OPEN:
-            self._queue(_PINGRESP)
+            self._answer(_PINGRESP)
         elif packet_type == PINGREQ:
             self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
         elif packet_type == SUBSCRIBE:
@@ -410,6 +411,10 @@ class MqttEngine:
                 self._queue(packet)
                 return packet
         return b""
+
+    def _answer(self, packets: bytes) -> None:
+        self.answered_bytes += len(packets)
+        self._queue(packets)
 
     def _queue(self, packet: bytes) -> None:
         if self.has_output:

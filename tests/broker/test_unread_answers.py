@@ -1,0 +1,51 @@
+"""Clients that go on asking and read no answers: the gateway holds a bounded number of these, then cuts them off."""
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import pytest
+
+import mqtt_packets as mqtt
+from protocols.amqp.frames import frame
+from protocols.amqp.performatives import Begin, Flow, Open
+from running_broker import RunningBroker
+
+AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+SESSION = frame(0, Begin(next_outgoing_id=0, incoming_window=1000, outgoing_window=1000).encode())
+ASKED = Flow(next_incoming_id=0, incoming_window=1000, next_outgoing_id=0, outgoing_window=1000, echo=True)
+
+
+async def goes_on_asking(port: int, first: bytes, asked: bytes) -> None:
+    """Say something, then ask until the gateway ends the connection."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    with client:
+        await loop.sock_connect(client, ("127.0.0.1", port))
+        await loop.sock_sendall(client, first)
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while True:
+                await loop.sock_sendall(client, asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "packets_per_send"),
+    [(mqtt.pingreq(), 50_000), (mqtt.publish("nobody", b"", qos=1, packet_id=1), 5000)],
+)
+async def test_an_mqtt_client_that_reads_no_answers_is_cut_off(
+    broker: RunningBroker, asked: bytes, packets_per_send: int
+) -> None:
+    """PINGREQ has no window, and in 3.1.1 PUBLISH has none."""
+    await goes_on_asking(broker.port, mqtt.connect("c"), asked * packets_per_send)
+    assert broker.node.mqtt.counters.violated == {"answers_not_read": 1}
+    await broker.connect("another")
+
+
+@pytest.mark.slow
+async def test_an_amqp_client_that_reads_no_answers_is_cut_off(broker: RunningBroker) -> None:
+    """AMQP 2.7.4: a flow with `echo` is answered by one."""
+    opened = AMQP_HEADER + frame(0, Open("c").encode()) + SESSION
+    await goes_on_asking(broker.amqp_port, opened, frame(0, ASKED.encode()) * 1000)
+    assert broker.node.amqp.counters.violated == {"answers_not_read": 1}

@@ -1,0 +1,47 @@
+"""When a client that is always behind is one that reads nothing."""
+
+from full_socket import FullSocket
+from protocols.unread_answers import UNREAD_ANSWERS_BYTES_MAX, UnreadAnswers
+
+PIECE_BYTES = UNREAD_ANSWERS_BYTES_MAX // 16
+
+
+class SlowSocket(FullSocket):
+    """A socket that takes what a test says."""
+
+    def __init__(self) -> None:
+        self.buffered = 500_000
+
+    def buffered_bytes(self) -> int:
+        return self.buffered
+
+
+def test_a_client_that_takes_nothing_may_have_so_much_unread_and_no_more() -> None:
+    answers, transport = UnreadAnswers(), SlowSocket()
+    answers.begin(7)
+    answered = 7
+    for _ in range(15):
+        answered += PIECE_BYTES
+        transport.buffered += PIECE_BYTES
+        assert not answers.are_too_many(answered, PIECE_BYTES, transport)
+    transport.buffered += PIECE_BYTES
+    assert answers.are_too_many(answered + PIECE_BYTES, PIECE_BYTES, transport)
+
+
+def test_a_client_that_is_behind_for_ever_and_reads_on_is_left_alone() -> None:
+    """It is sent messages as well, so what it is answered lies among them, and as much as before always waits."""
+    answers, transport = UnreadAnswers(), SlowSocket()
+    answers.begin(0)
+    for number in range(1, 1000):
+        assert not answers.are_too_many(number * PIECE_BYTES, 2 * PIECE_BYTES, transport)
+
+
+def test_a_client_that_takes_a_little_for_show_is_cut_off() -> None:
+    answers, transport = UnreadAnswers(), SlowSocket()
+    answers.begin(0)
+    unread = transport.buffered
+    for number in range(1, 1000):
+        transport.buffered += PIECE_BYTES - (1000 if number % 16 == 0 else 0)
+        if answers.are_too_many(number * PIECE_BYTES, PIECE_BYTES, transport):
+            break
+    assert transport.buffered - unread <= 2 * UNREAD_ANSWERS_BYTES_MAX
