@@ -408,9 +408,9 @@ class NodeView(AccountsView, NodePort):
         return handle
 
     def _view(self, handle: QueueHandle, overview: QueueOverview) -> QueueView:
-        node = self._node
-        rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, node.clock.now_ms())
-        return queue_view(handle, overview, incarnation_text(node.recovered.incarnation), rate)
+        now_ms = self._node.clock.now_ms()
+        rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
+        return queue_view(handle, overview, incarnation_text(self._node.recovered.incarnation), rate, now_ms=now_ms)
 
 
 def _check_partition(handle: QueueHandle, partition: int | None) -> None:

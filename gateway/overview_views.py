@@ -24,7 +24,9 @@ from messaging.keys import key_in
 from messaging.settlement import TO_DMQ_FAILED
 
 
-def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str, rate: float) -> QueueView:
+def queue_view(
+    handle: QueueHandle, overview: QueueOverview, incarnation: str, rate: float, *, now_ms: int
+) -> QueueView:
     """Return a queue as operators see it; `rate` is that of the messages that come in."""
     clients = {flow.flow_id: flow.client for flow in overview.flows}
     partitions = []
@@ -47,6 +49,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str, r
         )
     return QueueView(
         config=overview.config,
+        at_ms=now_ms,
         durable=handle.durable,
         subscriptions=handle.definition.subscriptions,
         ready_count=sum(each.ready_count for each in overview.partitions),

@@ -137,6 +137,7 @@ class QueueView:
 
     config: QueueConfigField
     subscriptions: tuple[str, ...]
+    at_ms: int = 0  # when it was looked at, by a clock that only goes forward: for the time between two answers
     durable: bool = True  # False: temporary, kept in memory only
     ready_count: int
     unacked_count: int

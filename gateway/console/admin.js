@@ -2,7 +2,6 @@
 
 const ROOT = new URL("../", location.href);
 const ANSWER_MS = 35_000; // longer than the node takes to say that it is stuck
-const VPN_KEY = "sluicegate-vpn";
 export const DEFAULT_VPN = "default";
 
 /** What the gateway did not do, in its own words. `status` is 0 when nobody answered. */
@@ -13,12 +12,16 @@ export class Problem extends Error {
   }
 }
 
+/** The message VPN that is shown: the address names it, so what somebody types there counts, and a link leads to it. */
 export function vpn() {
-  return sessionStorage.getItem(VPN_KEY) ?? new URLSearchParams(location.search).get("vpn") ?? DEFAULT_VPN;
+  return new URLSearchParams(location.search).get("vpn") || DEFAULT_VPN;
 }
 
 export function chooseVpn(name) {
-  sessionStorage.setItem(VPN_KEY, name);
+  const address = new URL(location.href);
+  if (name === DEFAULT_VPN) address.searchParams.delete("vpn");
+  else address.searchParams.set("vpn", name);
+  history.replaceState(null, "", address);
 }
 
 export const get = (path, query) => ask("GET", path, query);

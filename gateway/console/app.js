@@ -37,6 +37,7 @@ const place = document.getElementById("page");
 const state = document.getElementById("state");
 const vpnChoice = document.getElementById("vpn");
 let open = { refresh: async () => {} }; // of the open page: {refresh, keys, back}, the last two if it has any
+let looking = null; // the page that a look is under way for
 let paused = false;
 let timer = 0;
 
@@ -65,20 +66,21 @@ function turn() {
   look();
 }
 
-/** Look once, and again after a while; not while nobody sees the page. */
+/** Look once, and again after a while; not while nobody sees the page, nor while a look at it is under way. */
 async function look() {
+  if (looking === open) return;
   clearTimeout(timer);
-  const looking = open;
+  const looked = open;
+  looking = looked;
   try {
-    await looking.refresh();
-    if (open === looking) tell(paused ? "paused" : "live", "");
+    await looked.refresh();
+    if (open === looked) tell(paused ? "paused" : "live", "");
   } catch (problem) {
-    if (open === looking) tell(problem.status ? "refused" : "no answer", problem.message);
+    if (open === looked) tell(problem.status ? "refused" : "no answer", problem.message);
   }
-  if (open === looking && !paused && !document.hidden) {
-    clearTimeout(timer);
-    timer = setTimeout(look, LOOK_MS);
-  }
+  if (open !== looked) return; // that page has looks of its own
+  looking = null;
+  if (!paused && !document.hidden) timer = setTimeout(look, LOOK_MS);
 }
 
 function tell(word, why) {

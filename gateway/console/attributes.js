@@ -34,8 +34,8 @@ export async function changedAttributes(schema, now, values) {
   for (const [name, of] of await attributes(schema)) {
     const before = now[name] === undefined ? "" : asText(now[name], of);
     const text = values[name] ?? before;
-    if (text === before) continue;
-    changes[name] = text === "" && mayGo(schema) ? null : typed(text, of);
+    if (text === before.trim()) continue; // as it comes out of a form
+    changes[name] = text === "" && mayGo(schema) ? null : typed(text, of, now[name]);
   }
   return changes;
 }
@@ -51,11 +51,11 @@ function asText(value, of) {
 /** Leave out what is not given, for it would be most of an object. */
 const givenOnly = (_, value) => value ?? undefined;
 
-/** What is no number stays a text: the gateway says what is wrong with it. */
-function typed(text, of) {
+/** What is no number stays a text: the gateway says what is wrong with it. A list has lines of `before` as they were. */
+function typed(text, of, before = []) {
   if (of.type === "integer") return /^\d+$/.test(text) ? Number(text) : text;
   if (of.type === "boolean") return text === "true";
-  if (of.type === "array") return holdsObjects(of) ? linesOf(text).map(objectOf) : linesOf(text);
+  if (of.type === "array") return holdsObjects(of) ? linesOf(text).map(objectOf) : linesOf(text).map((line) => before.find((each) => each.trim() === line) ?? line);
   return text;
 }
 

@@ -12,7 +12,8 @@ const LINES_MAX = 10; // of which so many are shown at once
  * Ask, and do it, unless who asks lacks the level that it takes: `deed` gets the fields' values by name. What goes wrong
  * stands in the dialog, which stays open with all that was typed. Fields are `{name, label, value, required, hint, placeholder}`, with `options` that are offered,
  * `choices` that are all there is, `lines: true` for a text of several, or `secret: true` for what nobody may read on
- * the screen; without any field it is a question of yes or no. Return whether it was done.
+ * the screen; without any field it is a question of yes or no. Return whether it was done, also where the dialog was
+ * closed before that.
  */
 export function ask({ title, text, fields = [], confirm, dangerous = false, level, deed }) {
   const why = refusal(level);
@@ -39,16 +40,20 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, leve
       doing.disabled = true;
       try {
         await deed(Object.fromEntries(inputs.map(({ name, input }) => [name, input.type === "password" ? input.value : input.value.trim()])));
-        dialog.close("done");
+        resolve(true);
+        dialog.close();
       } catch (problem) {
         setText(wrong, problem.message);
         wrong.hidden = false;
         doing.disabled = false;
+        if (dialog.open) return;
+        notice(problem.message, { wrong: true });
+        resolve(false);
       }
     });
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve(dialog.returnValue === "done");
+      if (!doing.disabled) resolve(false); // else it is under way, and goes on
     });
     document.body.append(dialog);
     dialog.showModal();

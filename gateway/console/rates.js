@@ -10,9 +10,9 @@ export class Rates {
   /** Add a reading; return what came per second since the one before, null for the first. */
   add(name, total, atMs) {
     const before = this.#last.get(name);
-    if (before && atMs <= before.atMs) return before.rate;
-    // A total that fell began anew with its node.
-    const found = before ? (Math.max(total - before.total, 0) * 1000) / (atMs - before.atMs) : null;
+    if (before && atMs === before.atMs) return before.rate;
+    // A total that fell began anew with its node, and so did a clock that went back, maybe on another machine.
+    const found = before && atMs > before.atMs ? (Math.max(total - before.total, 0) * 1000) / (atMs - before.atMs) : null;
     this.#last.set(name, { total, atMs, rate: found });
     if (found !== null) this.note(name, found);
     return found;

@@ -8,6 +8,9 @@ import { moment } from "../words.js";
 const EVENTS_MAX = 1000; // what a node keeps
 const LEVELS = ["info", "notice", "warning", "error"];
 
+/** What tells events apart, also those of a node that began anew. */
+const keyOf = (each) => `${each.number} ${each.time_ms}`;
+
 /** Return a table of events. */
 export function eventTable(label) {
   const at = (each) => {
@@ -22,9 +25,13 @@ export function eventTable(label) {
       { title: "Level", value: (each) => each.level, wide: true },
       { title: "Event", value: (each) => each.text, cell: text, long: true },
     ],
-    key: (each) => String(each.number),
+    key: keyOf,
     empty: "Nothing yet.",
   });
+}
+
+async function eventsAfter(number) {
+  return (await get("events", { after: number, limit: EVENTS_MAX })).events;
 }
 
 export function open(place) {
@@ -42,7 +49,10 @@ export function open(place) {
   }
 
   async function refresh() {
-    const { events } = await get("events", { after: known[0]?.number ?? 0, limit: EVENTS_MAX });
+    const [newest] = known;
+    // Numbers begin anew with the node: the newest one is asked for again, and where it is another one, so are all.
+    let events = await eventsAfter(newest ? newest.number - 1 : 0);
+    if (newest) events = events[0] && keyOf(events[0]) === keyOf(newest) ? events.slice(1) : await eventsAfter(0);
     known = [...events.toReversed(), ...known].slice(0, EVENTS_MAX);
     show();
   }

@@ -16,6 +16,7 @@ const HEAD_CHARS = 60; // of a payload, in the list
 export function open(place, [name]) {
   const chosen = new Set(); // ids
   let after = 0; // sequence
+  let asked = 0; // how many times
   let opened = null; // id
   let shown = [];
   const table = new LiveTable({
@@ -46,22 +47,23 @@ export function open(place, [name]) {
   for (const input of [partition, selector]) input.addEventListener("change", () => go(0));
 
   async function refresh() {
+    asked += 1;
+    const mine = asked;
     const query = { partition: partition.value, selector: selector.value.trim(), after, limit: PAGE_MESSAGES };
-    shown = (await get(queuePath(name, "/messages"), query)).messages;
+    const [found, queue] = await Promise.all([get(queuePath(name, "/messages"), query), get(queuePath(name))]);
+    if (mine !== asked) return; // another page was asked for since
+    shown = found.messages;
     const there = new Set(shown.map((each) => each.id));
     for (const id of chosen) if (!there.has(id)) chosen.delete(id);
     table.show(shown);
     first.disabled = after === 0;
-    next.disabled = shown.length < PAGE_MESSAGES || severalPartitions();
-    next.title = severalPartitions() ? "choose a partition to go on" : "";
+    // A page begins behind one sequence, and each partition counts its own: with all of them the rest would be left out.
+    const ofAll = queue.partitions.length > 1 && query.partition === "";
+    next.disabled = shown.length < PAGE_MESSAGES || ofAll;
+    next.title = ofAll ? "choose a partition to go on" : "";
     tellChosen();
     if (!there.has(opened)) opened = null;
     showDetails();
-  }
-
-  // A page begins behind one sequence, and each partition counts its own.
-  function severalPartitions() {
-    return new Set(shown.map((each) => each.partition)).size > 1;
   }
 
   function go(sequence) {

@@ -53,13 +53,7 @@ export function open(place, [name]) {
   const deeds = {
     browse: () => (location.hash = queueAddress(name, "/messages")),
     edit: () => attempt(() => edit(name)),
-    redrive: () =>
-      attempt(async () => {
-        if (await startRedrive(name)) {
-          asksOfRedrive = true;
-          startedCount += 1;
-        }
-      }),
+    redrive: () => attempt(() => startRedrive(name)),
     replay: () => startReplay(name),
     purge: () => purge(name),
     delete: () => deleteQueue(name),
@@ -89,19 +83,13 @@ export function open(place, [name]) {
     h("section", {}, h("h2", {}, "Definition"), definition),
   );
 
-  let asksOfRedrive = true; // until the gateway says that there was none
-  let startedCount = 0; // what it says of the time before a start says nothing of the one behind it
-
   async function refresh() {
-    const startedBefore = startedCount;
-    const asked = [get(queuePath(name)), asksOfRedrive ? latest(queuePath(name, "/redrive")) : null, cursors.refresh()];
-    const [view, driven] = await Promise.all(asked);
-    if (startedCount === startedBefore) asksOfRedrive = driven !== null;
+    // Of a re-drive it is asked each time: another operator may have begun one.
+    const [view, driven] = await Promise.all([get(queuePath(name)), latest(queuePath(name, "/redrive")), cursors.refresh()]);
     const { config } = view;
     setText(about, [view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
-    const now = performance.now();
-    const came = rates.add("in", view.accepted_total, now);
-    const went = rates.add("settled", view.settled_total, now);
+    const came = rates.add("in", view.accepted_total, view.at_ms);
+    const went = rates.add("settled", view.settled_total, view.at_ms);
     rates.note("ready", view.ready_count);
     rates.note("unacked", view.unacked_count);
     tiles.in.show(rate(came), `${count(view.accepted_total)} in all`, rates.series("in"));
@@ -163,7 +151,6 @@ async function startRedrive(name) {
     deed: ({ to, rate: perSecond }) => post(queuePath(name, "/redrive"), { rate: Number(perSecond || "0"), ...(to ? { to } : {}) }),
   });
   if (begun) notice(`The re-drive of ${name} has begun`);
-  return begun;
 }
 
 function startReplay(name) {

@@ -1,0 +1,159 @@
+"""The console while things change: the gateway begins anew, another operator acts, an answer or a deed takes long."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+import sluicegate
+from browser_page import answer, fill_in, go, row
+from console_traffic import client_of
+from gateway_process import GatewayProcess, gateway
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop]
+
+PAGE = 100  # messages that the console shows at once
+RATE_OF_A_NODE_THAT_BEGAN_ANEW = """async () => {
+    const { Rates } = await import("/console/rates.js");
+    const rates = new Rates();
+    for (const [total, atMs] of [[10, 5000], [12, 6000], [1, 100]]) rates.add("in", total, atMs);
+    return rates.add("in", 9, 1100);
+}"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("changing"), vpns__sales__enabled=True) as process:
+        yield process
+
+
+def publish_pages(running: GatewayProcess, queue: str) -> None:
+    """Bring one message more than a page into a queue, all of one key."""
+    with client_of(running, "feeder") as client, client.publisher() as publisher:
+        publisher.send_all([sluicegate.Message(b"x", queue=queue, key="one") for _ in range(PAGE + 1)])
+        publisher.flush()
+
+
+def hold(page: Page, url: re.Pattern[str]) -> list[Route]:
+    """Have requests wait from now on; return a list of those that do."""
+    held: list[Route] = []
+
+    def keep(route: Route) -> None:
+        held.append(route)
+
+    page.route(url, keep)
+    return held
+
+
+def test_events_and_rates_go_on_when_the_gateway_begins_anew(page: Page, running: GatewayProcess) -> None:
+    """Its numbers and its clock may begin anew as well, on another machine; what happened before stays to be seen."""
+    go(page, "events")
+    started = row(page, "SYSTEM_STARTUP_COMPLETE")
+    expect(started).to_have_count(1)
+    running.restart()
+    expect(started).to_have_count(2)
+    assert page.evaluate(RATE_OF_A_NODE_THAT_BEGAN_ANEW) == 8
+
+
+def test_a_redrive_of_another_operator_is_shown(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("graveyard")
+    go(page, "queues/graveyard")
+    expect(page.locator("#state")).to_have_text("live")
+    expect(page.locator(".health")).to_be_hidden()
+    told = running.command("queue", "redrive", "graveyard")
+    assert told.returncode == 0, told.stderr
+    expect(page.locator(".health")).to_contain_text("done")
+
+
+def test_the_next_page_leaves_no_message_out(page: Page, running: GatewayProcess) -> None:
+    """Sequences are those of a partition: one page of all partitions is all that can be had of them together."""
+    running.create_queue("wide", partition_count=3, access_type="non-exclusive")
+    publish_pages(running, "wide")
+    go(page, "queues/wide/messages")
+    rows = page.locator("#page tbody tr")
+    expect(rows).to_have_count(PAGE)
+    turn = page.get_by_role("button", name="Next page")
+    expect(turn).to_be_disabled()
+
+    partition = (rows.first.get_attribute("data-key") or "").partition(":")[0]
+    page.get_by_label("Partition", exact=True).fill(partition)
+    page.keyboard.press("Enter")
+    expect(turn).to_be_enabled()
+    turn.click()
+    expect(rows).to_have_count(1)
+
+
+def test_a_late_answer_does_not_turn_the_page_back(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("long")
+    publish_pages(running, "long")
+    go(page, "queues/long/messages")
+    rows = page.locator("#page tbody tr")
+    expect(rows).to_have_count(PAGE)
+    first = hold(page, re.compile("/messages.*after=0"))
+    with page.expect_request(re.compile("/messages.*after=0")):
+        pass  # the look that comes late
+    page.get_by_role("button", name="Next page").click()
+    expect(rows).to_have_count(1)
+
+    hold(page, re.compile("/messages"))  # nothing comes any more that could make good for it
+    with page.expect_response(re.compile("after=0")) as late:
+        first[0].fulfill(response=first[0].fetch())
+    late.value.finished()
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    expect(rows).to_have_count(1)
+
+
+def test_a_deed_goes_on_when_its_dialog_is_closed_and_is_told_of(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("left-alone")
+    go(page, "queues/left-alone")
+    purge = hold(page, re.compile("/queues/left-alone/purge"))
+    page.get_by_role("button", name="Purge").click()
+    with page.expect_request(re.compile("/purge")):
+        fill_in(page, "Purge")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
+    purge[0].fulfill(status=409, body='{"detail": "not while it rains"}')
+    expect(page.locator(".notice.wrong")).to_contain_text("not while it rains")
+
+    page.get_by_role("button", name="Delete queue").click()
+    whole = hold(page, re.compile("/queues/left-alone$"))
+    with page.expect_request(lambda request: request.method == "DELETE"):
+        fill_in(page, "Delete")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
+    for each in whole:
+        each.continue_()
+    expect(page.locator("#notices")).to_contain_text("left-alone was deleted")
+    expect(page.locator("h1")).to_have_text("Queues")
+
+
+def test_an_edit_leaves_spaces_at_the_ends_of_other_subscriptions(page: Page, running: GatewayProcess) -> None:
+    """In a topic they are characters like any other."""
+    before = [" plant/1", "plant/2 "]
+    running.create_queue("spaced", subscriptions=before)
+    go(page, "queues/spaced")
+    page.get_by_role("button", name="Edit").click()
+    answer(page, "Change", max_msg_size="1000")
+    assert running.queue("spaced")["subscriptions"] == before
+
+    page.get_by_role("button", name="Edit").click()
+    now = page.locator("dialog[open] [name=subscriptions]").input_value()
+    answer(page, "Change", subscriptions=f"{now}\nplant/3")
+    assert running.queue("spaced")["subscriptions"] == [*before, "plant/3"]
+
+
+def test_the_message_vpn_is_the_one_that_the_address_names(page: Page, running: GatewayProcess) -> None:
+    """docs/console.md: also after a name that there is not, and after another one was chosen."""
+    running.create_queue("of-sales", vpn="sales")
+    for name in ("slaes", "sales"):
+        page.goto(f"{running.admin_url}/console/?vpn={name}#/queues")
+        expect(page.locator("#vpn")).to_have_value("default" if name == "slaes" else "sales")
+    expect(row(page, "of-sales")).to_have_count(1)
+
+    page.locator("#vpn").select_option("default")
+    expect(row(page, "of-sales")).to_have_count(0)
+    page.reload()
+    expect(page.locator("#vpn")).to_have_value("default")
+    page.goto(f"{running.admin_url}/console/?vpn=sales#/queues")
+    expect(row(page, "of-sales")).to_have_count(1)
