@@ -95,7 +95,7 @@ class ClientRights:
         self._share_names = acl.share_names
         self._publish = acl.publish.of_client(user, client)
         self._subscribe = acl.subscribe.of_client(user, client)
-        self._credit = profile.max_msg_rate  # messages that may still be taken; below 0: too many were
+        self._credit = profile.max_msg_rate * 1000  # thousandths of messages that may be taken; below 0: too many were
         self._refilled_ms = now_ms
         self.limits_publishing = self._limits_publishing()
 
@@ -116,7 +116,8 @@ class ClientRights:
         self._publish = acl.publish.of_client(self.user, self.client)
         self._subscribe = acl.subscribe.of_client(self.user, self.client)
         self._verdicts = _NO_VERDICTS
-        self._credit = min(self._credit, profile.max_msg_rate) if was_limited else profile.max_msg_rate
+        rate = profile.max_msg_rate * 1000
+        self._credit = min(self._credit, rate) if was_limited else rate
         self.limits_publishing = self._limits_publishing()
 
     def _limits_publishing(self) -> bool:
@@ -137,7 +138,7 @@ class ClientRights:
         verdict = self.verdict_on(batch)
         if verdict == ADMITTED:
             if self.profile.max_msg_rate != UNLIMITED:
-                self._credit -= batch.count
+                self._credit -= batch.count * 1000
         elif batch.count == 1:  # else they are asked about again, one by one
             self._denials.deny(_VERDICT_REASONS[verdict], self.client, f"publish to {batch.topic_of(0)!r}")
         return verdict
@@ -179,10 +180,8 @@ class ClientRights:
     def refill(self, now_ms: int) -> None:
         """Bring time. What was not used is kept for one second."""
         rate = self.profile.max_msg_rate
-        gained = (now_ms - self._refilled_ms) * rate // 1000
-        if gained > 0:
-            self._refilled_ms = now_ms
-            self._credit = min(rate, self._credit + gained)
+        self._credit = min(rate * 1000, self._credit + (now_ms - self._refilled_ms) * rate)
+        self._refilled_ms = now_ms
 
     # --- subscriptions, flows and queues ---
 

@@ -231,6 +231,19 @@ def test_a_client_ahead_of_its_rate_waits_until_it_is_not() -> None:
     assert rights.is_ahead()
 
 
+@pytest.mark.parametrize("rate", [1, 3, 7, 999])
+def test_a_rate_is_met_however_often_the_clock_is_looked_at(rate: int) -> None:
+    """Twice a second, as gateways do: a rate of three would be one of two without its fractions."""
+    rights = Told(ClientProfile(name="p", max_msg_rate=rate)).admit()
+    taken = 0
+    for half_seconds in range(1, 201):
+        while not rights.is_ahead():
+            rights.publish_verdict(batch("a"))
+            taken += 1
+        rights.refill(500 * half_seconds)
+    assert taken == pytest.approx(101 * rate, abs=rate + 1)
+
+
 def test_a_rate_that_is_new_begins_with_nothing_owed() -> None:
     """What was published while there was none does not count against it."""
     told = Told(its_acl=acl(publish=rules("a")))
