@@ -1,9 +1,11 @@
 """A REST delivery point: the messages of its queues go to whichever of its REST consumers has a connection free.
 
-2xx is *accepted*; a status that the consumer says not to retry is *rejected*; anything else, and no answer, has
-*failed*. While no consumer can be reached messages wait, and it counts as no try.
+2xx is *accepted*; a status that the consumer says not to retry is *rejected*, and so is a message that makes no request
+target; anything else, and no answer, has *failed*. While no consumer can be reached messages wait, and it counts as no
+try.
 """
 
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +22,9 @@ from protocols.http.held import HeldMessage
 from protocols.rest.binding import QueueBinding
 from protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
 from protocols.rest.settings import PointSettings
+from protocols.rest.targets import TargetInvalid
+
+log = logging.getLogger("sluicegate.rest")
 
 CLIENT_PREFIX: Final = "#rdp/"
 
@@ -86,7 +91,11 @@ class RestDeliveryPoint:
         pairs = delivery_headers(message, self.runtime.clock.wall_ms())
         headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
         headers += binding.settings.request_headers
-        path = binding.settings.post_request_target.path(message)
+        try:
+            path = binding.settings.post_request_target.path(message)
+        except TargetInvalid as invalid:
+            log.warning("queue binding %s/%s rejects a message: %s", self.name, binding.settings.queue, invalid)
+            return REJECTED
         while not self._is_stopped:
             consumer = self._free()
             if consumer is None:

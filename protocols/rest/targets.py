@@ -2,7 +2,8 @@
 
     /orders/${userProperty("region")}/${topic(2)}
 
-What an expression returns is percent-encoded. Of what a message does not have it is empty.
+What an expression returns is percent-encoded. Of what a message does not have it is empty. It may not lead elsewhere:
+`..` would, for web servers go by it up the path, also where it is percent-encoded.
 """
 
 import re
@@ -16,12 +17,13 @@ TARGET_CHARS_MAX: Final = 8_000  # what web servers take of a request line
 
 _EXPRESSION: Final = re.compile(r"\$\{([^}]*)\}")
 _CALL: Final = re.compile(r'^\s*([A-Za-z]+)\(\s*(?:"([^"]*)"|([0-9]{1,4}))?\s*\)\s*$')
+_DOTS: Final = frozenset((".", ".."))  # levels of a path that stand for others (RFC 3986 5.2.4)
 _WITHOUT: Final = ("correlationId", "messageId", "partitionKey", "timestamp", "topic")
 _FORMS: Final = (*[f"{name}()" for name in _WITHOUT], "topic(LEVEL)", 'userProperty("NAME")')
 
 
 class TargetInvalid(ValueError):
-    """A text is no request target; it says why."""
+    """A text is no request target, or a message makes none; it says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,13 @@ class Target:
     pieces: tuple[str | tuple[str, str], ...]
 
     def path(self, message: HeldMessage) -> str:
-        """Return the target for a message."""
-        return "".join([each if isinstance(each, str) else _value(each[0], each[1], message) for each in self.pieces])
+        """Return the target for a message. Raises TargetInvalid."""
+        if len(self.pieces) == 1:
+            return self.text
+        made = "".join([each if isinstance(each, str) else _value(each[0], each[1], message) for each in self.pieces])
+        if not _DOTS.isdisjoint(made.partition("?")[0].split("/")):
+            raise TargetInvalid(f"{self.text:.80} would be {made:.80} for this message, which leads elsewhere")
+        return made
 
 
 def parse_target(text: str, *, evaluates: bool) -> Target:

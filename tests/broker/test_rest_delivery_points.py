@@ -291,6 +291,22 @@ async def test_the_path_is_made_of_what_the_message_says(broker: RunningBroker) 
         assert got.path == "/eu/a%2Fb?id=7%208&k="
 
 
+async def test_a_message_that_makes_no_path_is_dead_at_once(broker: RunningBroker) -> None:
+    """What a publisher says must not choose another of the web server's addresses."""
+    await create(broker, "dead")
+    await create(broker, "q", subscriptions=["orders/>"], dead_msg_queue="dead")
+    evaluated = {"post_request_target": "/hook/${topic()}", "request_target_evaluation": "substitution-expressions"}
+    async with WebServer() as server, http_client(broker) as client:
+        await configure(broker, point(server, "q", binding=evaluated))
+        for topic in ("orders/%2E%2E/%2E%2E/admin", "orders/eu"):
+            await client.post(f"/TOPIC/{topic}", content="x", headers={"Solace-DMQ-Eligible": "true"})
+        [got] = await server.has(1)
+        assert got.path == "/hook/orders/eu"
+        async with asyncio.timeout(DEADLINE_S):
+            while await ready_count(broker, "dead") < 1:
+                await asyncio.sleep(0.01)
+
+
 async def test_a_web_server_sees_who_pushes(broker: RunningBroker, tmp_path: Path) -> None:
     """Solace 8.5: authentication http-basic and http-header, their secrets in files."""
     await create(broker, "q")

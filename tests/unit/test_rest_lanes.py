@@ -85,6 +85,31 @@ def test_a_target_is_made_of_the_message(text: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("/hook/${topic()}", "a/../../admin"),
+        ("/hook/${topic(1)}/x", ".."),
+        ("/hook/${topic(1)}?x=1", "."),
+        ("/hook/.${topic(1)}", "."),
+        ('/hook/${userProperty("n")}', "a"),
+    ],
+)
+def test_a_message_does_not_lead_out_of_its_target(text: str, topic: str) -> None:
+    """RFC 3986 5.2.4: servers take `..` for the way up, whoever publishes it."""
+    headers = Headers(user_properties=[("n", "..")])
+    with pytest.raises(TargetInvalid, match="leads elsewhere"):
+        parse_target(text, evaluates=True).path(message(topic=topic, headers=headers))
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "path"),
+    [("/${topic()}", "a.b/..c/...", "/a.b/..c/..."), ("/hook?${topic()}", "a/../b", "/hook?a/../b")],
+)
+def test_dots_that_are_no_level_of_the_path_are_nothing_special(text: str, topic: str, path: str) -> None:
+    assert parse_target(text, evaluates=True).path(message(topic=topic)) == path
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("a", "is no path"),
