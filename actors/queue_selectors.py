@@ -34,10 +34,17 @@ class DurableSelectors:
         self._queues: dict[str, QueueSelectors] = {}
 
     def keep_to(self, rules: CacheRules) -> None:
-        """Remember by other rules from now on."""
+        """Remember by other rules from now on; where nobody is to be remembered any more, everybody is forgotten."""
         self._rules = rules
         for each in self._queues.values():
             each.rules = rules
+        if rules.durable:
+            return
+        for name in [*self._stored, *[name for name, known in self._queues.items() if known.remembered]]:
+            self._write(_row(name, None))
+        self._stored.clear()
+        for each in self._queues.values():
+            each.remembered.clear()
 
     def of(self, name: str) -> QueueSelectors:
         """Return what is known of a queue; it begins with what the catalog has of it."""

@@ -52,13 +52,15 @@ class QueueSelectors:
 
     def consumers(self, bound: list[tuple[str, str]], wall_ms: int) -> bool:
         """Take who consumes now, and what each selects. Return whether something else is remembered than before."""
+        joined = [each for each in bound if each not in self._bound]
         left = [each for each in self._bound if each not in bound]
         self._bound = bound
         if not self.rules.durable:
             return False
         before = {name: each.selectors for name, each in self.remembered.items()}
         if self.rules.compat:
-            self._add_up(bound, left, wall_ms)
+            # A single selector is that of who came last; who is there already does not come again.
+            self._add_up(joined if self.rules.single and self.remembered else bound, left, wall_ms)
         else:
             for subscriber in dict.fromkeys([name for name, _ in bound]):
                 mine = sorted({selector for name, selector in bound if name == subscriber})
@@ -66,9 +68,9 @@ class QueueSelectors:
                     self.remembered[subscriber] = Remembered(mine[:SELECTORS_OF_ONE_MAX], wall_ms)
         return before != {name: each.selectors for name, each in self.remembered.items()}
 
-    def _add_up(self, bound: list[tuple[str, str]], left: list[tuple[str, str]], wall_ms: int) -> None:
+    def _add_up(self, came: list[tuple[str, str]], left: list[tuple[str, str]], wall_ms: int) -> None:
         """Remember by selector, whosever it is: ActiveMQ's way."""
-        for _, selector in bound:
+        for _, selector in came:
             if self.rules.ignores_wildcards and has_live_wildcard(selector):
                 continue
             if selector not in self.remembered and self.rules.single and selector != EVERYTHING:

@@ -73,6 +73,21 @@ async def test_a_durable_selector_collects_while_its_consumer_is_away(broker: Ru
     assert await back.payloads(5) == [b"0", b"2", b"4", b"6", b"8"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@aware
+async def test_selectors_that_are_durable_no_more_are_forgotten_for_good(restarts: bool, broker: RunningBroker) -> None:
+    """VD-18 for what was remembered before, whether the setting is changed by a reload or with a restart."""
+    await seen_once(broker, "1", "odd = 'no'")
+    change = "virtual_destinations.selector_cache.durable=false"
+    await (broker.restart(change) if restarts else redefine(broker, change))
+    await alternate(broker)
+    assert await depth(broker, queue("1")) == 0
+    assert await NodeView(broker.node).list_selectors() == []
+    await redefine(broker, AWARE, "virtual_destinations.selector_cache.durable=true")
+    await alternate(broker)
+    assert await depth(broker, queue("1")) == 0
+
+
 @aware
 async def test_a_consumer_without_a_selector_wants_everything(broker: RunningBroker) -> None:
     """VD-20."""

@@ -38,6 +38,13 @@ def test_a_single_selector_stands_beside_everything_until_who_wants_that_leaves(
     assert after(SINGLE, [("c", "a = 1")], [], [("c", "a = 2")]) == {"a = 2"}
 
 
+def test_a_single_selector_stays_when_who_brought_it_leaves_others() -> None:
+    """VD-23: it was the last that came; those who stay there bring none."""
+    both = [("c", "a = 1"), ("d", "a = 2")]
+    assert after(SINGLE, [("c", "a = 1")], both, [("c", "a = 1")]) == {"a = 2"}
+    assert after(SINGLE, [("c", "a = 1")], both, [*both, ("e", EVERYTHING)]) == {"a = 2", EVERYTHING}
+
+
 def test_selectors_with_wildcards_need_not_be_remembered() -> None:
     """VD-24."""
     rules = CacheRules(compat=True, ignores_wildcards=True)
