@@ -46,9 +46,13 @@ class PublishResult:
 
 @final
 class FannedOut:
-    """What the definitions say that send a publish on."""
+    """What the definitions say that send a publish on. The counts are told once nobody refuses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, published_count: int) -> None:
+        self.published_count = published_count  # messages, before there are copies of them
+        self.missing_count = 0  # for target queues that there are not
+        self.unmatched_count = 0  # copies that nobody subscribes to
+        self.filtered_count = 0  # messages whose selectors leave them nobody
         self.spared: dict[QueueTarget, None] = {}
         self.is_partial = False
         self.is_concurrent = False

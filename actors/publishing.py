@@ -66,6 +66,8 @@ class Publisher:
             if result.refusal != ADMITTED:
                 return result
         copies = self._send(batch, token, result)
+        if result.fanned is not None:
+            self._count_fanned(result.fanned, batch, result)
         if batch.retain and result.refusal == ADMITTED:
             result.confirmations_pending += self._retain(batch, token)
             if copies is not None:
@@ -112,21 +114,27 @@ class Publisher:
 
     def _note_fan(self, fan: Fan, count: int, published: int, result: PublishResult) -> None:
         """Note what the definitions say that send `count` rows on; `published` rows are published together."""
-        if fan.spared or fan.is_partial:
-            fanned = result.fanned
-            if fanned is None:
-                fanned = result.fanned = FannedOut()
-            fanned.spared.update(fan.spared)
-            # Several rows are taken all or not at all; if not, they are published again one by one.
-            fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._in_transaction)
-            fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
+        fanned = result.fanned
+        if fanned is None:
+            fanned = result.fanned = FannedOut(published)
+        fanned.spared.update(fan.spared)
+        # Several rows are taken all or not at all; if not, they are published again one by one.
+        fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._in_transaction)
+        fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
         for name in fan.missing:
             result.refuse(REFUSED_NOT_FOUND, name)
-        if published == 1 or not fan.missing:
-            self._space.missing_count += count * (len(fan.missing) + len(fan.lost))
-            self._space.unmatched_count += count * fan.unmatched_count
-            if fan.is_nowhere:
-                self._space.filtered_count += count
+        fanned.missing_count += count * (len(fan.missing) + len(fan.lost))
+        fanned.unmatched_count += count * fan.unmatched_count
+        if fan.is_nowhere:
+            fanned.filtered_count += count
+
+    def _count_fanned(self, fanned: FannedOut, batch: MessageBatch, result: PublishResult) -> None:
+        """Count what definitions sent to nobody; but not of several rows that are published again one by one."""
+        if result.refusal == ADMITTED:
+            self._space.filtered_count += fanned.filtered_count
+            self._count_nowhere(batch, fanned.unmatched_count)
+        if result.refusal == ADMITTED or batch.count == 1:
+            self._space.missing_count += fanned.missing_count
 
     def _publish_mixed(
         self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
@@ -261,7 +269,10 @@ class Publisher:
             queue = group.queue_of(member)
             if queue is not None:
                 whole: dict[QueueTarget, list[int] | None] = {queue: None}
-                self._spool_to(whole, its, 0, PublishResult())
+                dealt = PublishResult()
+                dealt.fanned = FannedOut(1)
+                dealt.fanned.spared[queue] = None  # whoever published them goes on: what it refuses is dropped there
+                self._spool_to(whole, its, 0, dealt)
             elif member.address is not None:
                 member.address.post(SharedDirect(group, its))
 
@@ -269,14 +280,10 @@ class Publisher:
 
     def _spool_to_one(self, target: QueueTarget, batch: MessageBatch, token: int, result: PublishResult) -> None:
         """Put a whole batch into the only destination there is: what most guaranteed publishes come to."""
-        if len(target.partitions) != 1:
+        gate = target.gate
+        if len(target.partitions) != 1 or gate.verdict(batch) != ADMITTED:
             whole: dict[QueueTarget, list[int] | None] = {target: None}
             self._spool_to(whole, batch, token, result)
-            return
-        gate = target.gate
-        verdict = gate.verdict(batch)
-        if verdict != ADMITTED:
-            _not_taken(target, verdict, batch, result)
             return
         gate.reserve(batch)
         publication: Publication | None = None
@@ -304,6 +311,7 @@ class Publisher:
         Definitions may say that queues go without, or keep what they took before one refused.
         """
         fanned = result.fanned
+        refusing: list[tuple[QueueTarget, int, int, bool]] = []  # verdict, rows, whether the publisher hears of it
         taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
         for target, rows in targets.items():
             part = batch if rows is None else _selected(batch, rows)
@@ -311,12 +319,17 @@ class Publisher:
             if verdict == ADMITTED:
                 taken.append((target, None if part is batch else rows, part))
                 continue
-            if fanned is not None and target in fanned.spared:
-                target.gate.refuse(verdict, part.count, hears=False)
-                continue
-            _not_taken(target, verdict, part, result)
-            if result.refusal != ADMITTED and (part.count > 1 or _stops_at_refusal(fanned)):
+            is_spared = fanned is not None and target in fanned.spared
+            hears = not is_spared and target.gate.refuses_publisher(verdict)
+            refusing.append((target, verdict, part.count, hears))
+            if hears:
+                result.refuse(verdict, target.name)
+            is_last = _comes_again(batch, result) or _stops_at_refusal(fanned)
+            if is_last and not is_spared and result.refusal != ADMITTED:
                 break
+        if refusing and (result.refusal == ADMITTED or not _comes_again(batch, result)):
+            for target, verdict, count, hears in refusing:
+                target.gate.refuse(verdict, count, hears=hears and batch.qos != AT_MOST_ONCE)
         if result.refusal != ADMITTED and (fanned is None or not fanned.is_partial):
             return False
         parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
@@ -407,15 +420,9 @@ def _stops_at_refusal(fanned: FannedOut | None) -> bool:
     return fanned is not None and fanned.is_partial and not fanned.is_concurrent
 
 
-def _not_taken(target: QueueTarget, verdict: int, batch: MessageBatch, result: PublishResult) -> None:
-    """Count messages that a queue does not take, and note the refusal if their publisher hears of it."""
-    gate = target.gate
-    refuses = gate.refuses_publisher(verdict)
-    if refuses:
-        result.refuse(verdict, target.name)
-        if batch.count > 1:
-            return  # counted one by one
-    gate.refuse(verdict, batch.count, hears=refuses and batch.qos != AT_MOST_ONCE)
+def _comes_again(batch: MessageBatch, result: PublishResult) -> bool:
+    """Return whether a refusal of the batch has it published again one by one: only what is refused then is counted."""
+    return (batch.count if result.fanned is None else result.fanned.published_count) > 1
 
 
 def _selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:

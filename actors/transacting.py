@@ -149,5 +149,5 @@ class TransactionCommit(Address):
                 if target.name == result.refused_by:
                     refused_by = target
                     count += 1
-        if refused_by is not None and count > 1:
+        if refused_by is not None and batch.count > 1:
             refused_by.gate.refuse(result.refusal, count, hears=True)

@@ -13,9 +13,13 @@ from lone_actors import spawned, turn
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.pressure import Pressure
-from messaging.refusals import ADMITTED
-from messaging.routing import PartitionTarget, QueueTarget, Subscriber, Subscription, TopicSpace
+from messaging.refusals import ADMITTED, REJECT_NEVER, REJECT_WHEN_ENABLED
+from messaging.routing import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription, TopicSpace
+from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_filter
+from messaging.virtual_destinations import QUEUE, TOPIC, CompositeDestination, ForwardTarget, VirtualDestinations
+from messaging.virtual_names import NamePattern
+from messaging.virtual_routes import VirtualRoutes
 
 
 class Recorder(LoopActor):
@@ -54,16 +58,27 @@ def message(qos: int, *, retain: bool = False, topics: list[str] | None = None) 
     )
 
 
-def queue_for(runtime: Runtime, space: TopicSpace, got: list[object], *, message_bytes_max: int = 1 << 20) -> None:
+def queue_for(
+    runtime: Runtime,
+    space: TopicSpace,
+    got: list[object],
+    *,
+    name: str = "q",
+    message_bytes_max: int = 1 << 20,
+    reject_behavior: int = REJECT_WHEN_ENABLED,
+) -> QueueTarget:
     """Have a durable queue of one partition collect what is published on `t`."""
     partition = recorder(runtime, got)
     partition.inbox.takes_at_once = True
-    gate = QueueGate(None, usage_bytes_max=1 << 20, message_bytes_max=message_bytes_max)
-    target = QueueTarget("q", gate, Pressure(high_bytes=1 << 20, low_bytes=0), durable=True)
+    gate = QueueGate(
+        None, usage_bytes_max=1 << 20, message_bytes_max=message_bytes_max, reject_behavior=reject_behavior
+    )
+    target = QueueTarget(name, gate, Pressure(high_bytes=1 << 20, low_bytes=0), durable=True)
     target.partitions.append(PartitionTarget(1, partition.inbox))
-    subscriber = Subscriber("c")
+    subscriber = Subscriber(name)
     subscriber.queue = target
-    space.subscribe(parse_filter("t", Syntax.MQTT), "c", Subscription(subscriber, AT_LEAST_ONCE))
+    space.subscribe(parse_filter("t", Syntax.MQTT), name, Subscription(subscriber, AT_LEAST_ONCE))
+    return target
 
 
 @pytest.mark.parametrize(("in_transaction", "handled_at_once"), [(False, 1), (True, 0)])
@@ -143,3 +158,77 @@ def test_messages_that_nobody_wants_are_counted_once_when_a_queue_refuses_those_
 
     assert [result.refusal == ADMITTED for result in results] == [False, True]
     assert space.unmatched_count == 1
+
+
+def publish_until_answered(publisher: Publisher, batch: MessageBatch) -> None:
+    """Publish as the protocols do: what is refused as a whole is published again message by message."""
+    if publisher.publish(batch, 1).refusal != ADMITTED:
+        for row in range(batch.count):
+            publisher.publish(batch.select([row]), 1)
+
+
+@pytest.mark.parametrize("name_of_dropping", ["a", "z"])
+def test_each_message_that_queues_do_not_take_is_counted_once(runtime: Runtime, name_of_dropping: str) -> None:
+    """Also when it is the only one of its batch for that queue, and whichever queue is asked first."""
+    space = TopicSpace()
+    targets = {
+        name: queue_for(runtime, space, [], name=name, message_bytes_max=0, reject_behavior=reject_behavior)
+        for name, reject_behavior in sorted({"m": REJECT_WHEN_ENABLED, name_of_dropping: REJECT_NEVER}.items())
+    }
+
+    publisher = publisher_on(runtime, space, in_transaction=False)
+    publish_until_answered(publisher, message(AT_LEAST_ONCE, topics=["t", "y"]))
+
+    assert sum(targets["m"].gate.refusals.values()) == 1
+    assert sum(targets[name_of_dropping].gate.drops.values()) == 1
+
+
+def test_direct_messages_are_counted_that_the_queue_of_a_share_does_not_take(runtime: Runtime) -> None:
+    """Nobody hears of it, whatever the queue does with refusals."""
+    space = TopicSpace()
+    group = ShareGroup("g", "d")
+    group.queue = queue_for(runtime, space, [], message_bytes_max=0)
+    member = Subscriber("m")
+    member.address = recorder(runtime, []).inbox
+    group.join(member)
+    group.queue_members["m"] = None
+    space.subscribe(parse_filter("d", Syntax.MQTT), group, group)
+
+    publisher_on(runtime, space, in_transaction=False).publish(message(AT_MOST_ONCE, topics=["d", "d"]), 0)
+
+    assert sum(group.queue.gate.drops.values()) == 2
+
+
+def test_what_definitions_send_to_nobody_is_counted_once_when_a_queue_refuses_what_is_beside_it(
+    runtime: Runtime,
+) -> None:
+    space = TopicSpace()
+    selects_nothing = ForwardTarget(QUEUE, "q", "1 = 2")
+    copied = CompositeDestination((), TOPIC, NamePattern("copied"), (ForwardTarget(TOPIC, "nobody"),))
+    filtered = CompositeDestination((), TOPIC, NamePattern("filtered"), (selects_nothing,))
+    definitions = VirtualDestinations((), (copied, filtered))
+    space.expand_with(VirtualRoutes(space, definitions, Selectors({})))
+    queue_for(runtime, space, [], message_bytes_max=0)
+
+    publisher = publisher_on(runtime, space, in_transaction=False)
+    publish_until_answered(publisher, message(AT_LEAST_ONCE, topics=["t", "copied", "filtered"]))
+
+    assert (space.unmatched_count, space.filtered_count) == (1, 1)
+
+
+def test_one_message_is_counted_that_a_queue_would_have_got_as_several_copies(runtime: Runtime) -> None:
+    """What came as itself and as a copy is published once, and so never again one by one."""
+    space = TopicSpace()
+    tapped = CompositeDestination((), TOPIC, NamePattern("x"), (ForwardTarget(TOPIC, "t"),), forward_only=False)
+    space.expand_with(VirtualRoutes(space, VirtualDestinations((), (tapped,)), Selectors({})))
+    target = queue_for(runtime, space, [], message_bytes_max=0)
+    assert target.gate.refusals == {}
+    subscriber = Subscriber("both")
+    subscriber.queue = target
+    space.subscribe(parse_filter("#", Syntax.MQTT), "both", Subscription(subscriber, AT_LEAST_ONCE))
+
+    publisher = publisher_on(runtime, space, in_transaction=False)
+    result = publisher.publish(message(AT_LEAST_ONCE, topics=["x"]), 1)
+
+    assert result.refusal != ADMITTED
+    assert sum(target.gate.refusals.values()) == 2
