@@ -59,6 +59,7 @@ class TopicRouter(Behaviour):
         self._queue_filters: dict[QueueTarget, list[TopicFilter]] = {}
         self._groups: dict[GroupKey, ShareGroup] = {}
         self._members: dict[GroupKey, dict[str, bool]] = {}  # client -> asks for guaranteed messages
+        self._queue_names: dict[str, ShareGroup] = {}  # of groups of which somebody asks for them
         self.directory: ActorCell | None = None  # of queues; set when the node is put together
 
     def receive(self, message: Any) -> Any:
@@ -191,17 +192,22 @@ class TopicRouter(Behaviour):
         group.join(message.subscriber)
         if message.from_queue:
             group.queue_members[client] = None
+        asked_before = self._members[key].get(client, False)
         self._members[key][client] = message.qos > 0
         if message.qos == 0:
             self._delete_unused_queue(key, group)
             answer.set(GroupJoined(group, None))
             return answer
-        assert self.directory is not None
+        name = _queue_name(group)
         count = message.partition_count
-        definition = self._group_queue(f"#share/{group.name}/{group.filter_text}", message.durable, count)
-        asked: LoopFuture[QueueHandle] = self.directory.ask(
-            CreateQueue(definition, SHARED, durable=message.durable, must_be_new=False)
-        )
+
+        def refused(error: Exception) -> None:
+            if is_new:
+                self._leave(LeaveGroup(message.subscriber, message.share_name, message.topic_filter))
+            elif self._groups.get(key) is joined and client in joined.members:
+                self._members[key][client] = asked_before
+                self._delete_unused_queue(key, joined)
+            answer.set_exception((type(error), error, error.__traceback__))
 
         def created(done: LoopFuture[QueueHandle]) -> None:
             try:
@@ -210,13 +216,20 @@ class TopicRouter(Behaviour):
                 if count not in (0, found):
                     raise ShareRefused(f"the shared subscription has {found} partitions, not {count}")
             except Exception as error:  # the client's SUBSCRIBE is refused for this reason
-                if is_new:
-                    self._leave(LeaveGroup(message.subscriber, message.share_name, message.topic_filter))
-                answer.set_exception((type(error), error, error.__traceback__))
+                refused(error)
                 return
             joined.queue = handle.target
             answer.set(GroupJoined(joined, handle))
 
+        if self._queue_names.setdefault(name, group) is not group:
+            text = f"{name!r} is the queue of another group, whose filter is written alike in the other syntax"
+            refused(ShareRefused(text))
+            return answer
+        assert self.directory is not None
+        definition = self._group_queue(name, message.durable, count)
+        asked: LoopFuture[QueueHandle] = self.directory.ask(
+            CreateQueue(definition, SHARED, durable=message.durable, must_be_new=False)
+        )
         asked.then(created)
         return answer
 
@@ -237,7 +250,17 @@ class TopicRouter(Behaviour):
 
     def _delete_unused_queue(self, key: GroupKey, group: ShareGroup) -> None:
         """Delete a group's queue, unless a member still asks for guaranteed messages."""
-        if group.queue is not None and not any(self._members[key].values()):
+        if any(self._members[key].values()):
+            return
+        name = _queue_name(group)
+        if self._queue_names.get(name) is group:
+            del self._queue_names[name]
+        if group.queue is not None:
             assert self.directory is not None
-            self.directory.inbox.post(DeleteQueue(group.queue.name))
+            self.directory.inbox.post(DeleteQueue(name))
             group.queue = None
+
+
+def _queue_name(group: ShareGroup) -> str:
+    """Return the name of a group's queue. What two syntaxes write alike may be two filters, and has one name."""
+    return f"#share/{group.name}/{group.filter_text}"

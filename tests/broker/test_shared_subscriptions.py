@@ -442,3 +442,15 @@ async def test_what_cannot_be_had_of_partitions_is_refused_and_joins_nobody(brok
     await publisher.publish("t", b"direct", qos=0)
     assert await first.payloads(1) == [b"direct"]
     await other.is_quiet()
+
+
+async def test_a_member_whose_wish_for_guaranteed_messages_is_refused_stays_what_it_was(broker: RunningBroker) -> None:
+    """It consumes no queue, so none is kept for it when the others have gone."""
+    leaves, stays = await broker.connect("a", 5), await broker.connect("b", 5)
+    assert await leaves.subscribe("$share/g/t", qos=1, properties=partitions("2")) == [1]
+    assert await stays.subscribe("$share/g/t", qos=0) == [0]
+    assert "has 2 partitions, not 3" in await refusal(stays, "$share/g/t", 1, partitions("3"))
+    await leaves.unsubscribe("$share/g/t")
+    publisher = await broker.connect(level=5)
+    await publisher.publish("t", b"guaranteed", qos=1)
+    assert await stays.payloads(1) == [b"guaranteed"]

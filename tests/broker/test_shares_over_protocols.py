@@ -96,6 +96,26 @@ async def _leave(client: AmqpClient, how: str) -> None:
         await client.awaited(Detach)
 
 
+async def test_who_writes_a_filter_in_the_wrong_syntax_takes_nothing_from_the_group_that_was_meant(
+    broker: RunningBroker,
+) -> None:
+    """In SMF's syntax `work/+` is one topic: another group, whose queue would have the same name."""
+    wrong = Source(MQTT_FORM.replace("$", "#"))
+    mqtt = await broker.connect("m", 5)
+    assert await mqtt.subscribe(MQTT_FORM, qos=1) == [1]
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    assert await refused_with(client, await client.receiver("a", wrong)) == "amqp:illegal-state"
+    await client.close()
+    assert await publish(broker, TOPIC, *TEN) == [0] * 10
+    assert await mqtt.payloads(10) == TEN
+    await mqtt.unsubscribe(MQTT_FORM)
+
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    assert (await client.receiver("a", wrong)).source is not None, "the name is free again"
+    assert await mqtt.subscribe(MQTT_FORM, qos=1) == [0x83]
+    await client.close()
+
+
 async def test_partitions_and_addresses_that_are_no_group_are_refused(broker: RunningBroker) -> None:
     client = await AmqpClient.open(broker.amqp_port, "reader")
     four = AmqpMap([(Symbol("partition-count"), uint(4))])
