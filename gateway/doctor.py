@@ -53,21 +53,11 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     """
     examination = Examination()
     examination.findings += lint(config, now_s=now_s)
-    folder = config.data.path
-    examination.looked_at["data folder"] = str(folder)
-    if not folder.exists():
-        examination.looked_at["spool"] = "none: the first start makes one"
-        _examine_parent(examination, folder)
-        return examination
-    _examine_folder(examination, config)
-    if not (folder / DATA_FILE).exists():
-        examination.looked_at["spool"] = "none: the first start makes one"
-        return examination
-    with _claimed(folder) as holder:
-        if holder is not None:
-            examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}: make a backup, and examine that"
-        else:
-            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked)
+    examination.looked_at["data folder"] = str(config.data.path)
+    try:
+        _examine_data(examination, config, looked)
+    except OSError as error:
+        examination.error("data.path", _in_words(error))
     return examination
 
 
@@ -79,12 +69,34 @@ def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
         note: BackupNote = read_note(folder)
         for _ in checked_pieces(folder, note):
             pass
-    except StorageError as error:
-        examination.error(str(folder), str(error))
+    except (StorageError, OSError) as error:
+        examination.error(str(folder), _in_words(error) if isinstance(error, OSError) else str(error))
         return examination
     examination.looked_at["checksum"] = f"right, over {note.data_bytes} bytes"
     _examine_spool(examination, lambda: SpoolReader.open_backup(folder), folder, looked)
     return examination
+
+
+def _in_words(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+
+
+def _examine_data(examination: Examination, config: Config, looked: Callable[[], None]) -> None:
+    """Examine the data folder. Raises OSError for one that cannot be looked into."""
+    folder = config.data.path
+    if not folder.exists():
+        examination.looked_at["spool"] = "none: the first start makes one"
+        _examine_parent(examination, folder)
+        return
+    _examine_folder(examination, config)
+    if not (folder / DATA_FILE).exists():
+        examination.looked_at["spool"] = "none: the first start makes one"
+        return
+    with _claimed(folder) as holder:
+        if holder is not None:
+            examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}: make a backup, and examine that"
+        else:
+            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked)
 
 
 def _examine_parent(examination: Examination, folder: Path) -> None:

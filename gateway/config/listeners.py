@@ -70,10 +70,19 @@ class TlsPort(Section):
                 file: Path | None = getattr(self, name)
                 if file is None and name in ("certificate", "key"):
                     raise ValueError(f"{name} is missing, and an enabled TLS listener needs it")
-                if file is not None and not file.is_file():
-                    raise ValueError(f"{name}: there is no file {str(file)!r}")
+                if file is not None:
+                    _check_file(name, file)
             self.tls(alpn=HTTP_ALPN).context()  # which protocol is spoken in it is all the same to the files
         return self
+
+
+def _check_file(name: str, file: Path) -> None:
+    try:
+        is_there = file.is_file()
+    except OSError as problem:  # a folder above it may not be entered
+        raise ValueError(f"{name} {str(file)!r}: {problem.strerror}") from None
+    if not is_there:
+        raise ValueError(f"{name}: there is no file {str(file)!r}")
 
 
 class TlsListener(TlsPort, Listener):

@@ -426,8 +426,14 @@ class Log(Section):
     @field_validator("audit_file")
     @classmethod
     def _check_folder(cls, file: Path | None) -> Path | None:
-        if file is not None and not file.parent.is_dir():
+        if file is None:
+            return None
+        try:
+            has_folder, is_folder = file.parent.is_dir(), file.is_dir()
+        except OSError as problem:  # a folder above it may not be entered
+            raise ValueError(f"{str(file)!r}: {problem.strerror}") from None
+        if not has_folder:
             raise ValueError(f"there is no folder {str(file.parent)!r}")
-        if file is not None and file.is_dir():
+        if is_folder:
             raise ValueError(f"{str(file)!r} is a folder; allowed: a file, which is made if there is none")
         return file

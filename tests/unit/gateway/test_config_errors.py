@@ -35,6 +35,18 @@ def test_a_value_that_breaks_a_rule_of_ours_is_told_which(tmp_path: Path) -> Non
     assert "is a folder; allowed: a file" in found
 
 
+def test_a_path_that_cannot_be_looked_at_is_a_mistake_like_any_other(tmp_path: Path) -> None:
+    """A folder above it may not be entered, or, as here for root's sake, the name is too long for the file system."""
+    name = "x" * 300
+    text = (
+        f"log: {{audit_file: /{name}}}\nlisteners: {{mqtt_tls: {{enabled: true, certificate: {name}, key: {name}}}}}\n"
+    )
+    assert problems_of(text, tmp_path) == [
+        f"gate.yaml:1:19: log.audit_file: '/{name}': File name too long",
+        f"gate.yaml:2:23: listeners.mqtt_tls: certificate '{name}': File name too long",
+    ]
+
+
 def test_an_item_of_a_list_is_told_what_an_item_is(tmp_path: Path) -> None:
     text = (
         "authentication:\n  acl_profiles:\n    - {name: p, publish_topic_exceptions: [x]}\nrest_delivery_points: [a]\n"

@@ -194,3 +194,12 @@ def test_errors_are_printed_for_people_as_well(shell: Shell, tmp_path: Path) -> 
     (tmp_path / "data").write_text("no folder")
     told = shell.told("doctor", "--data", str(tmp_path / "data"))
     assert "error" in told
+
+
+def test_what_cannot_be_looked_into_is_an_error_of_its_own(shell: Shell, tmp_path: Path) -> None:
+    """A folder above it may not be entered, or, as here for root's sake, the name is too long for the file system."""
+    folder = str(tmp_path / ("x" * 300))
+    found = subjects(examined(shell, "--data", folder, healthy=False))
+    assert found["data.path"] == f"{folder}: File name too long"
+    found = subjects(examined(shell, "--backup", folder, healthy=False))
+    assert found[folder].endswith("File name too long")
