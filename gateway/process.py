@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import random
 import signal
 import sys
@@ -90,5 +91,9 @@ def _announce(node: Node) -> None:
     width = max([len(name) for name, _ in endpoints], default=0)
     lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
     lines += node.mqtt.things_to_try()
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
+    if sys.stdout is None:  # it was closed before we began
+        return
+    try:  # past its buffer, in which what could not be written would be written again at the end
+        os.write(sys.stdout.fileno(), ("\n".join(lines) + "\n").encode())
+    except OSError as error:
+        log.warning("nobody reads where to connect: standard output: %s", error.strerror)
