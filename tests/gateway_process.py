@@ -214,9 +214,11 @@ class GatewayProcess:
             [*PYTHON, *arguments, *self._address_for(arguments)], capture_output=True, text=True, timeout=COMMAND_S
         )
 
-    def running_command(self, *arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
+    def running_command(
+        self, *arguments: str, stdin: int | None = None
+    ) -> AbstractContextManager["subprocess.Popen[str]"]:
         """Run a command that goes on, with its output in a pipe, for the length of a `with` block."""
-        return running([*PYTHON, *arguments, *self._address_for(arguments)])
+        return running([*PYTHON, *arguments, *self._address_for(arguments)], stdin=stdin)
 
     def create_queue(self, name: str, *, vpn: str = DEFAULT_VPN, **attributes: object) -> None:
         """Create a queue over the admin port."""

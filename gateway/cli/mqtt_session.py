@@ -3,6 +3,7 @@
 What is published or printed is in `publish` and `subscribe`.
 """
 
+import select
 import ssl
 import time
 from collections.abc import Callable
@@ -132,6 +133,17 @@ class MqttSession:
             if self.client.loop(timeout=min(left, TURN_S)) != mqtt.MQTT_ERR_SUCCESS and not done():
                 raise self._lost()
         return True
+
+    def run_until_readable(self, file: int) -> None:
+        """Serve the connection until a file has something to read, or is at its end."""
+        while True:
+            connection = self.client.socket()
+            ends = [] if connection is None else [connection.fileno()]  # none: it is lost, and `loop` says so
+            readable, _, _ = select.select([file, *ends], ends if self.client.want_write() else [], [], TURN_S)
+            if file in readable:
+                return
+            if self.client.loop(timeout=0) != mqtt.MQTT_ERR_SUCCESS:
+                raise self._lost()
 
     def disconnect(self) -> None:
         """Say goodbye. What is unacknowledged goes back to the gateway."""

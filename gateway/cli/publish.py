@@ -1,5 +1,6 @@
 """`sluicegate pub`: publish messages from the command line or from lines of standard input."""
 
+import os
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from gateway.cli.output import JsonOption, print_json
 UNCONFIRMED_MAX: Final = 1000  # messages under way; reading of standard input waits for room
 CONFIRM_TIMEOUT_S: Final = 30.0
 REFUSALS_SHOWN_MAX: Final = 5
+PIECE_BYTES: Final = 1 << 16  # of standard input, at once
 
 
 def pub(
@@ -66,8 +68,9 @@ def pub(
         password=password,
     )
     section = _properties(peer, key, properties or [])
-    publisher = _Publisher(MqttSession(peer), topic=topic, qos=qos, retain=retain, properties=section)
-    publisher.run(_payloads(message), count)
+    session = MqttSession(peer)
+    publisher = _Publisher(session, topic=topic, qos=qos, retain=retain, properties=section)
+    publisher.run(_lines_of_input(session) if message is None else map(os.fsencode, message), count)
     if as_json:
         print_json({"confirmed": publisher.confirmed_count, "refused": len(publisher.refusals)})
     if publisher.refusals:
@@ -134,12 +137,18 @@ class _Publisher:
             self.confirmed_count += 1
 
 
-def _payloads(messages: list[str] | None) -> Iterator[bytes]:
-    if messages is not None:
-        yield from (message.encode(errors="surrogateescape") for message in messages)
-        return
-    for line in sys.stdin.buffer:
-        yield line.rstrip(b"\r\n")
+def _lines_of_input(session: MqttSession) -> Iterator[bytes]:
+    """Yield the lines of standard input as they come. Whoever writes them may take longer than a keep-alive."""
+    file, rest = sys.stdin.fileno(), b""
+    while True:
+        session.run_until_readable(file)
+        piece = os.read(file, PIECE_BYTES)
+        if not piece:
+            break
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line.rstrip(b"\r") for line in lines)
+    if rest:
+        yield rest.rstrip(b"\r")
 
 
 def _properties(peer: Peer, key: str | None, given: list[str]) -> Properties | None:

@@ -94,6 +94,40 @@ def test_a_consumer_that_is_interrupted_gives_back_what_it_did_not_print(node: G
     comes_to_hold(node, 3)
 
 
+def test_a_publisher_that_waits_for_its_next_line_is_still_there(tmp_path: Path) -> None:
+    """Lines go out as they come; and while none comes it answers the gateway, and hears what that says."""
+    with gateway(tmp_path) as node:
+        says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
+        with node.running_command("pub", "--topic", "orders/eu", stdin=subprocess.PIPE) as publisher:
+            assert publisher.stdin is not None
+            publisher.stdin.write("first\nsecond\nhalf of")
+            publisher.stdin.flush()
+            comes_to_hold(node, 2)
+            node.stop()
+            assert publisher.wait(ANSWER_S) == 1
+            assert publisher.stderr is not None
+            assert "the gateway closed the connection" in publisher.stderr.read()
+
+
+def test_a_gateway_whose_announcement_nobody_reads_goes_on(tmp_path: Path) -> None:
+    """Neither a reader that has gone, nor a full disk behind standard output, is a reason to end, or to end badly."""
+    ports = ["mqtt", "mqtt_websocket", "amqp", "flow", "http"]
+    settings = [f"--set=listeners.{name}.port=0" for name in ports] + ["--set=admin.port=0"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [*PYTHON, "serve", "--data", str(tmp_path / "data"), *settings]
+    with subprocess.Popen(command, stdout=write_end, stderr=subprocess.PIPE, text=True) as node:
+        os.close(write_end)
+        assert node.stderr is not None
+        try:
+            assert any("nobody reads where to connect" in line for line in node.stderr)
+            node.send_signal(signal.SIGTERM)
+            assert any(" stopped" in line for line in node.stderr)
+            assert node.wait(ANSWER_S) == 0
+        finally:
+            node.kill()
+
+
 def test_a_queue_that_does_not_exist_is_named_and_fails(node: GatewayProcess) -> None:
     refused = node.command("sub", "--queue", "oders")
     assert refused.returncode == 1

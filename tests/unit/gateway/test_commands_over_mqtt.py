@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway_process import free_port, wait_until
+from gateway_process import PYTHON, free_port, wait_until
 from processes import running
 
+ANSWER_S = 45
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 pytestmark = [
     pytest.mark.interop,
@@ -55,9 +57,8 @@ def test_what_was_published_is_received(port: str, version: str, qos: str) -> No
 
 def test_lines_of_standard_input_are_messages_and_the_key_is_a_property(port: str) -> None:
     arguments = ["pub", "-t", "lines", "-r", "-k", "device-7", "-P", "a=b", "-p", port]
-    published = CliRunner().invoke(app, arguments, input="one\ntwo\n")
-    assert published.exit_code == 0
-    assert published.stderr == "2 confirmed\n"
+    published = subprocess.run([*PYTHON, *arguments], input=b"one\r\ntwo", capture_output=True, timeout=ANSWER_S)
+    assert (published.returncode, published.stderr) == (0, b"2 confirmed\n")
     received = CliRunner().invoke(app, ["sub", "-t", "lines", "-n", "1", "--timeout", "30", "-p", port])
     assert received.stdout == "lines two  JMSXGroupID=device-7 a=b retained\n"
 
