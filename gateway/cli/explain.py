@@ -11,6 +11,7 @@ from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.tables import print_table
 from gateway.explanations import CheckView, DestinationView
+from gateway.printable import printable
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.wait_reason import WaitReason
 
@@ -91,7 +92,8 @@ def publish(
         )
     for destination in answer.destinations:
         if destination.checks:
-            _say(f"\nchecks of {destination.queue}")
+            typer.echo("")
+            _say(f"checks of {destination.queue}")
             columns = ("check", "usage", "adds", "limit", "unit", "verdict")
             print_table(columns, [_check_row(each) for each in destination.checks])
 
@@ -149,4 +151,4 @@ def _check_row(view: CheckView) -> tuple[object, ...]:
 
 
 def _say(text: str) -> None:
-    Console(soft_wrap=True, highlight=False).print(text, markup=False)
+    Console(soft_wrap=True, highlight=False).print(printable(text), markup=False)

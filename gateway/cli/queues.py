@@ -15,6 +15,7 @@ from gateway.cli.queue_messages import SelectorOption, add_to
 from gateway.cli.replay import replay
 from gateway.cli.tables import print_table
 from gateway.config.sizes import rounded_size
+from gateway.printable import printable
 from gateway.views import FlowView, MessageView, PartitionView, QueueView
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
@@ -197,8 +198,8 @@ def _print_message(message: MessageView) -> None:
     dead = "" if message.dead is None else f" dead={message.dead.reason} in {message.dead.queue}"
     more = f" of {message.size_bytes} bytes" if message.payload_truncated else ""
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"{message.id} {message.topic}{key}{again}{dead}", style="bold", markup=False)
-    console.print(f"  {message.payload}", markup=False, end="")
+    console.print(printable(f"{message.id} {message.topic}{key}{again}{dead}"), style="bold", markup=False)
+    console.print(f"  {printable(message.payload)}", markup=False, end="")
     console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
 
 

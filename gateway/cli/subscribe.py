@@ -29,6 +29,7 @@ from gateway.cli.mqtt_session import (
     in_words,
 )
 from gateway.cli.output import JsonOption, print_json
+from gateway.printable import printable
 
 QUEUE_PREFIX: Final = "$queue/"
 REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue
@@ -152,9 +153,9 @@ class _Subscriber:
         marks = [f"{name}={value}" for name, value in _user_properties(message)]
         marks += ["redelivered"] if _redelivered(message) else []
         marks += ["retained"] if message.retain else []
-        self._console.print(message.topic, style="bold", markup=False, end=" ")
-        self._console.print(message.payload.decode(errors="backslashreplace"), markup=False, end="")
-        self._console.print(f"  {' '.join(marks)}" if marks else "", style="dim", markup=False)
+        self._console.print(printable(message.topic), style="bold", markup=False, end=" ")
+        self._console.print(printable(message.payload.decode(errors="backslashreplace")), markup=False, end="")
+        self._console.print(f"  {printable(' '.join(marks))}" if marks else "", style="dim", markup=False)
 
 
 def _redelivered(message: mqtt.MQTTMessage) -> bool:

@@ -271,6 +271,13 @@ def test_messages_are_followed_until_enough_have_come(shell: Shell, node: Memory
     assert [orjson.loads(line)["payload"] for line in told.splitlines()] == ["one", "two"]
 
 
+def test_messages_are_browsed_harmlessly(shell: Shell, node: MemoryNode) -> None:
+    """Whoever may publish must not write on an operator's terminal."""
+    shell.run("queue", "create", "q")
+    node.publish("q", b"one\x1b[2J\ntwo", key="\x1b[2J")
+    assert shell.run("queue", "browse", "q") == "0:1 orders/new key=\\x1b[2J\n  one\\x1b[2J\\ntwo (text)\n"
+
+
 def test_what_the_gateway_refuses_is_said_in_its_words(shell: Shell) -> None:
     assert "there is no queue 'none'" in shell.run("queue", "show", "none", expect=FAILED)
     assert "'a//b' has an empty level" in shell.run("queue", "create", "a//b", expect=FAILED)
