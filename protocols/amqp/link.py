@@ -6,7 +6,7 @@ They hold counters and what is half done; which messages travel, and where to, i
 from collections.abc import Callable
 from typing import Final, final
 
-from protocols.amqp.performatives import RECEIVER_SECOND, SENDER_SETTLED, Attach
+from protocols.amqp.performatives import ABSENT, RECEIVER_SECOND, SENDER_SETTLED, Attach, Flow
 from protocols.amqp.transfers import handle_bytes
 from protocols.amqp.values import AmqpMap
 
@@ -54,6 +54,14 @@ class IncomingLink:
         self.incomplete_unsettled = False
         self.keeps_tags = False  # somebody wants to know by which tags deliveries came
 
+    def take_delivery_count(self, flow: Flow) -> bool:
+        """Follow a sender that used credit up without sending; return whether this one did."""
+        ahead = 0 if flow.delivery_count == ABSENT else serial_difference(flow.delivery_count, self.delivery_count)
+        if ahead > 0:
+            self.delivery_count = flow.delivery_count & SERIAL_MASK
+            self.credit = max(0, self.credit - ahead)
+        return ahead > 0
+
     def __repr__(self) -> str:
         return f"IncomingLink({self.name!r}, credit={self.credit})"
 
@@ -72,11 +80,20 @@ class OutgoingLink:
         self.credit = 0  # deliveries we may still send
         self.drain = False  # use the credit up at once, or give it back
         self.is_drained = False  # the credit that is left goes back behind the deliveries that wait for the window
+        self.wants_echo = False  # the peer has asked how the link stands before our attach
         self.depth: Callable[[], int] | None = None  # how many messages wait here; None: nobody knows
         self.next_tag = 0
         self.is_second = attach.receiver_settle_mode == RECEIVER_SECOND  # the peer settles after us
         self.is_settled_by_us = attach.sender_settle_mode == SENDER_SETTLED  # deliveries go out settled
         self.unsettled: AmqpMap | None = None  # what we say in our attach of an earlier time of this link (2.6.13)
+
+    def take_credit(self, flow: Flow) -> None:
+        """Compute the credit from the peer's view of the count (2.6.7): what is on its way uses it up."""
+        if flow.link_credit != ABSENT:
+            seen = 0 if flow.delivery_count == ABSENT else flow.delivery_count
+            self.credit = max(0, flow.link_credit - serial_difference(self.delivery_count, seen))
+        self.drain = flow.drain
+        self.is_drained = False
 
     def take_tag(self) -> bytes:
         """Return a delivery tag that no other delivery of this link has."""

@@ -120,7 +120,7 @@ class Session:
             flow.delivery_count = link.delivery_count
             flow.link_credit = link.credit
             if isinstance(link, OutgoingLink):
-                flow.available = 0 if link.depth is None else min(link.depth(), AVAILABLE_MAX)
+                flow.available = ABSENT if link.depth is None else min(link.depth(), AVAILABLE_MAX)
                 flow.drain = link.drain
             flow.properties = properties
         return flow.encode()

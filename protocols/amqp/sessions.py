@@ -215,11 +215,13 @@ class Sessions:
             events.append(LinkDetached(session, link, closed=True, error=error))
             return
         if isinstance(link, OutgoingLink):
-            self._take_credit(link, flow)
+            link.take_credit(flow)
             events.append(CreditReceived(session, link))
-        elif self._take_delivery_count(link, flow):
+        elif link.take_delivery_count(flow):
             events.append(CreditSpent(link))
-        if flow.echo and link.state == ATTACHED and not (isinstance(link, OutgoingLink) and link.drain):
+        if isinstance(link, OutgoingLink) and link.state == PENDING:
+            link.wants_echo = flow.echo or link.wants_echo  # the other kind gets credit behind its attach in any case
+        elif flow.echo and link.state == ATTACHED and not (isinstance(link, OutgoingLink) and link.drain):
             self._out.append(frame(session.channel, session.flow(link)))
 
     def _send_on(self, session: Session, events: list[AmqpEvent]) -> None:
@@ -232,22 +234,6 @@ class Sessions:
             if link.is_drained and not session.has_pending(link):
                 self.drained(session, link)
                 events.append(CreditReceived(session, link))
-
-    def _take_credit(self, link: OutgoingLink, flow: Flow) -> None:
-        """Compute the credit from the peer's view of the count (2.6.7): what is on its way uses it up."""
-        if flow.link_credit != ABSENT:
-            seen = 0 if flow.delivery_count == ABSENT else flow.delivery_count
-            link.credit = max(0, flow.link_credit - serial_difference(link.delivery_count, seen))
-        link.drain = flow.drain
-        link.is_drained = False
-
-    def _take_delivery_count(self, link: IncomingLink, flow: Flow) -> bool:
-        """Follow a sender that used credit up without sending; return whether this one did."""
-        ahead = 0 if flow.delivery_count == ABSENT else serial_difference(flow.delivery_count, link.delivery_count)
-        if ahead > 0:
-            link.delivery_count = flow.delivery_count & SERIAL_MASK
-            link.credit = max(0, link.credit - ahead)
-        return ahead > 0
 
     def _disposition(self, session: Session, data: bytes, body_at: int, end: int, events: list[AmqpEvent]) -> None:
         disposition = read_disposition(data, body_at, end)
@@ -298,6 +284,8 @@ class Sessions:
         if isinstance(link, IncomingLink):
             link.message_bytes_max = self._limits.message_bytes_max
         self._write_attach(session, link, source, target, offered)
+        if isinstance(link, OutgoingLink) and link.wants_echo and not link.drain:
+            self._out.append(frame(session.channel, session.flow(link)))
 
     def _write_attach(
         self,

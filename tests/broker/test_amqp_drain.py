@@ -159,6 +159,21 @@ async def test_an_echo_shows_the_links_state_and_what_waits(broker: RunningBroke
     await client.close()
 
 
+async def test_an_echo_that_is_asked_for_with_the_attach_comes_behind_it(broker: RunningBroker) -> None:
+    """AMQP 2.7.4: a client that sends both at once waits for a flow, though there is nothing to deliver."""
+    await queue(broker, access_type="non-exclusive")
+    client = await AmqpClient.open(broker.amqp_port)
+    asked = Attach("l", handle=0, is_receiver=True, source=Source("q"), target=Target("here"))
+    client.send(asked.encode())
+    client.flow(0, 5, echo=True)
+    await client.awaited(Attach)
+    flow = await client.awaited(Flow)
+    assert (flow.handle, flow.delivery_count, flow.link_credit) == (0, 0, 5)
+    assert not flow.echo
+    await client.is_quiet()
+    await client.close()
+
+
 async def test_credit_is_never_overdrawn_however_often_it_is_granted(broker: RunningBroker) -> None:
     """AMQP 2.6.7, test case 33: the same credit said again is no more credit, though deliveries are on their way."""
     inside = await queue(broker, access_type="non-exclusive", partition_count=4)
