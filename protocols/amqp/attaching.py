@@ -29,32 +29,37 @@ ATTACH_BYTES_MAX: Final = 4_096  # of an attach without its unsettled map: names
 async def attach_publisher(connection: "AmqpConnection", session: Session, link: IncomingLink) -> None:
     """Answer the attach of a link on which the client sends."""
     target = link.attach.target
-    sessions = connection.engine.sessions
     try:
         if isinstance(target, Coordinator):
             _attach_coordinator(connection, session, link, target)
             return
         if target is None:
             raise AddressRefused(conditions.INVALID_FIELD, "an attach to send without a target")
-        if target.dynamic:
-            await _attach_to_a_new_node(connection, session, link, target)
-            return
-        if target.address is not None and is_durable_form(target.address):
-            raise AddressRefused(
-                conditions.NOT_ALLOWED, f"{target.address!r:.80} is a subscription, to receive from only"
-            )
-        node = None if target.address is None else resolve(target.address, target.capabilities)
-        destination = None if node is None else await find_destination(connection, node)
-        rights = connection.identity.rights
-        rights.check_publisher_flow(len(connection.sides.publishing.links))
-        if destination is not None:
-            rights.check_publish(destination.topic)
+        publishing = connection.sides.publishing
+        connection.identity.rights.check_publisher_flow(len(publishing.links) + publishing.attaching_count)
+        publishing.attaching_count += 1
+        try:
+            if target.dynamic:
+                await _attach_to_a_new_node(connection, session, link, target)
+            else:
+                await _attach_sender(connection, session, link, target)
+        finally:
+            publishing.attaching_count -= 1
     except ClientDenied as denied:
-        sessions.refuse(session, link, AmqpError(conditions.condition_of(denied), denied.text))
-        return
+        error = AmqpError(conditions.condition_of(denied), denied.text)
+        connection.engine.sessions.refuse(session, link, error)
     except AddressRefused as refusal:
-        sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
-        return
+        connection.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
+
+
+async def _attach_sender(connection: "AmqpConnection", session: Session, link: IncomingLink, target: Target) -> None:
+    """Attach a link to a node that there is, or to none. Raises AddressRefused, ClientDenied."""
+    if target.address is not None and is_durable_form(target.address):
+        raise AddressRefused(conditions.NOT_ALLOWED, f"{target.address!r:.80} is a subscription, to receive from only")
+    node = None if target.address is None else resolve(target.address, target.capabilities)
+    destination = None if node is None else await find_destination(connection, node)
+    if destination is not None:
+        connection.identity.rights.check_publish(destination.topic)
     if link.state != PENDING or connection.is_released:
         return  # the client went meanwhile
     granted = Target(target.address, capabilities=target.capabilities)
@@ -66,7 +71,7 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
     if is_gone or not containers.has(link):
         connection.sides.publishing.never_attached(publishing, connection.runtime.clock.now_ms())
         if not is_gone:
-            sessions.refuse(session, link, AmqpError(conditions.STOLEN, "the link was attached again"))
+            raise AddressRefused(conditions.STOLEN, "the link was attached again")
         return
     connection.attach(session, link, source=link.attach.source, target=granted, can_be_stolen=False)
     connection.sides.publishing.attached(publishing)

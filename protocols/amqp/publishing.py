@@ -129,6 +129,7 @@ class PublishingSide:
         counters: ProtocolCounters,
     ) -> None:
         self.links: dict[IncomingLink, PublishingLink] = {}
+        self.attaching_count = 0  # links whose attach waits for an answer of somebody else: they count already
         self.publisher = publisher
         self.unanswered_count = 0
         self._sessions = sessions

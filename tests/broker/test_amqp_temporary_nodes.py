@@ -185,3 +185,25 @@ async def test_what_makes_no_sense_of_a_dynamic_node_is_refused(broker: RunningB
     assert isinstance(refused, Attach)
     assert refused.target is None
     await client.close()
+
+
+@pytest.mark.settings("authentication.client_profiles=[{name: default, max_ingress_flow_count: 2}]")
+async def test_senders_to_nodes_that_are_being_made_count_among_publisher_flows(broker: RunningBroker) -> None:
+    """docs/configuration.md, `max_ingress_flow_count`: also when a client attaches them all at once."""
+    client = await AmqpClient.open(broker.amqp_port)
+    for handle in range(3):
+        node = Target(None, dynamic=True)
+        asked = Attach(f"s{handle}", handle=handle, is_receiver=False, source=Source("here"), target=node)
+        asked.initial_delivery_count = 0
+        client.send(asked.encode())
+    refused = await client.awaited(Detach)
+    assert refused.error is not None
+    assert (refused.handle, refused.error.condition) == (2, "amqp:resource-limit-exceeded")
+    client.send(Detach(2, closed=True).encode())
+    for _ in range(3):
+        await client.awaited(Attach)
+    client.detach(0)
+    await client.awaited(Detach)
+    answer = await client.sender("s3", Target(None, dynamic=True), handle=2)
+    assert answer.target is not None, "there is room for another one"
+    await client.close()
