@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import orjson
 from starlette.requests import Request
@@ -35,10 +34,12 @@ from gateway.admin.requests import (
     html_answer,
     json_answer,
     json_object,
+    made_answer,
     path_name,
     sequence,
     text,
     view_answer,
+    view_json,
     whole_number,
 )
 from gateway.admin.rest_api import RestApi
@@ -202,9 +203,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
         if durable is not None and not isinstance(durable, bool):
             raise QueueInvalid("durable", f"{durable!r} is not allowed", "true or false")
         view = await self._node.create_queue(asked, durable=durable)
-        response = view_answer(view, status=201)
-        response.headers["Location"] = f"/queues/{quote(view.name, safe='')}"
-        return response
+        return made_answer(request, view.name, view_json(view))
 
     async def show_queue(self, request: Request) -> Response:
         """One queue with its partitions and flows."""
@@ -317,9 +316,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
         """Create a queue template from the body."""
         template = template_from_dict(await json_object(request))
         await self._node.put_template(template, must_be_new=True)
-        response = json_answer(orjson.dumps(template.to_dict()), status=201)
-        response.headers["Location"] = f"/queue-templates/{quote(template.name, safe='')}"
-        return response
+        return made_answer(request, template.name, orjson.dumps(template.to_dict()))
 
     async def show_template(self, request: Request) -> Response:
         """One queue template."""

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from gateway.account_views import AccountView
 from gateway.admin.operation import Answer, Operation, Parameter, TextParameter
-from gateway.admin.operations import OPERATIONS
+from gateway.admin.operations import OPERATIONS, VPN_PARAMETER
 from gateway.client_views import ClientsView
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.rest_delivery_points import RestDeliveryPoint
@@ -186,7 +186,7 @@ def index_page() -> str:
 
 
 def _needs_nothing(operation: Operation) -> bool:
-    texts = [each for each in operation.parameters if isinstance(each, TextParameter)]
+    texts = [each for each in operation.parameters if isinstance(each, TextParameter) and each is not VPN_PARAMETER]
     return "{" not in operation.path and not texts
 
 

@@ -1,11 +1,9 @@
 """What the operations on client profiles and ACL profiles do."""
 
-from urllib.parse import quote
-
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.requests import json_answer, json_object, path_name, view_answer
+from gateway.admin.requests import json_answer, json_object, made_answer, path_name, view_answer
 from gateway.ports import NodePort
 from gateway.profile_views import ProfileKind
 
@@ -54,9 +52,7 @@ class ProfileApi:
 
     async def _create(self, kind: ProfileKind, request: Request) -> Response:
         view = await self._node.create_profile(kind, await json_object(request))
-        response = json_answer(view.model_dump_json().encode(), status=201)
-        response.headers["Location"] = f"{request.url.path}/{quote(view.name, safe='')}"
-        return response
+        return made_answer(request, view.name, view.model_dump_json().encode())
 
     async def _show(self, kind: ProfileKind, request: Request) -> Response:
         view = await self._node.show_profile(kind, path_name(request))

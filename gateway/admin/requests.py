@@ -1,16 +1,18 @@
 """Reading requests to the admin port, and the kinds of answers: names, parameters and bodies, each checked once."""
 
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, urlencode
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
 from gateway.adapters import adapter
 from gateway.admin.operation import Parameter, TextParameter
+from gateway.admin.operations import VPN_PARAMETER
 from gateway.admin.problems import Unacceptable
 from gateway.replay_start import SEQUENCE_MAX
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
@@ -26,7 +28,21 @@ def json_answer(body: bytes, *, status: int = 200) -> Response:
 
 def view_answer(view: object, *, status: int = 200) -> Response:
     """Return a response with the document that a view is."""
-    return json_answer(adapter(type(view)).dump_json(view), status=status)
+    return json_answer(view_json(view), status=status)
+
+
+def view_json(view: object) -> bytes:
+    """Return the document that a view is."""
+    return adapter(type(view)).dump_json(view)
+
+
+def made_answer(request: Request, name: str, body: bytes) -> Response:
+    """Return the response to a request that made something of a name: below its path, in the message VPN it is for."""
+    response = json_answer(body, status=201)
+    vpn: str = request.state.vpn
+    query = "" if vpn == DEFAULT_VPN else f"?{urlencode({VPN_PARAMETER.name: vpn})}"
+    response.headers["Location"] = f"{request.url.path}/{quote(name, safe='')}{query}"
+    return response
 
 
 def html_answer(body: str) -> Response:
@@ -85,10 +101,13 @@ async def json_object(request: Request) -> dict[str, object]:
     if given != "application/json":
         raise Unacceptable(415, "Not JSON", f"the content type is {given!r}; send application/json")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > BODY_BYTES_MAX:
+                raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
+    except ClientDisconnect:  # for the audit, since nobody hears it
+        raise Unacceptable(400, "Cut off", "the connection ended before the body did") from None
     try:
         value: object = orjson.loads(body)
     except orjson.JSONDecodeError as problem:

@@ -1,13 +1,11 @@
 """What the operations on REST delivery points do."""
 
-from urllib.parse import quote
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access_levels import AccessLevel
 from gateway.admin.permission import permit
-from gateway.admin.requests import json_object, path_name, view_answer
+from gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
 from gateway.ports import NodePort
 from gateway.rest_views import RestDeliveryPointsView
 
@@ -29,9 +27,7 @@ class RestApi:
     async def create_rest_delivery_point(self, request: Request) -> Response:
         """Make a REST delivery point from the body."""
         view = await self._node.create_rest_delivery_point(await _permitted(request))
-        response = view_answer(view, status=201)
-        response.headers["Location"] = f"/rest-delivery-points/{quote(view.name, safe='')}"
-        return response
+        return made_answer(request, view.name, view_json(view))
 
     async def update_rest_delivery_point(self, request: Request) -> Response:
         """Change what the body names."""

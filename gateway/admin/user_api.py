@@ -1,11 +1,9 @@
 """What the operations on users do."""
 
-from urllib.parse import quote
-
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.requests import json_object, path_name, view_answer
+from gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
 from gateway.ports import NodePort
 from gateway.user_views import UsersView
 
@@ -27,9 +25,7 @@ class UserApi:
     async def create_user(self, request: Request) -> Response:
         """Make a user from the body."""
         view = await self._node.create_user(await json_object(request))
-        response = view_answer(view, status=201)
-        response.headers["Location"] = f"/users/{quote(view.name, safe='')}"
-        return response
+        return made_answer(request, view.name, view_json(view))
 
     async def update_user(self, request: Request) -> Response:
         """Change what the body names."""

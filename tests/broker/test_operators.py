@@ -11,6 +11,7 @@ import pytest
 from gateway.config.load import load
 from gateway.config.sections import Log
 from gateway.logs import set_up_logging
+from messaging.events import SYSTEM_ADMIN_COMMAND
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
@@ -42,6 +43,47 @@ async def hears(broker: RunningBroker, name: str, password: str = PASSWORD) -> i
     """Return the status of a question that any account may ask."""
     async with client(broker, name, password) as operator:
         return (await operator.get("/queues")).status_code
+
+
+async def test_where_something_was_made_is_said_with_its_message_vpn(tmp_path: Path) -> None:
+    """RFC 9110, 10.2.2: `Location` leads to what was made; the same name in another message VPN is something else."""
+    ports = ("admin.enabled=true", "admin.port=0", "vpns.sales.enabled=true")
+    made: dict[str, dict[str, object]] = {
+        "/queues": {"name": "eu/orders"},
+        "/queue-templates": {"name": "t", "queue_name_filter": "tmp/>"},
+        "/users": {"name": "ada", "password": PASSWORD},
+        "/client-profiles": {"name": "slow"},
+        "/rest-delivery-points": {"name": "billing"},
+    }
+    async with RunningBroker(tmp_path / "data", ports) as broker, client(broker) as operator:
+        for path, body in made.items():
+            answer = await operator.post(path, params={"vpn": "sales"}, json=body)
+            assert answer.status_code == 201, answer.text
+            assert (await operator.get(answer.headers["location"])).status_code == 200, path
+        answer = await operator.post("/queues", json={"name": "q"})
+        assert answer.headers["location"] == "/queues/q"
+
+
+async def test_a_body_that_ends_too_soon_is_no_mistake_of_the_gateway(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who is interrupted while sending one is told of in the audit log, and nobody is alarmed."""
+    ports = ("admin.enabled=true", "admin.port=0")
+    async with RunningBroker(tmp_path / "data", ports) as broker:
+        record = broker.node.runtime.events.record
+        _, writer = await asyncio.open_connection("127.0.0.1", broker.node.operator_ports.servers["admin"].port)
+        head = (
+            "POST /queues HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+        )
+        writer.write(f'{head}{{"name": '.encode())
+        await writer.drain()
+        writer.close()
+        async with asyncio.timeout(DEADLINE_S):
+            while SYSTEM_ADMIN_COMMAND.name not in record.counts:
+                await asyncio.sleep(0.01)
+        (told,) = [event for _, event in record.recent(0, 100) if event.kind is SYSTEM_ADMIN_COMMAND]
+        assert (told.details or {})["status"] == "400"
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 async def test_accounts_of_operators_are_those_of_the_latest_configuration(tmp_path: Path) -> None:

@@ -51,6 +51,14 @@ def test_what_the_server_sends_is_what_the_views_read_back(admin: RunningAdmin) 
     assert TypeAdapter(QueueView).validate_json(sent.body).config.name == "q"
 
 
+def test_the_first_page_leads_to_what_can_be_asked_without_a_question(admin: RunningAdmin) -> None:
+    links = set(re.findall(r'<li><a href="([^"]+)">', admin.ask("GET", "/").body.decode()))
+    assert links >= {"/queues", "/queue-templates", "/users", "/rest-delivery-points", "/message-vpns", "/metrics"}
+    assert "/explain/key" not in links
+    answers = {path: admin.ask("GET", path).status for path in links}
+    assert {path for path, status in answers.items() if status != 200} == {"/backup"}, "there was none yet"
+
+
 def test_pages_load_nothing_from_elsewhere(admin: RunningAdmin) -> None:
     for path in ("/", "/docs"):
         page = admin.ask("GET", path)
