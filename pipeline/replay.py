@@ -27,7 +27,7 @@ CHUNK_ROWS_MAX: Final = 1_000_000
 _KEPT: Final = (
     "payload", "partition_key", "priority", "timestamp", "message_id", "correlation_id", "reply_to", "content_type",
 )  # fmt: skip
-_NO_PROPERTIES: Final = "cast(map() as map<string, string>)"
+_NO_PROPERTIES: Final = "cast(array() as array<struct<key: string, value: string>>)"
 
 _log: Final = logging.getLogger("pipeline")
 
@@ -142,9 +142,11 @@ def _publish(chunked: DataFrame, sizes: list[int], table: ReplayTable) -> None:
 def _messages(chunk: DataFrame) -> DataFrame:
     """Return a chunk as one task publishes it, in order within each partition."""
     place = fn.concat_ws("/", "queue", "partition", "sequence")
-    had = fn.coalesce("user_properties", fn.expr(_NO_PROPERTIES)) if "user_properties" in chunk.columns else None
-    told = fn.create_map(fn.lit(REPLAY_OF), place)
-    properties = told if had is None else fn.map_concat(fn.map_filter(had, lambda name, _: name != REPLAY_OF), told)
+    properties = fn.array(fn.struct(fn.lit(REPLAY_OF).alias("key"), place.alias("value")))
+    if "user_properties" in chunk.columns:
+        # Entries and no map: names may repeat, and of two maps Spark makes none in which one does.
+        had = fn.coalesce(fn.map_entries("user_properties"), fn.expr(_NO_PROPERTIES))
+        properties = fn.concat(fn.filter(had, lambda each: each["key"] != REPLAY_OF), properties)
     kept = [name for name in ("topic", *_KEPT) if name in chunk.columns]
     return (
         chunk.coalesce(1)

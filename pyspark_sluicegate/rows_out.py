@@ -92,12 +92,10 @@ def _put_time(out: ColumnWriter, bit: int, array: Array) -> None:
 
 
 def _put_properties(out: ColumnWriter, bit: int, array: Array) -> None:
-    """Write maps, their values as texts; a row without one, and a null value, have no property."""
+    """Write properties, their values as texts; a row without any, and a null value, have none."""
     if array.null_count == len(array):
         return
-    if not pa.types.is_map(array.type):
-        raise OptionError(f"the column user_properties is {array.type}; the sink takes maps")
-    whole = _at_zero(array.cast(pa.map_(pa.string(), pa.string())))
+    whole = _at_zero(_as_maps(array).cast(pa.map_(pa.string(), pa.string())))
     if whole.null_count or whole.items.null_count:
         rows = whole.to_pylist()
         plain = [[(name, text) for name, text in each if text is not None] if each else [] for each in rows]
@@ -108,6 +106,22 @@ def _put_properties(out: ColumnWriter, bit: int, array: Array) -> None:
     types = bytes([TEXT]) * (end - first)
     starts = pc.subtract(offsets, pa.scalar(first, pa.int32()))
     out.put(bit, [_plain(starts, 4), *_value_buffers(keys), types, *_value_buffers(items)])
+
+
+def _as_maps(array: Array) -> Array:
+    """Return maps, also of arrays of structs of a name and a value: Spark makes no map in which a name repeats."""
+    kind = array.type
+    if pa.types.is_map(kind):
+        return array
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
+        raise OptionError(
+            f"the column user_properties is {kind}; the sink takes maps, and arrays of structs of a name and a value"
+        )
+    whole = _at_zero(array)
+    names, values = whole.values.flatten()
+    if names.null_count:
+        raise RowError("a user property without a name")
+    return pa.MapArray.from_arrays(whole.offsets, names, values, mask=whole.is_null())
 
 
 WRITTEN: Final[dict[str, tuple[int, Callable[[ColumnWriter, int, Array], None]]]] = {

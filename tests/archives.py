@@ -47,6 +47,7 @@ class Archive:
     queue: str
     messages: Sequence[tuple[str | None, str | None]]  # identity and key
     partition_count: int = 2
+    properties: Sequence[tuple[str, str]] = ()  # of each message, behind its number
 
     def rows(self) -> list[ArchivedRow]:
         """Return the rows."""
@@ -64,7 +65,7 @@ class Archive:
                 partition_key=key,
                 correlation_id=name,
                 payload=name or b"",
-                user_properties=[("number", str(number))],
+                user_properties=[("number", str(number)), *self.properties],
             )
             made.append(row)
             next_sequence[partition] += 1

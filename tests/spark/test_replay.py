@@ -11,6 +11,7 @@ from gateway_process import GatewayProcess
 from pipeline.archived import Archived
 from pipeline.failures import JobFailed
 from pipeline.replay import REPLAY_OF, ReplayJob, ReplayTable, replay
+from sluicegate import BlockingClient
 
 
 def config(broker: GatewayProcess, path: str, **more: object) -> ReplayJob:
@@ -53,6 +54,19 @@ def test_a_part_of_an_archive_goes_to_the_topics_that_it_had(
     target = {"url": broker.flow_url}
     replay(spark, config(broker, path, id="two", target=target, where="partition_key = 'kk' and sequence > 10"))
     assert broker.held_count("by-topic") == 15
+
+
+def test_properties_whose_names_repeat_are_replayed_as_they_were(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    """MQTT 5.0 3.3.2.3.7: the same name may appear more than once. So do the queues that a dead message died in."""
+    broker.create_queue("repeated")
+    properties = [("via", "a"), (REPLAY_OF, "x"), ("via", "b")]
+    path = write_archives(tmp_path, Archive("orders", [("m", "k")], properties=properties))
+    replay(spark, config(broker, path, id="repeated", target={"url": broker.flow_url, "queue": "repeated"}))
+    with BlockingClient(broker.flow_url) as client, client.consumer("repeated") as consumer:
+        delivery = consumer.receive(timeout_s=60)
+    assert delivery.properties == [("number", "0"), ("via", "a"), ("via", "b"), (REPLAY_OF, "orders/1/1")]
 
 
 def test_a_replay_of_nothing_is_a_mistake(spark: SparkSession, broker: GatewayProcess, tmp_path: Path) -> None:

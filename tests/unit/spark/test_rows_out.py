@@ -101,10 +101,25 @@ def test_properties_of_any_type_are_published_as_their_texts(kind: Any, values: 
     assert _properties(_through_the_wire(batch)) == [{} if text is None else {"name": text} for text in texts]
 
 
-def test_properties_that_are_no_map_are_refused_by_their_type() -> None:
+def test_properties_that_are_neither_maps_nor_pairs_are_refused_by_their_type() -> None:
     batch = pa.RecordBatch.from_pydict({"topic": ["a"], "payload": [b"1"], "user_properties": ["colour=red"]})
     with pytest.raises(OptionError, match="user_properties is string; the sink takes maps"):
         encode_rows(batch)
+
+
+def test_properties_in_pairs_may_have_a_name_more_than_once() -> None:
+    pairs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.int64())]))
+    two, none = [{"key": "n", "value": 1}, {"key": "n", "value": 2}], [{"key": "n", "value": None}]
+    found = pa.array([[{"key": "left", "value": 0}], two, None, [], none], pairs)
+    batch = pa.RecordBatch.from_pydict({"topic": ["a"] * 5, "payload": [b"1"] * 5, "user_properties": found})
+    out = encode_rows(batch.slice(1))
+    data = out.encoded()
+    columns = read_columns(data, 0, len(data), count=4, columns=out.columns)
+    offsets, _, names, _, _, values = columns.buffers(wire.PROPERTIES)
+    assert (counts_of(offsets), bytes(names), bytes(values)) == ([2, 0, 0, 0], b"nn", b"12")
+    nameless = pa.array([[{"key": None, "value": 1}]], pairs)
+    with pytest.raises(RowError, match="without a name"):
+        encode_rows(pa.RecordBatch.from_pydict({"topic": ["a"], "payload": [b"1"], "user_properties": nameless}))
 
 
 def _sink(given: dict[str, str], batch: Any) -> SinkOptions:
