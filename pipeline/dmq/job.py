@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from messaging import dead_letter as dead
+from messaging.headers import TIME_MS_MAX
 from messaging.settlement import DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY
 from pipeline.batch_job import ISO_8601
 from pipeline.configuration import QueueJob, Section
@@ -120,7 +121,7 @@ def findings(rows: DataFrame, queue: str, *, samples: int) -> DmqResult:
         plan=[
             step_for(queue, each.died_in, each.reason, count=each["count"], died_again_count=each.died_again_count)
             for each in found
-            if each.reason is not None
+            if each.reason is not None and each.died_in is not None
         ],
     )
 
@@ -142,14 +143,15 @@ def step_for(queue: str, died_in: str, reason: str, *, count: int, died_again_co
 
 
 def _grouped(rows: DataFrame, samples: int) -> DataFrame:
-    died = fn.coalesce(fn.timestamp_millis(_property(dead.TIME_MS).cast("bigint")), "received")
+    died_ms = _property(dead.TIME_MS).try_cast("bigint")
+    died = fn.when(died_ms.between(0, TIME_MS_MAX), fn.timestamp_millis(died_ms))
     deaths = rows.select(
         _property(dead.QUEUE).alias("died_in"),
         _property(dead.REASON).alias("reason"),
         alike(_property(dead.CAUSE)).alias("cause"),
-        fn.coalesce(_property(dead.DELIVERY_COUNT).cast("int"), fn.lit(0)).alias("deliveries"),
+        fn.coalesce(_property(dead.DELIVERY_COUNT).try_cast("int"), fn.lit(0)).alias("deliveries"),
         _property(dead.VIA).isNotNull().alias("died_again"),
-        died.alias("died"),
+        fn.coalesce(died, "received").alias("died"),
         "partition",
         "sequence",
         "topic",
@@ -175,7 +177,9 @@ def _grouped(rows: DataFrame, samples: int) -> DataFrame:
 
 
 def _property(name: str) -> Column:
-    return fn.col("user_properties")[name]
+    """Return what the gateway says, which stands behind whatever a publisher wrote under the same name."""
+    said = fn.filter(fn.map_entries("user_properties"), lambda each: each["key"] == name)
+    return fn.try_element_at(said, fn.lit(-1))["value"]
 
 
 def _group_of(row: Row) -> DeadGroup:

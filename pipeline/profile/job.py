@@ -156,7 +156,18 @@ def columns_in(schema: str | None) -> str | None:
     if schema is None or not schema.startswith(_OBJECT):
         return None
     found = _of_column(DataType.fromDDL(schema.replace(_OBJECT, "STRUCT<")))
-    return None if found is None else ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in found)
+    return None if found is None else ", ".join(f"{_quoted(each.name)} {_written(each.dataType)}" for each in found)
+
+
+def _written(kind: DataType) -> str:
+    """Return a type as it is read again, whatever its members are called."""
+    if isinstance(kind, StructType):
+        return f"struct<{','.join(f'{_quoted(each.name)}:{_written(each.dataType)}' for each in kind)}>"
+    return f"array<{_written(kind.elementType)}>" if isinstance(kind, ArrayType) else kind.simpleString()
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def _of_column(found: DataType) -> Any:

@@ -6,10 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from gateway_process import GatewayProcess, gateway, wait_until
 from messaging import dead_letter as dead
+from pipeline.configuration import SchemaTable
+from pipeline.decode.stage import decoder_for
 from pipeline.dmq.job import DmqJob, dmq
 from pipeline.dmq.job import findings as dead_findings
 from pipeline.presence.connections import connections, events_in, presence_of, silent_in
@@ -66,6 +69,32 @@ def test_dead_messages_are_grouped_and_each_death_has_its_step(spark: SparkSessi
     assert json.loads(json.dumps(found.figures()))["groups"][0]["cause"] == "no row #"
 
 
+def test_what_publishers_write_under_the_names_of_deaths_neither_counts_nor_ends_the_job(spark: SparkSession) -> None:
+    """The gateway's own properties come behind those of publishers, and a message that never died has only these."""
+    forged = {dead.REASON: "x", dead.TIME_MS: "soon", dead.DELIVERY_COUNT: "99999999999"}
+    real = [(dead.QUEUE, "orders"), (dead.REASON, "expired"), (dead.TIME_MS, str(int(AT.timestamp() * 1000)))]
+    of_both = [*forged.items(), *real, (dead.DELIVERY_COUNT, "2")]
+    table = pa.table(
+        {
+            "partition": pa.array([0, 0, 0], pa.int32()),
+            "sequence": [1, 2, 3],
+            "topic": ["t", "t", "t"],
+            "payload": [b"", b"", b""],
+            "received": pa.array([AT + timedelta(days=1)] * 3, pa.timestamp("us", tz="UTC")),
+            "user_properties": pa.array(
+                [of_both, list(forged.items()), [(dead.REASON, "x"), (dead.TIME_MS, str(1 << 62))]],
+                pa.map_(pa.string(), pa.string()),
+            ),
+        }
+    )
+    found = dead_findings(spark.createDataFrame(table), "#DMQ", samples=1)
+    assert {(each.queue, each.reason, each.count, each.deliveries_max, each.oldest) for each in found.groups} == {
+        ("orders", "expired", 1, 2, "2026-03-04T05:06:07.000Z"),
+        (None, "x", 2, 0, "2026-03-05T05:06:07.000Z"),
+    }
+    assert [(step.do, step.count) for step in found.plan] == [("redrive", 1)]
+
+
 def test_payloads_are_described_by_the_beginning_of_their_topic(spark: SparkSession) -> None:
     messages: list[tuple[str | None, bytes, int, dict[str, str]]] = [
         ("plant/7/t", b'{"t": 21.5, "n": 1, "o": {"x": [1]}, "nothing": null}', 0, {}),
@@ -77,9 +106,17 @@ def test_payloads_are_described_by_the_beginning_of_their_topic(spark: SparkSess
     plant, queue = found.topics
     assert (plant.topic, plant.count, plant.formats) == ("plant", 3, {"json": 2, "binary": 1})
     assert plant.size_bytes["max"] == len(messages[0][1])
-    assert plant.columns == "`n` bigint, `name` string, `o` struct<x:array<bigint>>, `t` double"
+    assert plant.columns == "`n` bigint, `name` string, `o` struct<`x`:array<bigint>>, `t` double"
     assert (queue.topic, queue.formats, queue.columns) == (None, {"text": 1}, None)
     assert found.is_clean
+
+
+def test_columns_of_a_profile_are_those_of_a_decode_table_whatever_members_are_called(spark: SparkSession) -> None:
+    payload = b'{"device-id": 1, "a`b": {"c,d": [{"e:f": true}], "g h": "x"}}'
+    (found,) = payload_findings(rows(spark, [("t", payload, 0, {})]), "q", levels=1, decoder=None).topics
+    decoder = decoder_for(SchemaTable(format="json", columns=found.columns))
+    assert decoder is not None
+    assert decoder.decode(payload) == json.loads(payload)
 
 
 CONNECT = "#LOG/INFO/CLIENT/gate/CLIENT_CLIENT_CONNECT/default"
