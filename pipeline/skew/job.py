@@ -8,12 +8,13 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from messaging.queue_attributes import PARTITION_COUNT_MAX
 from pipeline.archived import Archived
 from pipeline.configuration import JobFile, Section
 from pipeline.failures import JobFailed
 from pipeline.report import write_report
 from pipeline.skew.hashing import HASHED, with_hashes
-from pipeline.skew.shares import PARTITIONS_MAX, KeyShare, PartitionShare, SkewResult, loads
+from pipeline.skew.shares import PARTITIONS_MAX, KeyShare, PartitionShare, SkewResult, loads, with_empty
 
 KEYS_SHOWN_MAX: Final = 1_000
 
@@ -25,6 +26,7 @@ class SkewTable(Section):
     report: Annotated[str, Field(min_length=1)]
     archive: Archived
     key: Annotated[str, Field(min_length=1)] = "partition_key"  # SQL over the columns
+    partitions: Annotated[int, Field(ge=1, le=PARTITION_COUNT_MAX)] | None = None  # None: up to the last that has some
     consumers: Annotated[int, Field(ge=1, le=PARTITIONS_MAX)] | None = None  # to be kept busy; None: one a partition
     keys: Annotated[int, Field(ge=1, le=KEYS_SHOWN_MAX)] = 20  # shown, the busiest first
     alert_above: Annotated[float, Field(ge=1)] | None = None  # of the busiest partition's messages over the mean
@@ -93,12 +95,12 @@ def skew(spark: SparkSession, config: SkewJob) -> SkewResult:
         totals = counted.totals()
         if totals.queues != 1:
             raise JobFailed(f"skew.archive: messages of {totals.queues} queues in {where}; one queue is looked at")
-        partitions = counted.partitions()
+        partitions = with_empty(counted.partitions(), table.partitions)
         found = SkewResult(
             message_count=totals.messages,
             keyless_count=totals.keyless,
             key_count=totals["keys"],
-            partitions=tuple(partitions),
+            partitions=partitions,
             keys=tuple(counted.busiest_keys(table.keys)),
             tried=tuple(loads(counted.by_hash(), totals.keyless)),
             consumer_count=table.consumers or min(len(partitions), PARTITIONS_MAX),

@@ -4,7 +4,7 @@ Messages without a key go anywhere, so they count as spread evenly. What another
 of its map at rest, which is the hash modulo that number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -97,6 +97,16 @@ class SkewResult:
             "suggested_partitions": self.suggested.partition_count,
             "is_clean": self.is_clean,
         }
+
+
+def with_empty(found: Sequence[PartitionShare], count: int | None) -> tuple[PartitionShare, ...]:
+    """Return the partitions that have messages, and those between and behind them that have none.
+
+    A queue has at least as many as the highest number says, and `count` if that is given.
+    """
+    by_number = {each.number: each for each in found}
+    end = max([count or 0, *[number + 1 for number in by_number]])
+    return tuple([by_number.get(number) or PartitionShare(number, 0, 0, 0) for number in range(end)])
 
 
 def loads(by_hash: Mapping[int, int], keyless: int) -> list[Load]:

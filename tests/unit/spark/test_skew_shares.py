@@ -1,10 +1,12 @@
 """How messages fall to partitions: laws of the arithmetic behind the job `skew`."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from messaging.partitioning import HASH_SLOTS
-from pipeline.skew.shares import KeyShare, PartitionShare, SkewResult, loads
+from pipeline.skew.shares import KeyShare, PartitionShare, SkewResult, loads, with_empty
 
 
 def result(by_hash: dict[int, int], keyless: int, consumers: int) -> SkewResult:
@@ -44,3 +46,13 @@ def test_messages_without_keys_are_spread_evenly() -> None:
     found = result({}, 100, 8)
     assert {round(each.max_over_mean, 6) for each in found.tried} == {1.0}
     assert found.suggested.partition_count == 8
+
+
+def test_partitions_in_which_nothing_came_count_where_messages_are_spread() -> None:
+    """All in one of four is the worst there is, and not as even as one of one."""
+    third = PartitionShare(2, 100, 100, 1)
+    for count, partition_count in ((None, 3), (4, 4), (2, 3)):
+        found = replace(result({2: 100}, 0, 4), partitions=with_empty([third], count), alert_above=2.0)
+        assert (found.now.partition_count, found.now.max_over_mean) == (partition_count, partition_count)
+        assert found.partitions[2] is third
+        assert not found.is_clean
