@@ -1,7 +1,8 @@
 """`sluicegate pipeline`: the command line of jobs.
 
 Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, and what the job looked at is not as it should be; 2 the
-command line or the file is wrong; 3 the job failed, and another try would fail as well.
+command line or the file is wrong; 3 the job failed, and another try would fail as well. A job that works on what is
+there is ended by a signal as any process is: 130, 143.
 """
 
 import json
@@ -32,7 +33,10 @@ from sluicegate import FlowClientError
 
 USAGE: Final = 2
 FATAL: Final = 3
+INTERRUPTED: Final = 130  # by Ctrl-C, as shells have it: a job that works on what is there does nothing about signals
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+_log: Final = logging.getLogger("pipeline")
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="As `list` names them.")]
 ConfigOption = Annotated[Path, typer.Option(metavar="FILE", help="What the job is to do, in TOML.")]
@@ -121,14 +125,24 @@ def _job(name: str) -> Job:
 
 @contextmanager
 def _errors_told() -> Iterator[None]:
-    """Tell of what ends a command in one line, and end it with the code for that."""
+    """Tell of what ends a command in one line, and end it with the code for that.
+
+    Python ends with 1 whatever a mistake of ours raises, or Java's process that died; here that is what a job found.
+    """
     try:
         yield
+    except typer.Exit:
+        raise
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(USAGE) from None
     except (JobFailed, CheckpointError, OffsetError, OptionError, FlowClientError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(FATAL) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception:
+        _log.exception("the command failed for a reason that nobody thought of")
         raise typer.Exit(FATAL) from None
 
 

@@ -1,9 +1,12 @@
-"""What `sluicegate pipeline` says of itself looks as what the other commands do."""
+"""What `sluicegate pipeline` says of itself looks as what the other commands do, and so does how it ends."""
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from typer.testing import CliRunner
 
-from pipeline.cli import app
+from pipeline import cli
+from pipeline.cli import FATAL, INTERRUPTED, app
+from pipeline.invocation import Invocation
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["run"], ["plan"], ["status"], ["ack"]])
@@ -12,3 +15,29 @@ def test_the_help_of_a_command_for_jobs_shows_flags_as_flags(command: list[str])
     told = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [*command, "--help"]).stdout
     assert "--help" in told
     assert "<bool>" not in told
+
+
+class EndingJob:
+    """A job that ends with what is raised."""
+
+    does = ""
+
+    def __init__(self, raised: BaseException) -> None:
+        self._raised = raised
+
+    def run(self, name: str, asked: Invocation) -> int:
+        raise self._raised
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [(Py4JNetworkError("Java has gone"), FATAL), (KeyError("ours"), FATAL), (KeyboardInterrupt(), INTERRUPTED)],
+)
+def test_a_job_that_ends_unexpectedly_is_not_taken_for_one_that_found_something(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, raised: BaseException, code: int
+) -> None:
+    """docs/pipeline.md: exit code 1 is that of what a job looked at. A JVM may be killed by the system, for one."""
+    monkeypatch.setattr(cli, "JOBS", {"audit": EndingJob(raised)})
+    result = CliRunner().invoke(app, ["run", "audit", "--config", "any.toml"])
+    assert result.exit_code == code
+    assert str(raised) in caplog.text, "the reason is the last line on standard error"
