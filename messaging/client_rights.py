@@ -13,7 +13,7 @@ from messaging.acl_profile import AclProfile
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_profile import UNLIMITED, ClientProfile
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
-from messaging.topics import TopicFilter
+from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
 from messaging.vpn_quota import VpnQuota
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
@@ -161,9 +161,12 @@ class ClientRights:
         """Return whether a topic may be published to; a queue's is its own, as in `$queue/orders`. Tells nobody."""
         known = self._verdicts.get(topic)
         if known is None:
+            known = self._publish.allows_topic(topic)
+            if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
+                return known
             if self._verdicts is _NO_VERDICTS or len(self._verdicts) >= VERDICTS_CACHED_MAX:
                 self._verdicts = {}
-            known = self._verdicts[topic] = self._publish.allows_topic(topic)
+            self._verdicts[topic] = known
         return known
 
     def check_publish(self, topic: str, *, guaranteed: bool = False) -> None:

@@ -21,7 +21,7 @@ from messaging.retained import RetainedTopics
 from messaging.selectors import Selector
 from messaging.slots import partition_in
 from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import TopicFilter, matches
+from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, matches
 from messaging.tracing import Tracing
 
 DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.deliver_to_one
@@ -359,9 +359,11 @@ class TopicSpace:
         """Return who gets messages on a topic: with `choices`, who may get them."""
         route = self._routes.get(topic)
         if route is None:
+            route = self._resolve(topic)
+            if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
+                return route
             if len(self._routes) >= ROUTES_CACHED_MAX:
                 self._routes.clear()
-            route = self._resolve(topic)
             self._routes[topic] = route
         return route
 

@@ -35,6 +35,7 @@ LevelKind = int  # one of the five above
 
 _MQTT_SHARE: Final = "$share/"
 _SMF_SHARE: Final = "#share/"
+TOPIC_REMEMBERED_CHARACTERS_MAX: Final = 256  # in any cache by topic: longer ones, up to 64 KB, would fill the memory
 FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; all are forgotten when there are more
 _REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are cut each time
 SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # what a shared subscription begins with

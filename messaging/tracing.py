@@ -16,7 +16,7 @@ from messaging.batch import MessageBatch
 from messaging.headers import Headers
 from messaging.native_fields import NativeFields, marked
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS
-from messaging.topics import TopicFilter, matches
+from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, matches
 from messaging.trace_context import (
     LOW_HALF_AT,
     SPAN_ID_AT,
@@ -201,9 +201,12 @@ class Tracing:
     def _wants(self, topic: str) -> bool:
         wanted = self._wanted.get(topic)
         if wanted is None:
+            wanted = any(matches(each, topic) for each in self._topics)
+            if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
+                return wanted
             if len(self._wanted) >= TOPICS_CACHED_MAX:
                 self._wanted.clear()
-            wanted = self._wanted[topic] = any(matches(each, topic) for each in self._topics)
+            self._wanted[topic] = wanted
         return wanted
 
     # --- the store ---

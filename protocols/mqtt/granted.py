@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, final
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.selectors import Selector
 from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import TopicFilter
+from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
 
 TOPICS_CACHED_MAX: Final = 4096
 
@@ -118,6 +118,8 @@ class SubscriptionTable:
         found = None if cache is None else cache.get(topic)
         if found is None:
             found = _combined(self._matching(topic), own)
+            if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
+                return found
             if cache is None or len(cache) >= TOPICS_CACHED_MAX:
                 cache = {}
                 if own:
