@@ -1,8 +1,9 @@
 """Where settings come from, by rank: defaults, then the file, then the environment, then `--set`.
 
 `SLUICEGATE_LISTENERS__MQTT__PORT=0` and `--set listeners.mqtt.port=0` say the same. A number in the path counts in a
-list. Variables without a double underscore are not settings: Kubernetes sets `SLUICEGATE_PORT` and the like for a
-service of our name, and `SLUICEGATE_URL` belongs to the command line.
+list, and the one behind its last makes another item. Variables without a double underscore are not settings:
+Kubernetes sets `SLUICEGATE_PORT` and the like for a service of our name, and `SLUICEGATE_URL` belongs to the command
+line.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,15 +16,16 @@ from gateway.config.yaml_document import Document, Path
 
 ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
 LEVEL_SEPARATOR: Final = "__"
+NUMBER_CHARS_MAX: Final = 20  # by which numbers in names are compared
 ENVIRONMENT_SOURCE: Final = "environment "
 
 
 def apply_environment(document: Document, environment: Mapping[str, str]) -> list[Problem]:
     """Set what the environment says, in the order of the names, so that the outcome does not depend on the shell."""
     problems: list[Problem] = []
-    for name in sorted(environment):
+    for name in sorted(environment, key=_by_numbers):
         if name.startswith(ENVIRONMENT_PREFIX) and LEVEL_SEPARATOR in name:
-            levels = name[len(ENVIRONMENT_PREFIX) :].lower().split(LEVEL_SEPARATOR)
+            levels = _levels(document, name.removeprefix(ENVIRONMENT_PREFIX))
             problems += _apply(document, levels, environment[name], Place(ENVIRONMENT_SOURCE + name))
     return problems
 
@@ -41,6 +43,22 @@ def apply_settings(document: Document, settings: Sequence[str]) -> list[Problem]
     return problems
 
 
+def _by_numbers(name: str) -> list[str]:
+    """Order items of a list by their numbers: each is made behind the one before."""
+    return [level.zfill(NUMBER_CHARS_MAX) if level.isdigit() else level for level in name.split(LEVEL_SEPARATOR)]
+
+
+def _levels(document: Document, name: str) -> list[str]:
+    """Return the levels of a variable's name. Names of message VPNs may have capitals, as the file has them."""
+    levels: list[str] = []
+    node: object = document.root
+    for level in name.lower().split(LEVEL_SEPARATOR):
+        known = node if isinstance(node, dict) else {}
+        levels.append(level if level in known else next((key for key in known if key.lower() == level), level))
+        node = known.get(levels[-1])
+    return levels
+
+
 def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -> list[Problem]:
     path: Path = tuple(int(level) if level.isascii() and level.isdigit() else level for level in levels)
     dotted = ".".join(str(part) for part in path)
@@ -53,17 +71,19 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
     node: object = document.root
     for index, part in enumerate(path):
         last = index + 1 == len(path)
+        filling: object = value if last else [] if isinstance(path[index + 1], int) else {}
         if isinstance(node, dict) and isinstance(part, str):
-            if last:
-                node[part] = value
-            elif not isinstance(node.get(part), dict | list):
-                node[part] = {}
+            if last or not isinstance(node.get(part), dict | list):
+                node[part] = filling
             node = node[part]
         elif isinstance(node, list) and isinstance(part, int):
-            if part >= len(node):
-                return [Problem(place, dotted, f"the list has {len(node)} items; set the whole list with [...]")]
-            if last:
-                node[part] = value
+            if part > len(node):
+                text = f"the list has {len(node)} items, and the next is {len(node)}; or set the whole list with [...]"
+                return [Problem(place, dotted, text)]
+            if part == len(node):
+                node.append(filling)
+            elif last:
+                node[part] = filling
             node = node[part]
         else:
             around = ".".join(str(each) for each in path[:index]) or "the top"

@@ -89,7 +89,12 @@ class _Construction:
             return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         try:
             constructed: object = self._scalars.construct_object(node)
-        except (yaml.YAMLError, ValueError) as problem:
+        except (
+            yaml.YAMLError,
+            ValueError,
+            LookupError,
+            AttributeError,
+        ) as problem:  # of `!!int ""` PyYAML takes no care
             raise ConfigError([Problem(place, _dotted(path), f"this value cannot be read: {problem}")]) from None
         return constructed
 

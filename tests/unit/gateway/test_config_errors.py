@@ -112,6 +112,12 @@ def test_a_queue_attribute_is_named_inside_its_queue(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("value", ["!!int ''", "!!float ''", "!!bool maybe", "!!timestamp soon"])
+def test_a_value_that_is_not_what_it_is_said_to_be_is_refused(value: str, tmp_path: Path) -> None:
+    (found,) = problems_of(f"listeners: {{mqtt: {{port: {value}}}}}", tmp_path)
+    assert found.startswith("gate.yaml:1:26: listeners.mqtt.port: this value cannot be read")
+
+
 def test_what_is_no_yaml_is_refused_with_the_position(tmp_path: Path) -> None:
     assert problems_of("a: [1\nb: 2\n", tmp_path)[0].startswith("gate.yaml:2:2: this is not YAML: ")
 
@@ -168,8 +174,10 @@ def test_a_variable_and_an_argument_are_places_too(tmp_path: Path) -> None:
 
 
 def test_a_path_that_leads_nowhere_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"the list has 0 items; set the whole list with \[\.\.\.\]"):
-        load(settings=["queues.declared=[]", "queues.declared.0.name=q"])
+    with pytest.raises(ConfigError, match=r"the list has 1 items, and the next is 1; or set the whole list with \["):
+        load(settings=["queues.declared=[{name: q}]", "queues.declared.2.name=r"])
+    with pytest.raises(ConfigError, match=r"queues\.declared is a list, where 'q' leads nowhere"):
+        load(settings=["queues.declared=[]", "queues.declared.q.name=q"])
 
 
 def test_a_tls_listener_needs_files_that_exist(tmp_path: Path) -> None:

@@ -53,6 +53,28 @@ def test_lists_and_their_items_can_be_set_from_outside() -> None:
     assert config.queues.declared[1].config.max_ttl == 7
 
 
+def test_items_are_made_one_behind_the_other_where_there_are_none() -> None:
+    """docs/configuration.md; of variables the tenth comes behind the second."""
+    users = {f"SLUICEGATE_AUTHENTICATION__USERS__{n}__NAME": f"u{n}" for n in range(11)}
+    passwords = {f"SLUICEGATE_AUTHENTICATION__USERS__{n}__PASSWORD": f"p{n}" for n in range(11)}
+    made = load(environment=users | passwords).authentication.users
+    assert [(user.name, user.secret()) for user in made] == [(f"u{n}", f"p{n}") for n in range(11)]
+    config = load(settings=["queues.declared.0.name=q", "queues.declared.0.subscriptions.0=t"])
+    assert config.queues.declared[0].subscriptions == ("t",)
+
+
+def test_a_variable_is_in_capitals_whatever_a_message_vpn_is_called(tmp_path: Path) -> None:
+    """A plain password is told which variable may have it, and that one may."""
+    file = tmp_path / "gate.yaml"
+    file.write_text("vpns: {SaleS: {authentication: {users: [{name: ann, password: plain}]}}}")
+    variable = "SLUICEGATE_VPNS__SALES__AUTHENTICATION__USERS__0__PASSWORD"
+    with pytest.raises(ConfigError, match=f"or {variable} in the environment"):
+        load(file)
+    config = load(file, environment={variable: "secret"})
+    assert config.message_vpn("SaleS").authentication.users[0].secret() == "secret"
+    assert list(config.vpns) == ["SaleS"]
+
+
 def test_declared_queues_take_the_defaults_they_do_not_set() -> None:
     config = load(settings=["queues.defaults={max_ttl: 9}", "queues.declared=[{name: a}, {name: b, max_ttl: 1}]"])
     assert [queue.config.max_ttl for queue in config.queues.declared] == [9, 1]
