@@ -50,7 +50,10 @@ class AdminLogin:
     def authorization(self) -> str | None:
         """Return the header for requests; None: there is nothing to say. Raises CommandFailed."""
         if self.token_file is not None:
-            return f"Bearer {first_line(self.token_file)}"
+            token = first_line(self.token_file)
+            if not token or not token.isascii() or not token.isprintable():
+                raise CommandFailed(f"the first line of {self.token_file} is no bearer token", exit_code=USAGE)
+            return f"Bearer {token}"
         if self.user is None:
             return None
         return "Basic " + base64.b64encode(f"{self.user}:{self._password(self.user)}".encode()).decode()

@@ -42,8 +42,7 @@ class AdminPort:
     """One gateway's admin port, for one message VPN. What is asked raises CommandFailed with a message for people."""
 
     def __init__(self, url: str, vpn: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        if not _is_address(url):
             advice = "Write it like http://HOST:PORT."
             raise CommandFailed(f"{url!r} is no address of an admin port", exit_code=USAGE, advice=advice)
         self._url = url.rstrip("/")
@@ -91,6 +90,16 @@ class AdminPort:
             raise unreachable(self._url, getattr(error, "reason", None) or error, URL_OPTIONS) from None
         except http.client.HTTPException:  # its text would be what came, whatever that does to a terminal
             raise unreachable(self._url, "what answers there does not speak HTTP", URL_OPTIONS) from None
+
+
+def _is_address(url: str) -> bool:
+    """Tell whether requests can be sent there. A login is no part of it: it would be a word of the command line."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port  # which is read now
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and "@" not in parts.netloc
 
 
 def _parsed(raw: bytes) -> object:

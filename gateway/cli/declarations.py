@@ -16,7 +16,7 @@ from gateway.cli.declared_kinds import DECLARED
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.config.errors import ConfigError, Place, Problem
-from gateway.config.load import text_of
+from gateway.config.load import text_in, text_of
 from gateway.config.yaml_document import read_yaml
 from gateway.declarations import (
     ADD,
@@ -123,7 +123,11 @@ def _exported(client: AdminObjects) -> dict[str, list[Fields]]:
 def _wanted(file: str) -> dict[str, dict[str, Objects]]:
     """Return the objects of a document as they stand there, after all were checked. Raises CommandFailed."""
     try:
-        text = _standard_input() if file == STANDARD_INPUT else text_of(Path(file), bytes_max=BYTES_MAX)
+        text = (
+            text_in(sys.stdin.buffer, Place(file), bytes_max=BYTES_MAX)
+            if file == STANDARD_INPUT
+            else text_of(Path(file), bytes_max=BYTES_MAX)
+        )
         document = read_yaml(text, file, nodes_max=VALUES_MAX)
     except ConfigError as error:
         raise CommandFailed(str(error), exit_code=USAGE) from None
@@ -132,13 +136,6 @@ def _wanted(file: str) -> dict[str, dict[str, Objects]]:
     except DeclarationInvalid as error:
         problems = [Problem(document.place(each.path), "", each.text) for each in error.mistakes]
         raise CommandFailed("\n".join(map(str, problems)), exit_code=USAGE) from None
-
-
-def _standard_input() -> str:
-    text = sys.stdin.read(BYTES_MAX + 1)
-    if len(text) > BYTES_MAX:
-        raise ConfigError([Problem(Place(STANDARD_INPUT), "", f"it is larger than {BYTES_MAX} bytes")])
-    return text
 
 
 def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -> Iterator[Change]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Final
+from typing import BinaryIO, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -64,9 +64,14 @@ def text_of(file: FilePath, *, bytes_max: int = BYTES_MAX) -> str:
     place = Place(str(file))
     try:
         with file.open("rb") as stream:
-            raw = stream.read(bytes_max + 1)
+            return text_in(stream, place, bytes_max=bytes_max)
     except OSError as problem:
         raise ConfigError([Problem(place, "", f"the file cannot be read: {problem.strerror}")]) from None
+
+
+def text_in(stream: BinaryIO, place: Place, *, bytes_max: int) -> str:
+    """Return what is still to be read of an open file. Raises OSError, and ConfigError as `text_of`."""
+    raw = stream.read(bytes_max + 1)
     if len(raw) > bytes_max:
         raise ConfigError([Problem(place, "", f"the file is larger than {bytes_max} bytes")])
     try:

@@ -298,6 +298,21 @@ def test_a_gateway_that_is_not_there_is_exit_code_three(nobody: Shell, command: 
     assert "--url or SLUICEGATE_URL" in told
 
 
+@pytest.mark.parametrize(
+    "url", ["localhost:8080", "http://", "http://[::1", "http://localhost:80x", "http://localhost:0", "http://a:b@host"]
+)
+def test_what_is_no_address_is_a_mistake_in_the_command_line(nobody: Shell, url: str) -> None:
+    assert f"'{url}' is no address of an admin port" in nobody.run("queue", "list", "--url", url, expect=USAGE)
+
+
+@pytest.mark.parametrize("token", ["", "to\u20acken", "\ufefftoken", "to\rken"])
+def test_what_no_request_can_carry_is_no_token(nobody: Shell, tmp_path: Path, token: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(token + "\n", newline="")
+    told = nobody.run("--admin-token-file", str(file), "queue", "list", expect=USAGE)
+    assert f"the first line of {file} is no bearer token" in told
+
+
 def test_what_answers_in_another_protocol_is_not_repeated_to_the_terminal() -> None:
     """An AMQP port answers with its own header, and a program that is hostile with whatever a terminal does."""
     with socket.create_server(("127.0.0.1", 0)) as server:

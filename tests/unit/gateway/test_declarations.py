@@ -7,7 +7,9 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from gateway.cli import app
 from gateway.cli.declarations import DIFFERS
 from gateway.cli.failures import FAILED, USAGE
 from gateway.config.client_profiles import AclProfileSettings
@@ -218,6 +220,16 @@ def test_what_export_prints_apply_reads(
     assert "larger than 100 bytes" in shell.run("config", "apply", str(file), expect=USAGE)
     assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=DOCUMENT, expect=USAGE)
     assert "apply reads 100 One message VPN" in " ".join(shell.run("config", "export", expect=FAILED).split())
+    umlauts = 99 * "ü"  # 198 bytes
+    assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=umlauts, expect=USAGE)
+
+
+def test_a_document_that_is_no_text_is_a_mistake_wherever_it_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_bytes(b"version: \xff\n")
+    for arguments, typed in (([str(file)], b""), (["-"], file.read_bytes())):
+        result = CliRunner().invoke(app, ["config", "apply", *arguments], input=typed)
+        assert (result.exit_code, "byte 9 is not UTF-8" in result.stderr) == (USAGE, True), result.stderr
 
 
 OBJECTS = st.dictionaries(
