@@ -9,7 +9,7 @@ PURE   := build/pure
 PIP    := $(BIN)/pip --disable-pip-version-check
 
 ROOMS    := messaging storage actors protocols gateway sluicegate pipeline pyspark_sluicegate
-SOURCES  := $(shell find $(ROOMS) -name '*.py' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
+SOURCES  := $(shell find $(ROOMS) -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
 # What is checked: the rooms that exist, and what is not installed.
 CHECKED  := $(wildcard $(ROOMS)) bench demo tests setup.py
 DATA     ?= ./data
