@@ -188,11 +188,10 @@ class TopicRouter(Behaviour):
             self._space.subscribe(message.topic_filter, group, group)
         joined = group
         client = message.subscriber.client
-        is_new = client not in group.members
         group.join(message.subscriber)
         if message.from_queue:
             group.queue_members[client] = None
-        asked_before = self._members[key].get(client, False)
+        asked_before = self._members[key].get(client)
         self._members[key][client] = message.qos > 0
         if message.qos == 0:
             self._delete_unused_queue(key, group)
@@ -201,14 +200,7 @@ class TopicRouter(Behaviour):
         name = _queue_name(group)
         count = message.partition_count
 
-        def refused(error: Exception) -> None:
-            if is_new:
-                self._leave(LeaveGroup(message.subscriber, message.share_name, message.topic_filter))
-            elif self._groups.get(key) is joined and client in joined.members:
-                self._members[key][client] = asked_before
-                self._delete_unused_queue(key, joined)
-            answer.set_exception((type(error), error, error.__traceback__))
-
+        # Alone in here: compiled, two functions of which one names the other are a cycle, with all that they name.
         def created(done: LoopFuture[QueueHandle]) -> None:
             try:
                 handle = done.get()
@@ -216,14 +208,16 @@ class TopicRouter(Behaviour):
                 if count not in (0, found):
                     raise ShareRefused(f"the shared subscription has {found} partitions, not {count}")
             except Exception as error:  # the client's SUBSCRIBE is refused for this reason
-                refused(error)
+                self._undo_join(message, joined, asked_before)
+                answer.set_exception((type(error), error, error.__traceback__))
                 return
             joined.queue = handle.target
             answer.set(GroupJoined(joined, handle))
 
         if self._queue_names.setdefault(name, group) is not group:
+            self._undo_join(message, group, asked_before)
             text = f"{name!r} is the queue of another group, whose filter is written alike in the other syntax"
-            refused(ShareRefused(text))
+            answer.set_exception((ShareRefused, ShareRefused(text), None))
             return answer
         assert self.directory is not None
         definition = self._group_queue(name, message.durable, count)
@@ -232,6 +226,16 @@ class TopicRouter(Behaviour):
         )
         asked.then(created)
         return answer
+
+    def _undo_join(self, message: JoinGroup, group: ShareGroup, asked_before: bool | None) -> None:
+        """A join is refused: who was a member before (None: was none) asks for the queue as it did, or does not."""
+        key = (message.share_name, message.topic_filter)
+        client = message.subscriber.client
+        if asked_before is None:
+            self._leave(LeaveGroup(message.subscriber, message.share_name, message.topic_filter))
+        elif self._groups.get(key) is group and client in group.members:
+            self._members[key][client] = asked_before
+            self._delete_unused_queue(key, group)
 
     def _leave(self, message: LeaveGroup) -> bool:
         key = (message.share_name, message.topic_filter)
