@@ -19,7 +19,7 @@ TESTS    ?= tests
 # longer than all others together.
 ONCE     := $(addprefix --ignore=tests/,spark console crash interop deployment stories house/test_compiled_imports.py \
             house/test_dependencies.py house/test_style.py simulation/test_planted.py broker/test_schemathesis.py \
-            unit/spark unit/test_bench_cases.py unit/test_scan.py)
+            unit/amqp/test_cases.py unit/spark unit/test_bench_cases.py unit/test_scan.py unit/test_virtual_cases.py)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100
