@@ -17,7 +17,7 @@ async function attributes(schema) {
 export async function attributeFields(schema, now) {
   return (await attributes(schema)).map(([name, of]) => {
     const unset = now[name] === undefined;
-    const given = { name, label: name, value: unset ? "" : asText(now[name], of), hint: of.description ?? "", secret: of.format === "password" };
+    const given = { name, label: name, value: textOf(now, name, of), hint: of.description ?? "", secret: of.format === "password" };
     const words = of.type === "boolean" ? ["true", "false"] : of.enum;
     if (words) return { ...given, choices: unset || mayGo(schema) ? ["", ...words] : words };
     if (of.type === "array") return { ...given, lines: true, hint: holdsObjects(of) ? "a JSON object a line" : "one a line" };
@@ -28,17 +28,23 @@ export async function attributeFields(schema, now) {
 /** Templates say nothing about attributes that they do not set; queues have them all. */
 const mayGo = (schema) => schema.startsWith("QueueTemplate");
 
-/** Return what a form has that differs from `now`, typed as the gateway wants it; null for an attribute that is taken out. */
-export async function changedAttributes(schema, now, values) {
+/**
+ * Return what a form has that differs from `before`, typed as the gateway wants it; null for an attribute that is taken
+ * out. Throws where one of these is another one `now`: somebody else changed it since, and would not know that it is gone.
+ */
+export async function changedAttributes(schema, before, values, now = before) {
   const changes = {};
   for (const [name, of] of await attributes(schema)) {
-    const before = now[name] === undefined ? "" : asText(now[name], of);
-    const text = values[name] ?? before;
-    if (text === before.trim()) continue; // as it comes out of a form
-    changes[name] = text === "" && mayGo(schema) ? null : typed(text, of, now[name]);
+    const was = textOf(before, name, of);
+    const text = values[name] ?? was;
+    if (text === was.trim()) continue; // as it comes out of a form
+    if (textOf(now, name, of) !== was) throw new Error(`${name} was changed meanwhile: cancel, and look at it as it is now`);
+    changes[name] = text === "" && mayGo(schema) ? null : typed(text, of, before[name]);
   }
   return changes;
 }
+
+const textOf = (values, name, of) => (values[name] === undefined ? "" : asText(values[name], of));
 
 /** Whether a list is one of definitions, not of texts. */
 const holdsObjects = (of) => of.items.$ref !== undefined;

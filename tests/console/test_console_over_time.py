@@ -1,17 +1,20 @@
 """The console while things change: the gateway begins anew, another operator acts, an answer or a deed takes long."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 import sluicegate
-from browser_page import answer, fill_in, go, row
+from browser_page import WAIT_MS, answer, fill_in, go, row
 from console_traffic import client_of
 from gateway_process import GatewayProcess, gateway
+from plain_http import HTTP
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
+
+Own = Callable[[str], str]
 
 PAGE = 100  # messages that the console shows at once
 RATE_OF_A_NODE_THAT_BEGAN_ANEW = """async () => {
@@ -56,21 +59,23 @@ def test_events_and_rates_go_on_when_the_gateway_begins_anew(page: Page, running
     assert page.evaluate(RATE_OF_A_NODE_THAT_BEGAN_ANEW) == 8
 
 
-def test_a_redrive_of_another_operator_is_shown(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("graveyard")
-    go(page, "queues/graveyard")
+def test_a_redrive_of_another_operator_is_shown(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("graveyard")
+    running.create_queue(name)
+    go(page, f"queues/{name}")
     expect(page.locator("#state")).to_have_text("live")
     expect(page.locator(".health")).to_be_hidden()
-    told = running.command("queue", "redrive", "graveyard")
+    told = running.command("queue", "redrive", name)
     assert told.returncode == 0, told.stderr
     expect(page.locator(".health")).to_contain_text("done")
 
 
-def test_the_next_page_leaves_no_message_out(page: Page, running: GatewayProcess) -> None:
+def test_the_next_page_leaves_no_message_out(page: Page, running: GatewayProcess, own: Own) -> None:
     """Sequences are those of a partition: one page of all partitions is all that can be had of them together."""
-    running.create_queue("wide", partition_count=3, access_type="non-exclusive")
-    publish_pages(running, "wide")
-    go(page, "queues/wide/messages")
+    name = own("wide")
+    running.create_queue(name, partition_count=3, access_type="non-exclusive")
+    publish_pages(running, name)
+    go(page, f"queues/{name}/messages")
     rows = page.locator("#page tbody tr")
     expect(rows).to_have_count(PAGE)
     turn = page.get_by_role("button", name="Next page")
@@ -84,10 +89,11 @@ def test_the_next_page_leaves_no_message_out(page: Page, running: GatewayProcess
     expect(rows).to_have_count(1)
 
 
-def test_a_late_answer_does_not_turn_the_page_back(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("long")
-    publish_pages(running, "long")
-    go(page, "queues/long/messages")
+def test_a_late_answer_does_not_turn_the_page_back(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("long")
+    running.create_queue(name)
+    publish_pages(running, name)
+    go(page, f"queues/{name}/messages")
     rows = page.locator("#page tbody tr")
     expect(rows).to_have_count(PAGE)
     first = hold(page, re.compile("/messages.*after=0"))
@@ -104,10 +110,11 @@ def test_a_late_answer_does_not_turn_the_page_back(page: Page, running: GatewayP
     expect(rows).to_have_count(1)
 
 
-def test_a_deed_goes_on_when_its_dialog_is_closed_and_is_told_of(page: Page, running: GatewayProcess) -> None:
-    running.create_queue("left-alone")
-    go(page, "queues/left-alone")
-    purge = hold(page, re.compile("/queues/left-alone/purge"))
+def test_a_deed_goes_on_when_its_dialog_is_closed_and_is_told_of(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("left-alone")
+    running.create_queue(name)
+    go(page, f"queues/{name}")
+    purge = hold(page, re.compile(f"/queues/{name}/purge"))
     page.get_by_role("button", name="Purge").click()
     with page.expect_request(re.compile("/purge")):
         fill_in(page, "Purge")
@@ -117,43 +124,88 @@ def test_a_deed_goes_on_when_its_dialog_is_closed_and_is_told_of(page: Page, run
     expect(page.locator(".notice.wrong")).to_contain_text("not while it rains")
 
     page.get_by_role("button", name="Delete queue").click()
-    whole = hold(page, re.compile("/queues/left-alone$"))
+    whole = hold(page, re.compile(f"/queues/{name}$"))
     with page.expect_request(lambda request: request.method == "DELETE"):
         fill_in(page, "Delete")
     page.keyboard.press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
     for each in whole:
         each.continue_()
-    expect(page.locator("#notices")).to_contain_text("left-alone was deleted")
+    expect(page.locator("#notices")).to_contain_text(f"{name} was deleted")
     expect(page.locator("h1")).to_have_text("Queues")
 
 
-def test_an_edit_leaves_spaces_at_the_ends_of_other_subscriptions(page: Page, running: GatewayProcess) -> None:
+def test_an_edit_leaves_spaces_at_the_ends_of_other_subscriptions(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
     """In a topic they are characters like any other."""
     before = [" plant/1", "plant/2 "]
-    running.create_queue("spaced", subscriptions=before)
-    go(page, "queues/spaced")
+    name = own("spaced")
+    running.create_queue(name, subscriptions=before)
+    go(page, f"queues/{name}")
     page.get_by_role("button", name="Edit").click()
     answer(page, "Change", max_msg_size="1000")
-    assert running.queue("spaced")["subscriptions"] == before
+    assert running.queue(name)["subscriptions"] == before
 
     page.get_by_role("button", name="Edit").click()
     now = page.locator("dialog[open] [name=subscriptions]").input_value()
     answer(page, "Change", subscriptions=f"{now}\nplant/3")
-    assert running.queue("spaced")["subscriptions"] == [*before, "plant/3"]
+    assert running.queue(name)["subscriptions"] == [*before, "plant/3"]
 
 
-def test_the_message_vpn_is_the_one_that_the_address_names(page: Page, running: GatewayProcess) -> None:
+def test_an_edit_does_not_undo_what_another_operator_changed_meanwhile(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    """Lists are changed as a whole: a subscription that came meanwhile would go, and nobody would be told."""
+    name = own("of-two")
+    running.create_queue(name, subscriptions=["a"])
+    go(page, f"queues/{name}")
+    page.get_by_role("button", name="Edit").click()
+    added = HTTP.patch(f"{running.admin_url}/queues/{name}", json={"subscriptions": ["a", "b"]}, timeout=WAIT_MS / 1000)
+    assert added.status_code == 200, added.text
+    fill_in(page, "Change", subscriptions="a\nc")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("subscriptions was changed meanwhile")
+    assert running.queue(name)["subscriptions"] == ["a", "b"]
+
+    answer(page, "Change", subscriptions="a", max_msg_size="1000")
+    assert running.queue(name)["subscriptions"] == ["a", "b"]
+    config = running.queue(name)["config"]
+    assert isinstance(config, dict)
+    assert config["max_msg_size"] == 1000
+
+
+def test_an_explanation_answers_the_last_question(page: Page, running: GatewayProcess, own: Own) -> None:
+    asked_first = own("asked-first")
+    asked_last = own("asked-last")
+    running.create_queue(asked_first, subscriptions=["one"])
+    running.create_queue(asked_last, subscriptions=["two"])
+    go(page, "explain")
+    first = hold(page, re.compile("topic=one"))
+    for topic in ("one", "two"):
+        page.locator("form input[name=topic]").fill(topic)
+        with page.expect_request(re.compile(f"topic={topic}")):
+            page.keyboard.press("Enter")
+    expect(row(page, asked_last)).to_have_count(1)
+    with page.expect_response(re.compile("topic=one")) as late:
+        first[0].continue_()
+    late.value.finished()
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    expect(row(page, asked_last)).to_have_count(1)
+    expect(row(page, asked_first)).to_have_count(0)
+
+
+def test_the_message_vpn_is_the_one_that_the_address_names(page: Page, running: GatewayProcess, own: Own) -> None:
     """docs/console.md: also after a name that there is not, and after another one was chosen."""
-    running.create_queue("of-sales", vpn="sales")
+    name = own("of-sales")
+    running.create_queue(name, vpn="sales")
     for name in ("slaes", "sales"):
         page.goto(f"{running.admin_url}/console/?vpn={name}#/queues")
         expect(page.locator("#vpn")).to_have_value("default" if name == "slaes" else "sales")
-    expect(row(page, "of-sales")).to_have_count(1)
+    expect(row(page, name)).to_have_count(1)
 
     page.locator("#vpn").select_option("default")
-    expect(row(page, "of-sales")).to_have_count(0)
+    expect(row(page, name)).to_have_count(0)
     page.reload()
     expect(page.locator("#vpn")).to_have_value("default")
     page.goto(f"{running.admin_url}/console/?vpn=sales#/queues")
-    expect(row(page, "of-sales")).to_have_count(1)
+    expect(row(page, name)).to_have_count(1)

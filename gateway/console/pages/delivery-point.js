@@ -52,14 +52,16 @@ export function open(place, [name]) {
     consumers.show(view.rest_consumers);
   }
 
+  const definition = async () => (await get(path)).definition;
+
   async function edit() {
-    const { definition } = await get(path);
+    const before = await definition();
     const changed = await ask({
       title: `Edit ${name}`,
       text: "It begins anew; what is on its way is sent again.",
       confirm: "Change",
-      fields: (await attributeFields("RestDeliveryPointChanges", definition)).filter((each) => each.name !== "name"),
-      deed: async (values) => patch(path, await changedAttributes("RestDeliveryPointChanges", definition, values)),
+      fields: (await attributeFields("RestDeliveryPointChanges", before)).filter((each) => each.name !== "name"),
+      deed: async (values) => patch(path, await changedAttributes("RestDeliveryPointChanges", before, values, await definition())),
     });
     if (changed) await refresh();
   }

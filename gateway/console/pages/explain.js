@@ -35,10 +35,17 @@ export function open(place) {
 function form(fields, path, place, answer) {
   const inputs = fields.map(([name, label, hint]) => h("label", { class: "field" }, label, h("input", { name, placeholder: hint, autocomplete: "off" })));
   const made = h("form", { class: "fields" }, inputs, h("button", { class: "primary" }, "Explain"));
+  let asked = 0; // how many times
   made.addEventListener("submit", (event) => {
     event.preventDefault();
+    asked += 1;
+    const mine = asked;
     const query = Object.fromEntries(new FormData(made).entries());
-    attempt(async () => place.replaceChildren(...answer(await get(path, query))));
+    place.replaceChildren(); // what stood there answers another question
+    attempt(async () => {
+      const found = await get(path, query);
+      if (mine === asked) place.replaceChildren(...answer(found));
+    });
   });
   return made;
 }

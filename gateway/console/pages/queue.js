@@ -171,14 +171,18 @@ function startReplay(name) {
   });
 }
 
-async function edit(name) {
+async function definitionOf(name) {
   const { config, subscriptions } = await get(queuePath(name));
-  const now = { ...config, subscriptions };
+  return { ...config, subscriptions };
+}
+
+async function edit(name) {
+  const before = await definitionOf(name);
   const changed = await ask({
     title: `Edit ${name}`,
     confirm: "Change",
-    fields: await attributeFields("QueueChanges", now),
-    deed: async (values) => patch(queuePath(name), await changedAttributes("QueueChanges", now, values)),
+    fields: await attributeFields("QueueChanges", before),
+    deed: async (values) => patch(queuePath(name), await changedAttributes("QueueChanges", before, values, await definitionOf(name))),
   });
   if (changed) notice(`${name} was changed`);
 }

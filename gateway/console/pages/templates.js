@@ -53,7 +53,7 @@ export function open(place) {
       text: "Queues that were made from it stay as they are.",
       confirm: "Change",
       fields: await attributeFields("QueueTemplateChanges", template),
-      deed: async (values) => patch(path(template.name), await changedAttributes("QueueTemplateChanges", template, values)),
+      deed: async (values) => patch(path(template.name), await changedAttributes("QueueTemplateChanges", template, values, await get(path(template.name)))),
     });
     if (made) await refresh();
   }

@@ -29,12 +29,22 @@ export function open(place) {
     key: (each) => each.name,
     open: (each) => (each.origin === MADE_HERE ? attempt(() => change(each)) : notice(`${each.name} stands in the configuration, and is changed there`)),
     sort: { column: 0, descending: false },
-    empty: "No user yet.",
+    empty: "No user, or none of such a name.",
   });
-  place.append(h("h1", {}, "Users"), h("div", { class: "bar-of-tools" }, deedButton("New user", () => attempt(create))), table.element);
+  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter users" });
+  const tools = h("div", { class: "bar-of-tools" }, filter, deedButton("New user", () => attempt(create)));
+  place.append(h("h1", {}, "Users"), tools, table.element);
+  let users = [];
+  filter.addEventListener("input", show);
+
+  function show() {
+    const text = filter.value.trim().toLowerCase();
+    table.show(users.filter((each) => each.name.toLowerCase().includes(text)));
+  }
 
   async function refresh() {
-    table.show((await get("users")).users);
+    users = (await get("users")).users;
+    show();
   }
 
   async function create() {
@@ -53,7 +63,7 @@ export function open(place) {
       text: "One that is not enabled is sent away. Without a password it keeps the one it has.",
       confirm: "Change",
       fields: (await fieldsOf("UserChanges", user)).filter((each) => each.name !== "name"),
-      deed: async (values) => patch(path(user.name), await changedAttributes("UserChanges", user, values)),
+      deed: async (values) => patch(path(user.name), await changedAttributes("UserChanges", user, values, await get(path(user.name)))),
     });
     if (made) await refresh();
   }
