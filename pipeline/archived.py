@@ -5,11 +5,12 @@ from typing import Annotated, Final, final
 
 from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from pipeline.configuration import DELTA, ArchiveTable
 from pipeline.directories import as_it_is
 from pipeline.failures import JobFailed
+from pyspark_sluicegate.columns import chosen_columns, schema_of
 
 DELTA_LOG: Final = "_delta_log"  # the folder that makes a folder of files a table
 
@@ -21,17 +22,21 @@ class Archived(ArchiveTable):
     where: Annotated[str, Field(min_length=1)] = "true"
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the rows, with the columns of the source and `dt`. Raises JobFailed, else what Spark does."""
+        """Return the rows, with the columns of the source and `dt`; one that was left out is null.
+
+        Raises JobFailed, else what Spark does.
+        """
         check_format(self)
         if self.format == DELTA:
             from pipeline.delta import rows_of
 
             return rows_of(spark, self.path).where(self.where)
         path = as_it_is(self.path)
-        found = spark.read.parquet(path).schema
-        # Spark takes a queue named 007 for the number 7, unless it is told that the directories are texts.
-        named = [StructField("queue", StringType()) if each.name == "queue" else each for each in found.fields]
-        return spark.read.schema(StructType(named)).parquet(path).where(self.where)
+        # Spark goes by the columns of one file, and takes a queue named 007 for the number 7, unless it is told.
+        known = DataType.fromDDL(schema_of(chosen_columns(())))
+        assert isinstance(known, StructType), "columns with names are one"
+        others = [each for each in spark.read.parquet(path).schema if each.name not in known.names]
+        return spark.read.schema(StructType([*known, *others])).parquet(path).where(self.where)
 
 
 def check_format(archive: ArchiveTable) -> None:

@@ -107,7 +107,9 @@ def _latest_days(found: DataFrame, path: str, count: int) -> DataFrame:
     """Return what is kept of so many days up to the newest that a batch found. No older ones are looked at."""
     newest: Any = found.agg(fn.max(fn.to_date(START)).alias("day")).first()
     days = ",".join(str(newest.day - timedelta(days=each)) for each in range(count))
-    return found.sparkSession.read.option("basePath", path).parquet(f"{as_it_is(path)}/{DAY}={{{days}}}")
+    # By the columns of now: earlier measures were others perhaps, and Spark would go by those of one file.
+    read = found.sparkSession.read.schema(found.schema).option("basePath", path)
+    return read.parquet(f"{as_it_is(path)}/{DAY}={{{days}}}")
 
 
 def _messages(found: DataFrame, by: list[str]) -> DataFrame:

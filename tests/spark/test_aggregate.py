@@ -6,6 +6,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -55,7 +57,7 @@ def shuffle_partitions(spark: SparkSession) -> Any:
 def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_later_is_counted(
     spark: SparkSession, broker: GatewayProcess, tmp_path: Path
 ) -> None:
-    """Here in a folder whose name would be a pattern."""
+    """Here in a folder whose name would be a pattern, where other measures were kept before."""
     broker.create_queue("readings")
     broker.create_queue("hourly")
     hourly = tmp_path / "[hourly] {1}"
@@ -80,6 +82,10 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
     long_ago = hourly / "dt=2020-01-01" / "batch=x_0" / "damaged.parquet"
     long_ago.parent.mkdir(parents=True)
     long_ago.write_bytes(b"no Parquet: it is older than what the report shows")
+    before = hourly / "dt=2026-03-03" / "batch=x_1" / "0.parquet"
+    before.parent.mkdir(parents=True)
+    ended = [BEGAN - timedelta(days=1)]
+    pq.write_table(pa.table({"window_start": ended, "window_end": ended, "device": ["a"], "sum": [1.5]}), before)
     publish(broker, [b"no JSON", b"{}"])
     measure(broker, range(75))  # the first hour is over for a watermark of 8:64, the second is not
     first = run(spark, config)
@@ -100,7 +106,7 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
     told = json.loads(bytes(published[0].payload))
     assert (told["device"], told["mean"], told["count"]) == ("a", 29.5, 60)
     report = (tmp_path / "hourly.html").read_text()
-    assert "2 windows of 2 groups" in report
+    assert "3 windows of 2 groups" in report, "one of them was measured otherwise"
     assert report.count("<svg") == 3
 
 
