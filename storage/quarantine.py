@@ -27,8 +27,10 @@ def describe_page(partition_id: int, first_sequence: int) -> str:
     return f"page of partition {partition_id} from sequence {first_sequence}"
 
 
-def set_aside(txn: "Transaction", databases: Databases, source: str, key: bytes, entry: Quarantined) -> bool:
-    """Move a record out of its sub-database. Return False when it is not there any more."""
+def set_aside(
+    txn: "Transaction", databases: Databases, source: str, key: bytes, entry: Quarantined, *, stays: bool = False
+) -> bool:
+    """Move a record out of its sub-database, or with `stays` copy it. Return False when it is not there any more."""
     database = databases.named()[source]
     data = txn.get(key, db=database)
     if data is None:
@@ -41,7 +43,8 @@ def set_aside(txn: "Transaction", databases: Databases, source: str, key: bytes,
     with txn.cursor(db=databases.quarantine) as cursor:
         number = RECORD_KEY.unpack(cursor.key())[0] + 1 if cursor.last() else 1
     txn.put(RECORD_KEY.pack(number), seal(QUARANTINE_KIND, QUARANTINE_FORMAT, b"".join(out)), db=databases.quarantine)
-    txn.delete(key, db=database)
+    if not stays:
+        txn.delete(key, db=database)
     return True
 
 

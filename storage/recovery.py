@@ -1,5 +1,8 @@
 """Reading everything back after a start. What is damaged is moved into the quarantine, the rest is served.
 
+A damaged cursor is copied there, and stays until another one is written over it: its being there says that sequences
+were given out. A start that ended before that would else leave the next one with a partition that seems new.
+
 Iterators hold no transaction while their caller works: they read a part, close it, and hand it out. So a
 long recovery pins no old database pages, and damaged records can be moved while it goes on.
 """
@@ -140,7 +143,7 @@ class RecoveryScan:
         entry = Quarantined(where, reason, detail)
         if self._repairs:
             with self._env.begin(write=True) as txn:
-                set_aside(txn, self._databases, source, key, entry)
+                set_aside(txn, self._databases, source, key, entry, stays=source == "cursors")
         self.quarantined.append(entry)
 
 

@@ -81,17 +81,35 @@ def test_quarantined_bytes_are_kept_as_they_were(filled: SpoolStore, open_store:
 
 def test_a_second_recovery_reports_nothing_again(filled: SpoolStore, open_store: OpenStore) -> None:
     """What was moved aside is not in the way any more; the quarantine still counts it."""
-    flip_raw(filled.folder, "cursors", PARTITION_KEY.pack(2), 18)
+    flip_raw(filled.folder, "journal", RECORD_KEY.pack(2), 30)
     flip_raw(filled.folder, "catalog", b"queue/1", 18)
     first = open_store().recover()
-    assert read_all(first) == ([1, 2, 3], [1, 3], [b"queue/2", b"queue/3"])
-    assert [item.where for item in first.quarantined] == ["cursor of partition 2", "row b'queue/1' of catalog"]
+    assert read_all(first) == ([1, 3], [1, 2, 3], [b"queue/2", b"queue/3"])
+    assert [item.where for item in first.quarantined] == ["journal record 2", "row b'queue/1' of catalog"]
 
     store = open_store()
 
-    assert read_all(store.recover()) == ([1, 2, 3], [1, 3], [b"queue/2", b"queue/3"])
+    assert read_all(store.recover()) == ([1, 3], [1, 2, 3], [b"queue/2", b"queue/3"])
     assert store.recover().quarantined == []
     assert store.usage().quarantine_entries == 2
+
+
+def test_a_lost_cursor_is_known_to_be_lost_until_another_one_is_written(
+    filled: SpoolStore, open_store: OpenStore
+) -> None:
+    """A start that ends before its first commit leaves the next one what it has found: no sequence is used twice."""
+    flip_raw(filled.folder, "cursors", PARTITION_KEY.pack(2), 18)
+    for _ in range(2):
+        recovery = open_store().recover()
+        assert recovery.lost_cursors == {2}
+        assert read_partitions(recovery)[0][2].next_sequence > SEQUENCES_SKIPPED
+
+    store = open_store()
+    store.commit(CommitJob(cursor_puts=[CursorState(2, 1, [], SEQUENCES_SKIPPED + 100, [])]))
+
+    recovery = store.recover()
+    assert (recovery.lost_cursors, sorted(recovery.cursors)) == (set(), [1, 2, 3])
+    assert store.browse_quarantine()[0].entry.where == "cursor of partition 2"
 
 
 def test_a_damaged_directory_row_is_taken_from_its_page(filled: SpoolStore, open_store: OpenStore) -> None:
