@@ -174,7 +174,7 @@ class ThreadedStore:
 
 
 def read_page(store: Store, request: ReadPage) -> PageRead:
-    """Return a page, or why it cannot be had."""
+    """Return a page, or why it cannot be had: whatever that is, somebody waits for it, and the thread goes on."""
     first = request.first_sequence
     try:
         return PageRead(
@@ -186,7 +186,9 @@ def read_page(store: Store, request: ReadPage) -> PageRead:
         return PageRead(first, [], str(error))
     except StorageError as error:
         log.warning("a page of partition %d cannot be read now: %s", request.partition_id, error)
-        return PageRead(first, [], "", failed=True)
+    except Exception:
+        log.exception("reading a page of partition %d failed", request.partition_id)
+    return PageRead(first, [], "", failed=True)
 
 
 def store_has_room(store: Store) -> bool:

@@ -143,18 +143,20 @@ async def test_a_browser_reads_pages(broker: RunningBroker) -> None:
     assert [int(payload[:4]) for payload in payloads(await browser.sees(300))] == list(range(300))
 
 
+@pytest.mark.parametrize("failure", [StoreFailed("input/output error"), MemoryError("nobody expects it")])
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")
 async def test_a_browser_waits_for_a_page_that_cannot_be_read_now(
-    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
-    """It never comes back to what it has passed over."""
+    """It never comes back to what it has passed over; and the thread that reads goes on, whatever the failure."""
+    caplog.handler.addFilter(lambda record: "reading a page" not in record.getMessage())
     await create(broker, subscriptions=["t"])
     await publish(broker, *[b"%04d" % number + bytes(8000) for number in range(300)])
     read_page, fails = broker.node.store.read_page, [True]
 
     def read_or_fail(partition_id: int, first_sequence: int) -> list[Run]:
         if fails and fails.pop():
-            raise StoreFailed("input/output error")
+            raise failure
         return read_page(partition_id, first_sequence)
 
     monkeypatch.setattr(broker.node.store, "read_page", read_or_fail)
