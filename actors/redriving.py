@@ -6,7 +6,7 @@ node; begun again, it finds what the last one left.
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from actors.cell import ActorCell
 from actors.futures import LoopFuture
@@ -37,25 +37,20 @@ class RedriveOrder:
 
 @dataclass(slots=True)
 class RedriveProgress:
-    """How far a re-drive has come."""
+    """How far a re-drive has come. Its actor keeps it up to date, and whoever began it may look at any time."""
 
-    state: str
     started_ms: int  # wall clock
+    state: str = RUNNING
     ended_ms: int = 0  # 0: it runs
     done_count: int = 0
     kept: dict[str, int] = field(default_factory=dict)  # reason -> messages that stay
-    position: tuple[int, int] = (0, 0)  # partition, and the sequence below which everything was looked at
+    position: tuple[int, int] = (0, 1)  # partition, and the sequence below which everything was looked at
     failure: str = ""
 
 
 @dataclass(slots=True)
-class DescribeRedrive:
-    """Ask of a re-drive; answered with RedriveProgress."""
-
-
-@dataclass(slots=True)
 class CancelRedrive:
-    """Ask of a re-drive: go no further. Answered with RedriveProgress."""
+    """Ask of a re-drive: go no further. Answered with None."""
 
 
 @dataclass(slots=True)
@@ -68,17 +63,18 @@ class _Answered:
 class RedriveActor(LoopActor):
     """One re-drive of one queue. `ends` are the next sequences of its partitions when it began."""
 
-    def __init__(self, cell: ActorCell, *, queue: ActorCell, order: RedriveOrder, ends: list[int]) -> None:
+    def __init__(
+        self, cell: ActorCell, progress: RedriveProgress, *, queue: ActorCell, order: RedriveOrder, ends: list[int]
+    ) -> None:
         super().__init__(cell)
         self._queue = queue
         self._order = order
         self._ends = ends
-        self._progress = RedriveProgress(RUNNING, self.runtime.clock.wall_ms(), position=(0, 1))
+        self._progress = progress
         self._credit = 1.0  # messages that may go now, with a rate
         self._credited_ms = self.runtime.clock.now_ms()
         self._timer: TimerHandle | None = None
         self.handlers = {
-            DescribeRedrive: lambda _: self._progress,
             CancelRedrive: lambda _: self._end(CANCELLED),
             _Answered: self._answered,
         }
@@ -86,6 +82,11 @@ class RedriveActor(LoopActor):
     def on_start(self) -> None:
         """Begin."""
         self._go_on()
+
+    def on_failure(self, *_: Any) -> None:
+        """Say so: it goes no further."""
+        self._progress.failure = "a fault of the gateway; its log says more"
+        self._end(FAILED)
 
     def on_stop(self) -> None:
         """The node stops."""
@@ -142,10 +143,9 @@ class RedriveActor(LoopActor):
         self._credited_ms = now_ms
         return int(self._credit)
 
-    def _end(self, state: str) -> RedriveProgress:
+    def _end(self, state: str) -> None:
         if self._progress.state == RUNNING:
             self._progress.state = state
             self._progress.ended_ms = self.runtime.clock.wall_ms()
             if self._timer is not None:
                 self._timer.cancel()
-        return self._progress

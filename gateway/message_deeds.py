@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors.asking import ask_unless_gone
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import PartitionOverview
-from actors.redriving import RUNNING, CancelRedrive, DescribeRedrive, RedriveActor, RedriveOrder, RedriveProgress
+from actors.redriving import RUNNING, CancelRedrive, RedriveActor, RedriveOrder, RedriveProgress
 from actors.supervision import ONE_CONNECTION
 from actors.take_messages import MessagesTaken, QueueGone, TakeMessages
 from gateway.answers import QueueNotFound, Refused
@@ -32,7 +34,7 @@ class MessageDeeds:
     def __init__(self, node: "Node", vpn: "MessageVpn") -> None:
         self._node = node
         self._vpn = vpn
-        self._redrives: dict[str, tuple[ActorCell, MessageSelection]] = {}
+        self._redrives: dict[str, _Redrive] = {}
         self._beginning = asyncio.Lock()  # two that begin at once would both find that none is running
 
     async def take(self, handle: QueueHandle, deed: str, selection: MessageSelection) -> TakenView:
@@ -69,59 +71,55 @@ class MessageDeeds:
         async with self._beginning:
             return await self._start_redrive(handle, selection)
 
-    async def show_redrive(self, name: str) -> RedriveView:
+    def show_redrive(self, name: str) -> RedriveView:
         """Return how far the latest re-drive of a queue has come. Raises Refused when there was none."""
-        cell, selection = self._known(name)
-        return _redrive_view(name, selection, await self._progress(cell))
+        return _redrive_view(name, self._known(name))
 
     async def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""
-        cell, selection = self._known(name)
-        progress: RedriveProgress = await cell.ask(CancelRedrive())
-        return _redrive_view(name, selection, progress)
+        known = self._known(name)
+        await ask_unless_gone(known.cell.inbox, CancelRedrive())
+        return _redrive_view(name, known)
 
     async def _start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
         known = self._redrives.get(handle.name)
-        if known is not None and (await self._progress(known[0])).state == RUNNING:
+        if known is not None and known.progress.state == RUNNING:
             raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
         target = await self._target(handle, selection.to) if selection.to else None
         message_filter = selection.message_filter(self._node.clock.wall_ms(), self._vpn.selectors)
         order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
-        await self._make_place()
+        self._make_place()
         ends = [partition.next_sequence for partition in await _partitions(handle)]
         if known is not None:
-            known[0].stop()
+            known.cell.stop()
             self._redrives.pop(handle.name, None)  # to be the youngest again
+        progress = RedriveProgress(self._node.clock.wall_ms())
         cell = self._node.runtime.spawn(
-            lambda cell: RedriveActor(cell, queue=handle.cell, order=order, ends=ends),
+            lambda cell: RedriveActor(cell, progress, queue=handle.cell, order=order, ends=ends),
             kind="redrive",
             name=f"redrive of {handle.name}",
             policy=ONE_CONNECTION,  # a failure ends it, and nothing else
             parent=self._vpn.cell,
         )
-        self._redrives[handle.name] = (cell, selection)
-        return await self.show_redrive(handle.name)
+        known = self._redrives[handle.name] = _Redrive(cell, progress, selection)
+        return _redrive_view(handle.name, known)
 
-    async def _make_place(self) -> None:
+    def _make_place(self) -> None:
         """Forget the oldest re-drive that has ended, if as many as may be are remembered. Raises Refused."""
         if len(self._redrives) < REDRIVES_MAX:
             return
-        for name, (cell, _) in list(self._redrives.items()):
-            if (await self._progress(cell)).state != RUNNING:
-                cell.stop()
+        for name, known in self._redrives.items():
+            if known.progress.state != RUNNING:
+                known.cell.stop()
                 del self._redrives[name]
                 return
         raise Refused(f"{REDRIVES_MAX} re-drives are running; wait for the end of one")
 
-    def _known(self, name: str) -> tuple[ActorCell, MessageSelection]:
+    def _known(self, name: str) -> "_Redrive":
         known = self._redrives.get(name)
         if known is None:
             raise Refused(f"{name!r} was not re-driven since the node started")
         return known
-
-    async def _progress(self, cell: ActorCell) -> RedriveProgress:
-        progress: RedriveProgress = await cell.ask(DescribeRedrive())
-        return progress
 
     async def _target(self, source: QueueHandle, to: str) -> QueueTarget | None:
         if not to:
@@ -156,6 +154,15 @@ class MessageDeeds:
             tally.add(number, await ask_queue(handle, order))
 
 
+@dataclass(frozen=True, slots=True)
+class _Redrive:
+    """The latest re-drive of a queue."""
+
+    cell: ActorCell
+    progress: RedriveProgress
+    selection: MessageSelection
+
+
 class _Tally:
     """What the parts of a request came to."""
 
@@ -178,7 +185,8 @@ async def _partitions(handle: QueueHandle) -> Sequence[PartitionOverview]:
     return (await overview_of(handle)).partitions
 
 
-def _redrive_view(name: str, selection: MessageSelection, progress: RedriveProgress) -> RedriveView:
+def _redrive_view(name: str, redrive: _Redrive) -> RedriveView:
+    progress, selection = redrive.progress, redrive.selection
     partition, sequence = progress.position
     return RedriveView(
         queue=name,

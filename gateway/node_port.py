@@ -233,7 +233,7 @@ class NodeView(AccountsView, NodePort):
 
     async def show_redrive(self, name: str) -> RedriveView:
         """Return how far the latest re-drive has come."""
-        return await self._deeds.show_redrive((await self._find(name)).name)
+        return self._deeds.show_redrive((await self._find(name)).name)
 
     async def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""

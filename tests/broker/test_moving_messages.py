@@ -283,6 +283,26 @@ async def test_a_cancelled_redrive_is_taken_up_where_it_ended(broker: RunningBro
     assert await payloads(broker, "q") == numbers
 
 
+async def test_a_redrive_that_fails_says_so_and_another_one_may_begin(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of the gateway's own costs that re-drive, and not all later ones of its queue."""
+    await create(broker, DMQ)
+    await create(broker, subscriptions=["t"])
+    await died(broker, "1", "2", "3")
+    node = NodeView(broker.node)
+    await node.start_redrive(DMQ, selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE))
+    (redrive,) = [each for each in (broker.node.default.cell.children or {}).values() if each.kind == "redrive"]
+    caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
+    redrive.failed(ValueError("a mistake"))
+    view = await node.show_redrive(DMQ)
+    assert (view.state, view.failure) == ("failed", "a fault of the gateway; its log says more")
+    assert view.ended_ms is not None
+    assert (await node.cancel_redrive(DMQ)).state == "failed"
+    assert (await redriven(broker)).state == "done"
+    assert await payloads(broker, "q") == ["1", "2", "3"]
+
+
 async def test_of_two_who_begin_a_redrive_at_once_one_is_told_that_it_runs(broker: RunningBroker) -> None:
     """Else two would run, and one of them nobody could see or end."""
     await create(broker, DMQ)
