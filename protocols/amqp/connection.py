@@ -163,9 +163,8 @@ class AmqpConnection(Behaviour, Flushed):
         transport = self._transport
         if transport is not None and pieces:
             self.engine.wrote(self._clock.now_ms())
-            sent_before = self._counters.bytes_sent
             write_gathered(transport, pieces, self._counters)
-            if self.sides.asks_and_reads_nothing(self._counters.bytes_sent - sent_before, transport):
+            if self.sides.is_full and self.sides.asks_and_reads_nothing(pieces, transport):
                 self._counters.count(self._counters.violated, "answers_not_read")
                 log.info("client %r at %s goes on asking and reads no answers", self.client, self.peer_name())
                 self.fail()

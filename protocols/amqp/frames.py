@@ -54,6 +54,20 @@ def frame(channel: int, body: bytes) -> bytes:
     return (len(body) + FRAME_HEAD_BYTES).to_bytes(4, "big") + bytes((2, 0, channel >> 8, channel & 0xFF)) + body
 
 
+def answer_bytes(pieces: list[bytes]) -> int:
+    """Return how many bytes the frames have that are in one piece: all but transfers, behind which stands a payload."""
+    count = 0
+    is_payload = False
+    for piece in pieces:
+        if is_payload:
+            is_payload = False
+        elif int.from_bytes(piece[:4], "big") > len(piece):
+            is_payload = True
+        else:
+            count += len(piece)
+    return count
+
+
 def sasl_frame(body: bytes) -> bytes:
     """Return a SASL frame."""
     return (len(body) + FRAME_HEAD_BYTES).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body

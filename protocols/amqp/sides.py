@@ -11,6 +11,7 @@ from actors.publishing import Publisher
 from protocols.amqp.attaching import destination_of_message
 from protocols.amqp.browsing import BrowsingLink, BrowsingSide
 from protocols.amqp.consuming import ConsumingSide
+from protocols.amqp.frames import answer_bytes
 from protocols.amqp.link import IncomingLink, OutgoingLink
 from protocols.amqp.publishing import PublishingSide
 from protocols.amqp.session import Session
@@ -40,7 +41,7 @@ class Sides:
         self._transacting: TransactingSide | None = None
         self.is_full = is_full  # the client reads slower than we write
         self._answers = UnreadAnswers()
-        self._answered_bytes = 0  # while it was full: messages are held back then
+        self._answered_bytes = 0  # while it was full
         self.subscribing_count = 0  # subscriptions whose queue is being made or found: they count already
 
     @property
@@ -136,12 +137,10 @@ class Sides:
             self._consuming.hold_back(is_full)
         return 0 if self._browsing is None else self._browsing.hold_back(is_full, wall_ms)
 
-    def asks_and_reads_nothing(self, written_bytes: int, transport: ByteTransport) -> bool:
-        """Note what was written just now; return whether the client goes on asking and reads no answers."""
-        if not self.is_full:
-            return False
-        self._answered_bytes += written_bytes
-        return self._answers.are_too_many(self._answered_bytes, written_bytes, transport)
+    def asks_and_reads_nothing(self, pieces: list[bytes], transport: ByteTransport) -> bool:
+        """Note what was written while the socket was full; return whether the client asks and reads no answers."""
+        self._answered_bytes += answer_bytes(pieces)
+        return self._answers.are_too_many(self._answered_bytes, sum([len(each) for each in pieces]), transport)
 
     def window_opened(self, session: Session, wall_ms: int) -> int:
         """Go on with a session that was blocked; return how many messages were sent at once."""

@@ -1,6 +1,8 @@
 """When a client that is always behind is one that reads nothing."""
 
 from full_socket import FullSocket
+from protocols.amqp.frames import HEARTBEAT, answer_bytes, frame
+from protocols.amqp.transfers import first_transfer, handle_bytes, next_transfer, transfer_lead
 from protocols.unread_answers import UNREAD_ANSWERS_BYTES_MAX, UnreadAnswers
 
 PIECE_BYTES = UNREAD_ANSWERS_BYTES_MAX // 16
@@ -45,3 +47,13 @@ def test_a_client_that_takes_a_little_for_show_is_cut_off() -> None:
         if answers.are_too_many(number * PIECE_BYTES, PIECE_BYTES, transport):
             break
     assert transport.buffered - unread <= 2 * UNREAD_ANSWERS_BYTES_MAX
+
+
+def test_transfers_and_their_payloads_are_no_answers() -> None:
+    """AMQP 2.7.5: they are within the client's credit and window."""
+    lead, handle = transfer_lead(0), handle_bytes(0)
+    answer = frame(0, b"answer")
+    first = first_transfer(lead, handle, 0, b"tag", 0, settled=False, more=True, room=2000)
+    rest = next_transfer(lead, handle, more=False, room=10)
+    pieces = [answer, first, bytes(2000), rest, b"\0" * 10, HEARTBEAT, first, bytes(2000), answer]
+    assert answer_bytes(pieces) == 2 * len(answer) + len(HEARTBEAT)
