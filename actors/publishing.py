@@ -380,26 +380,29 @@ class Publisher:
 
     def _retain(self, batch: MessageBatch, token: int) -> int:
         """Set or delete the retained messages of the batch's topics; return how many confirmations that needs."""
-        writes: list[TableWrite] = []
+        runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
         payloads = batch.payloads()
         retained = self._space.retained
         prefix = self._space.row_prefix
         for row in range(batch.count):
             topic = batch.topic_of(row)
-            if not payloads[row]:
-                if retained.remove(topic):
-                    writes.append(TableWrite(Table.RETAINED, prefix + topic.encode(), None))
+            deletes = not payloads[row]
+            value: bytes | None = None
+            if not deletes:
+                message = batch if batch.count == 1 else batch.select([row])
+                retained.put(topic, RetainedMessage(message))
+                value = encode_batch(message)
+            elif not retained.remove(topic):
                 continue
-            message = batch if batch.count == 1 else batch.select([row])
-            retained.put(topic, RetainedMessage(message))
-            writes.append(TableWrite(Table.RETAINED, prefix + topic.encode(), encode_batch(message)))
-        if not writes:
-            return 0
-        if batch.qos == AT_MOST_ONCE:
-            self._spool.post(WriteTables(writes, None, 0))
-            return 0
-        self._spool.post(WriteTables(writes, self._address, token))
-        return 1
+            if not runs or runs[-1][0] != deletes:
+                runs.append((deletes, []))
+            runs[-1][1].append(TableWrite(Table.RETAINED, prefix + topic.encode(), value))
+        is_answered = batch.qos != AT_MOST_ONCE
+        for deletes, writes in runs:
+            # A deletion that the store refused would not be repeated, for what is gone here is not deleted again.
+            reply_to = self._address if is_answered else None
+            self._spool.post(WriteTables(writes, reply_to, token if is_answered else 0, until_done=deletes))
+        return len(runs) if is_answered else 0
 
 
 def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[Route, list[int]]:

@@ -5,6 +5,8 @@ import pytest
 import mqtt_packets as mqtt
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from storage.errors import StoreFull
+from storage.interface import CommitJob, Table
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 
@@ -51,6 +53,31 @@ async def test_an_empty_retained_message_deletes(broker: RunningBroker, level: i
     (message,) = await present.messages(1)
     assert (message.payload, message.retain) == (b"", False)
     later = await broker.connect(level=level)
+    await later.subscribe("t")
+    await later.is_quiet()
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_what_was_deleted_does_not_come_back_because_the_store_was_full(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, qos: int
+) -> None:
+    """[3.3.1-6]: nobody would repeat it, for a message that is not there is not deleted from the store again."""
+    publisher = await publisher_of(broker, "t", qos=1)
+    store = broker.node.store
+    commit, refused = store.commit, list[CommitJob]()
+
+    def refuse_once(job: CommitJob) -> None:
+        if any(write.table is Table.RETAINED for write in job.table_writes) and not refused:
+            refused.append(job)
+            raise StoreFull("disk", "no room in this test")
+        commit(job)
+
+    monkeypatch.setattr(store, "commit", refuse_once)
+    await publisher.publish("t", b"", retain=True, qos=qos)
+    await publisher.round_trip()
+    await broker.restart()
+    assert len(refused) == 1
+    later = await broker.connect()
     await later.subscribe("t")
     await later.is_quiet()
 
