@@ -13,7 +13,7 @@ from messaging.acl_profile import AclProfile
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_profile import UNLIMITED, ClientProfile
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
-from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
+from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_queues
 from messaging.vpn_quota import VpnQuota
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
@@ -189,7 +189,12 @@ class ClientRights:
     # --- subscriptions, flows and queues ---
 
     def may_subscribe(self, topic_filter: TopicFilter) -> bool:
-        """Return whether a filter may be subscribed to. Tells nobody."""
+        """Return whether a filter may be subscribed to. Tells nobody.
+
+        Topics of queues may not, by anybody: what is sent to a queue is for those whom the queue permits.
+        """
+        if reaches_queues(topic_filter):
+            return False
         return self._subscribe.allows_all or self._subscribe.allows_filter(topic_filter)
 
     def check_subscription(self, topic_filter: TopicFilter, count: int) -> None:

@@ -135,6 +135,12 @@ def queue_name_of(topic: str) -> str:
     return topic[len(_QUEUE) :]
 
 
+def reaches_queues(topic_filter: TopicFilter) -> bool:
+    """Return whether a filter matches topics that lead to queues: those that name the first level, and no others."""
+    first = topic_filter.levels[0]
+    return first.kind == LITERAL and first.text == _QUEUE[:-1]
+
+
 def shown_destination(topic: str) -> str:
     """Return a destination as brokers of JMS write it."""
     return f"queue://{queue_name_of(topic)}" if is_queue_topic(topic) else f"topic://{topic}"

@@ -1,12 +1,20 @@
-"""Nobody but the gateway publishes on topics that begin with `$SYS/`, where its events are, or with `$queue/`."""
+"""Nobody but the gateway publishes on topics that begin with `$SYS/`, where its events are, or with `$queue/`.
+
+And nobody subscribes to the latter.
+"""
 
 import pytest
 
-from amqp_client import AmqpClients
+from amqp_client import AmqpClient, AmqpClients
+from broker.test_amqp_subscriptions import refused_with
+from broker.test_flow_subscriptions import subscribes
+from flow_client import FlowClient, Refused
 from gateway.node_port import NodeView
 from gateway.specimen import Specimen
 from http_client import http_client
 from named_queues import create, shown
+from protocols.amqp.termini import Source
+from protocols.flow import codes
 from running_broker import RunningBroker
 
 FORGED = "$SYS/LOG/ERROR/SYSTEM/sluicegate/SYSTEM_AD_MSG_SPOOL_CHG"
@@ -50,6 +58,24 @@ async def test_explain_says_that_no_client_may_publish_there(broker: RunningBrok
     await create(broker, subscriptions=[">"])
     answer = await NodeView(broker.node).explain_publish(Specimen(topic=topic), queue=None)
     assert (answer.verdict, answer.reason[:17]) == ("refused", "400 Invalid Topic")
+
+
+@pytest.mark.parametrize("topic_filter", ["$queue/q", "$queue/#"])
+async def test_nobody_gets_what_is_sent_to_a_queue_by_subscribing_to_its_topic(
+    broker: RunningBroker, topic_filter: str
+) -> None:
+    """Who may consume a queue is said by its permission, and a subscription does not ask that."""
+    await create(broker)
+    mqtt = await broker.connect(level=5)
+    assert await mqtt.subscribe(f"$share/g/{topic_filter}", qos=1) == [0x87]
+    async with FlowClient(broker.flow_port) as flow:
+        with pytest.raises(Refused) as refusal:
+            await subscribes(flow, topic_filter)
+        assert refusal.value.error.code == codes.PERMISSION_DENIED
+    amqp = await AmqpClient.open(broker.amqp_port, "reader")
+    answer = await amqp.receiver("in", Source(f"topic://{topic_filter}"))
+    assert await refused_with(amqp, answer) == "amqp:unauthorized-access"
+    await amqp.close()
 
 
 async def test_a_queue_is_published_to_by_its_own_address(broker: RunningBroker, amqp: AmqpClients) -> None:

@@ -124,6 +124,15 @@ def test_a_subscription_needs_every_topic_it_matches() -> None:
     assert not loose.may_subscribe(parse_filter("#", Syntax.MQTT))
 
 
+@pytest.mark.parametrize("text", ["$queue/orders", "$queue/#", "$queue/+", "$queue"])
+def test_nobody_subscribes_to_what_is_sent_to_a_queue(text: str) -> None:
+    """Consuming a queue asks the queue. Without a rule against it a wildcard does not reach these topics either."""
+    rights = Told().admit()
+    assert not rights.may_subscribe(parse_filter(text, Syntax.MQTT))
+    assert rights.may_subscribe(parse_filter("#", Syntax.MQTT))
+    assert rights.may_subscribe(parse_filter("queue/#", Syntax.MQTT))
+
+
 def test_share_names_have_rules_of_their_own() -> None:
     """Solace 2.5: wildcards allowed."""
     rights = Told(its_acl=acl(share_names=rules("team*"))).admit()
