@@ -52,8 +52,9 @@ class QueueSelectors:
 
     def consumers(self, bound: list[tuple[str, str]], wall_ms: int) -> bool:
         """Take who consumes now, and what each selects. Return whether something else is remembered than before."""
-        joined = [each for each in bound if each not in self._bound]
-        left = [each for each in self._bound if each not in bound]
+        were_bound, are_bound = set(self._bound), set(bound)  # there may be thousands
+        joined = [each for each in bound if each not in were_bound]
+        left = [each for each in self._bound if each not in are_bound]
         self._bound = bound
         if not self.rules.durable:
             return False
@@ -62,10 +63,12 @@ class QueueSelectors:
             # A single selector is that of who came last; who is there already does not come again.
             self._add_up(joined if self.rules.single and self.remembered else bound, left, wall_ms)
         else:
-            for subscriber in dict.fromkeys([name for name, _ in bound]):
-                mine = sorted({selector for name, selector in bound if name == subscriber})
+            selectors_of: dict[str, set[str]] = {}
+            for subscriber, selector in bound:
+                selectors_of.setdefault(subscriber, set()).add(selector)
+            for subscriber, mine in selectors_of.items():
                 if subscriber in self.remembered or len(self.remembered) < SUBSCRIBERS_MAX:
-                    self.remembered[subscriber] = Remembered(mine[:SELECTORS_OF_ONE_MAX], wall_ms)
+                    self.remembered[subscriber] = Remembered(sorted(mine)[:SELECTORS_OF_ONE_MAX], wall_ms)
         return before != {name: each.selectors for name, each in self.remembered.items()}
 
     def _add_up(self, came: list[tuple[str, str]], left: list[tuple[str, str]], wall_ms: int) -> None:
