@@ -23,8 +23,11 @@ ENDS_S: Final = 600  # a program that copies a thousand rows in batches, there
 LOG_TAIL_CHARACTERS: Final = 6_000
 WORKER: Final = ("--cores", "2", "--memory", "2g")
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
-# Compiling less and collecting garbage simply: a JVM that lives for seconds starts sooner.
-SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Compiling less, collecting garbage simply, and taking the twelve thousand classes of a start for well-formed, as they
+# are: a JVM that lives for seconds starts sooner.
+SMALL_JVM: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 # A few rows are gone through sooner than a program for them is compiled.
 FEW_ROWS: Final[dict[str, bool | float | int | str | None]] = {
     "spark.sql.codegen.wholeStage": "false",
