@@ -103,6 +103,7 @@ async def start_node(folder: Path, settings: list[str]) -> Node:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, _JumpingLoop)
     fixed = [f"data.path={folder}", "spool.sync=false", "admin.enabled=false", "listeners.mqtt.port=0"]
+    fixed += ["listeners.mqtt.max_connections=1000000"]  # some cases have more than a node takes unless it is told
     fixed += [f"listeners.{name}.enabled=false" for name in _NOT_OPENED]
     config = load(None, environment={}, settings=fixed + settings)
     node = Node(
