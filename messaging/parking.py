@@ -64,6 +64,7 @@ def unpark(ledger: Ledger, flow: Flow) -> None:
         parked.flow = flow
         flow.holdings.append(parked.in_flight)
         parked.paused = False
+        parked.keeps_alone = False  # if it leaves with its session going on, others get what it was not sent again
 
 
 def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> Ranges:

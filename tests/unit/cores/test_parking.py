@@ -122,6 +122,23 @@ def test_what_was_kept_is_delivered_within_what_all_consumers_may_hold_together(
     assert keeps(ledger)
 
 
+def test_what_a_client_that_is_back_was_not_sent_again_is_for_others_when_it_leaves() -> None:
+    """Its session goes on. What a full window kept from it is nobody's loss."""
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT), 1)
+    delivered(ledger)
+    park(ledger, ABSENT, [(1, 4)])
+    unpark(ledger, flow_of(ABSENT, limit=1))
+    assert delivered(ledger) == {ABSENT: [1]}
+
+    discard_kept(ledger, ABSENT)
+    ledger.detach(ABSENT, count_as_failed=True)
+    ledger.attach(flow_of(OTHER), 2)
+
+    assert delivered(ledger) == {OTHER: [1, 2, 3]}
+    assert ledger.effects.discards == {}
+
+
 def test_what_a_restart_finds_settled_stays_with_nobody() -> None:
     """The ids of a session's row may be older than the settlements in the journal."""
     ledger = ledger_with(4)
