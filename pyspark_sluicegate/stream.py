@@ -22,16 +22,18 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from messaging.cursors import EARLIEST, LATEST
+from protocols.flow.codes import FENCED, NOT_FOUND
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.limiting import next_ends
 from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, starting_places
 from pyspark_sluicegate.options import FAIL, OptionError, SourceOptions
 from pyspark_sluicegate.planning import ALL, RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
-from sluicegate import BlockingCursor, FlowClientError
+from sluicegate import BlockingCursor, FlowClientError, RequestRefused
 
 HEARTBEAT_S: Final = 60.0  # a binding of which nothing is heard for so long has ended
 BEAT_S: Final = HEARTBEAT_S / 4
+BINDING_GONE: Final = frozenset({FENCED, NOT_FOUND})  # refusals that say so: bound by another, deleted
 UNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
 
 
@@ -202,10 +204,16 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _beat(cursor: BlockingCursor) -> None:
-    """Keep a binding alive while a long batch keeps Spark from asking anything. Ends with the binding."""
-    try:
-        while True:
-            time.sleep(BEAT_S)
+    """Keep a binding alive while a long batch keeps Spark from asking anything. Ends with the binding, or its client.
+
+    Other refusals pass: a right that an operator takes away and gives back, a store that cannot be read for a moment.
+    """
+    while True:
+        time.sleep(BEAT_S)
+        try:
             cursor.status()
-    except FlowClientError:
-        return  # whoever asks next hears why
+        except RequestRefused as refused:
+            if refused.code in BINDING_GONE:
+                return  # whoever asks next hears why
+        except FlowClientError:
+            return  # likewise

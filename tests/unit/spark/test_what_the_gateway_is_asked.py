@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from protocols.flow import codes
 from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate import acknowledging, stream
 from pyspark_sluicegate.offsets import Offset, OffsetError
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading import RangeReader
+from sluicegate import ConnectFailed, FlowClientError, RequestRefused
 
 OPTIONS = SourceOptions.of({"url": "flow://gateway", "queue": "orders", "longPollMs": "500"})
+REFUSED_FOR_NOW = RequestRefused(codes.PERMISSION_DENIED, "queue 'orders' lets nobody read", None)
 NOTHING = Position(1, 1, 1, 1, 0)
 ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=1, next={0: 5}, vpn="sales")
 
@@ -47,6 +50,21 @@ class OneCursor:
 
     def status(self, above: Mapping[int, int], *, wait_s: float) -> "OneCursor":
         self.waited_above.append(above)
+        return self
+
+
+class BeatingCursor(OneCursor):
+    """One that is asked for its status by heartbeats, and answers each in turn: with an error, or None."""
+
+    def __init__(self, answers: list[FlowClientError | None]) -> None:
+        super().__init__(0xA1)
+        self._answers = answers
+
+    def status(self, above: Mapping[int, int] | None = None, *, wait_s: float = 0.0) -> "BeatingCursor":
+        self.waited_above.append(above or {})
+        error = self._answers[len(self.waited_above) - 1]
+        if error is not None:
+            raise error
         return self
 
 
@@ -91,6 +109,26 @@ def test_a_checkpoint_from_before_a_partition_was_added_is_known_for_an_old_one_
     else:
         (task,) = reader.partitions(begin, end)
         assert task.value == ((1, 500, 600),)
+
+
+@pytest.mark.parametrize(
+    ("answers", "beats_count"),
+    [
+        ([REFUSED_FOR_NOW, None, REFUSED_FOR_NOW, RequestRefused(codes.FENCED, "bound by job-2", None)], 4),
+        ([None, RequestRefused(codes.NOT_FOUND, "there is no cursor 'spark'", None)], 2),
+        ([None, None, ConnectFailed("nobody listens")], 3),
+    ],
+)
+def test_a_binding_is_kept_alive_until_it_or_its_client_is_gone(
+    monkeypatch: pytest.MonkeyPatch, answers: list[FlowClientError | None], beats_count: int
+) -> None:
+    """A refusal that is over in a second would else end the query a minute later, in the middle of a long batch."""
+    cursor = BeatingCursor(answers)
+    reader = _reader(monkeypatch, cursor)
+    monkeypatch.setattr(stream, "BEAT_S", 0.0)
+    monkeypatch.setattr(stream, "Thread", lambda target, args, **how: SimpleNamespace(start=lambda: target(*args)))
+    reader.initialOffset()
+    assert len(cursor.waited_above) == beats_count
 
 
 def _reader(monkeypatch: pytest.MonkeyPatch, cursor: OneCursor, **more: str) -> stream.QueueStreamReader:
