@@ -193,15 +193,14 @@ async def _read(
     poll = Poll(flow, count_max=count_max)
     connection.reads(poll)
     flow.read(poll, after=after)
-    poll.begin(wait_ms)
-    await poll.done
-    messages = [] if connection.has_left else flow.take(count_max)
+    await poll.wait(wait_ms)
+    messages = [] if poll.end_reason else flow.held.show(count_max)
     flow.leave(poll)
     connection.reads(None)
     if connection.has_left:
         raise ClientLeft
     connection.services.counters.messages_sent += len(messages)
-    if poll.end_reason and not messages:
+    if poll.end_reason:
         raise HttpProblem(CONFLICT, f"the flow can be read no more here: {poll.end_reason}", reason="Flow Ended")
     fields = _flow_headers(flow)
     wall_ms = connection.runtime.clock.wall_ms()
@@ -264,7 +263,7 @@ def _events(connection: "HttpConnection", flow: HttpFlow, stream: Stream, window
         partitions = flow.partitions
         state = {"flow": FLOW_PREFIX + flow.terms.flow_id, "active": bool(partitions), "partitions": partitions}
         pieces.append(event("state", orjson.dumps(state), ""))
-    messages = flow.take(window)
+    messages = flow.held.show(window)
     wall_ms = connection.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
     for message in messages:

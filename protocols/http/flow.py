@@ -45,8 +45,7 @@ class FlowTerms:
 class HttpFlow(Behaviour):
     """A worker's flow.
 
-    Invariants: `window.used` is the number of deliveries in `held` and of those that are on their way here; every
-    number in `_waiting` was given out once, and is held or gone.
+    Invariant: `window.used` is the number of deliveries in `held` and of those that are on their way here.
     """
 
     def __init__(self, cell: ActorCell, *, terms: FlowTerms, queue: ActorCell, window: CreditWindow[Address]) -> None:
@@ -62,18 +61,12 @@ class HttpFlow(Behaviour):
         self._clock = cell.runtime.clock
         self._sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
         self._reader: FlowReader | None = None
-        self._waiting: list[int] = []  # numbers of deliveries that no reader has taken
         self._last_number = 0
         self._drains_count = 0
         self._used_at_ms = self._clock.now_ms()
         self._settlements: dict[int, DurableSettlement] = {}  # by delivery: the store has yet to know
 
     # --- its reader ---
-
-    @property
-    def waiting_count(self) -> int:
-        """How many messages have come that no reader has taken."""
-        return len(self._waiting)
 
     def read(self, reader: FlowReader, *, after: int | None) -> None:
         """Let a reader have what comes from now on; the one before it ends.
@@ -84,37 +77,22 @@ class HttpFlow(Behaviour):
         if before is not None:
             before.ended(READ_ELSEWHERE)
         if after is not None:
-            self._waiting = self.held.numbers_after(after)
+            self.held.wait_again(after)
         self._reader = reader
         self.use()
         self.review()
+        if self.end_reason:  # while the request came
+            reader.ended(self.end_reason)
 
     def leave(self, reader: FlowReader) -> None:
         """Let go of a reader. What it has not taken goes back untouched."""
         if self._reader is not reader:
             return
         self._reader = None
-        for number in self._waiting:
-            message = self.held.take(number)
-            if message is not None:
-                self._give_up(message, RELEASED)
-        self._waiting.clear()
+        for number in self.held.waiting():
+            self.settle_at_once(number, RELEASED)
         self.use()
         self.review()
-
-    def take(self, count_max: int) -> list[HeldMessage]:
-        """Return messages that have come, in the order they came in; they are shown to the worker now."""
-        found: list[HeldMessage] = []
-        taken_count = 0
-        for number in self._waiting:
-            if len(found) >= count_max:
-                break
-            taken_count += 1
-            message = self.held.get(number)
-            if message is not None:  # else its partition is somebody else's now
-                found.append(message)
-        del self._waiting[:taken_count]
-        return found
 
     def drain(self) -> int:
         """Ask the queue for all it has up to the reader's limit; return the number under which it will answer."""
@@ -128,11 +106,11 @@ class HttpFlow(Behaviour):
 
     def tick(self, now_ms: int) -> None:
         """Bring time: deliveries whose lock is over have failed, and a flow without a sign of life ends."""
-        expired = self.held.take_expired(now_ms)
+        expired = self.held.expired(now_ms)
         if expired:
-            unseen = set(self._waiting)
-            for message in expired:
-                self._give_up(message, RELEASED if message.number in unseen else FAILED)
+            unseen = set(self.held.waiting())
+            for number in expired:
+                self.settle_at_once(number, RELEASED if number in unseen else FAILED)
             self.review()
         if self._reader is None and now_ms - self._used_at_ms > self.terms.lock_ms > 0:
             self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")
@@ -141,7 +119,7 @@ class HttpFlow(Behaviour):
         """Set the window to what the reader takes, and let partitions that wait know."""
         reader = self._reader
         count = self.held.count
-        limit = count if reader is None else reader.limit(count, len(self._waiting))
+        limit = count if reader is None else reader.limit(count, self.held.waiting_count)
         self.window.limit = min(limit, self.terms.unsettled_max)
         wake_waiters(self.window, self.runtime.dispatcher)
 
@@ -188,14 +166,11 @@ class HttpFlow(Behaviour):
         """Settle a delivery, if it is held, without waiting for the store; `review` lets the queue go on."""
         message = self.held.take(number)
         if message is not None:
-            self._give_up(message, outcome)
+            self.window.give(1)
+            message.source.partition.post(message.settle(outcome))
 
     def _locked_until_ms(self) -> int:
         return self._clock.now_ms() + self.terms.lock_ms if self.terms.lock_ms > 0 else 0
-
-    def _give_up(self, message: HeldMessage, outcome: int) -> None:
-        self.window.give(1)
-        message.source.partition.post(message.settle(outcome))
 
     # --- messages of other actors ---
 
@@ -252,7 +227,6 @@ class HttpFlow(Behaviour):
             )
             if self.held.add(message) is not None:
                 self.window.give(1)
-            self._waiting.append(message.number)
 
     def _state(self, partitions: list[int]) -> None:
         """Take over which partitions the flow has; what is held of others is the queue's again."""

@@ -3,6 +3,7 @@
 A worker names single deliveries in URLs, so each has an entry of its own. Its lock is the time the worker has left.
 """
 
+from itertools import islice
 from typing import final
 
 from actors.data_messages import Settle
@@ -58,26 +59,36 @@ class Held:
     """The unsettled deliveries of one flow.
 
     Invariants: the first in `_by_number` has the lock that ends first, for all locks of a flow last equally long; no
-    two are of one partition and sequence.
+    two are of one partition and sequence; what waits is held.
     """
 
     def __init__(self) -> None:
         self._by_number: dict[int, HeldMessage] = {}
         self._by_place: dict[tuple[int, int], HeldMessage] = {}
+        self._waiting: dict[int, None] = {}  # numbers that no reader has taken, in the order readers take them in
 
     @property
     def count(self) -> int:
         """How many there are."""
         return len(self._by_number)
 
+    @property
+    def waiting_count(self) -> int:
+        """How many no reader has taken."""
+        return len(self._waiting)
+
     def add(self, message: HeldMessage) -> HeldMessage | None:
-        """Note a delivery. Return the older one of the same message, which its queue has taken back meanwhile."""
+        """Note a delivery, which waits for a reader.
+
+        Return the older one of the same message, which its queue has taken back meanwhile.
+        """
         place = (message.source.partition_number, message.sequence)
         older = self._by_place.get(place)
         if older is not None:
-            del self._by_number[older.number]
+            self.take(older.number)
         self._by_number[message.number] = message
         self._by_place[place] = message
+        self._waiting[message.number] = None
         return older
 
     def get(self, number: int) -> HeldMessage | None:
@@ -89,7 +100,23 @@ class Held:
         message = self._by_number.pop(number, None)
         if message is not None:
             del self._by_place[(message.source.partition_number, message.sequence)]
+            self._waiting.pop(number, None)
         return message
+
+    def show(self, count_max: int) -> list[HeldMessage]:
+        """Return what has waited longest: a reader has it now."""
+        shown = [self._by_number[number] for number in islice(self._waiting, count_max)]
+        for message in shown:
+            del self._waiting[message.number]
+        return shown
+
+    def waiting(self) -> list[int]:
+        """Return the numbers that no reader has taken."""
+        return list(self._waiting)
+
+    def wait_again(self, after: int) -> None:
+        """Have all above a number wait for a reader, and nothing else."""
+        self._waiting = dict.fromkeys(sorted([each for each in self._by_number if each > after]))
 
     def take_others(self, partitions: set[int]) -> list[HeldMessage]:
         """Remove what is held of partitions other than these; return it."""
@@ -98,15 +125,13 @@ class Held:
             self.take(message.number)
         return others
 
-    def take_expired(self, now_ms: int) -> list[HeldMessage]:
-        """Remove what has been locked until now; return it in the order of the locks."""
-        expired: list[HeldMessage] = []
+    def expired(self, now_ms: int) -> list[int]:
+        """Return the numbers of what has been locked until now, in the order of the locks."""
+        expired: list[int] = []
         for message in self._by_number.values():
             if not 0 < message.locked_until_ms <= now_ms:
                 break
-            expired.append(message)
-        for message in expired:
-            self.take(message.number)
+            expired.append(message.number)
         return expired
 
     def extend(self, message: HeldMessage, locked_until_ms: int) -> None:
@@ -114,10 +139,6 @@ class Held:
         del self._by_number[message.number]
         message.locked_until_ms = locked_until_ms
         self._by_number[message.number] = message
-
-    def numbers_after(self, number: int) -> list[int]:
-        """Return the numbers above one, ascending."""
-        return sorted([each for each in self._by_number if each > number])
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -127,3 +148,4 @@ class Held:
         for place, message in self._by_place.items():
             assert place == (message.source.partition_number, message.sequence)
             assert self._by_number[message.number] is message
+        assert self._waiting.keys() <= self._by_number.keys()

@@ -43,29 +43,36 @@ class Poll(FlowReader):
     """A request that wants some messages, and waits until there is at least one.
 
     To have all there is up to its maximum, from all partitions, it drains: once at the start, again when messages
-    come after that, and a last time when its time is over. So a wait of 0 says truly that there is nothing.
+    come after that, and a last time when its time is over. So a wait of 0 says truly that there is nothing. What came
+    may be gone again before the request goes on, with its partition; then it waits for the rest of its time.
     """
 
     def __init__(self, flow: "HttpFlow", *, count_max: int) -> None:
-        self.done: LoopFuture[None] = LoopFuture()
-        self.end_reason = ""
+        self.end_reason = ""  # empty: it may take what waits
         self._flow = flow
         self._count_max = count_max
         self._drain_number = 0  # of the drain that is under way; 0: none is
         self._is_late = False
-        self._timer: Any = None
+        self._is_over = False  # nothing more will come
+        self._woken: LoopFuture[None] | None = None
 
-    def begin(self, wait_ms: int) -> None:
-        """Begin to wait, unless the end has come before."""
-        if self.done.done:
-            return
+    async def wait(self, wait_ms: int) -> None:
+        """Wait until messages wait, or the end. Without either there are none that came in time."""
+        held = self._flow.held
+        timer: Any = None
         if wait_ms > 0:
-            self._timer = self._flow.cell.after(wait_ms, self._time_is_over)
+            timer = self._flow.cell.after(wait_ms, self._time_is_over)
         else:
             self._is_late = True
-        self.arrived()
-        if not self.done.done and self._drain_number == 0:
-            self._drain_number = self._flow.drain()
+        while not self._is_over and held.waiting_count < self._count_max:
+            woken: LoopFuture[None] = LoopFuture()
+            self._woken = woken
+            self._drain()
+            await woken
+            if held.waiting_count > 0:
+                break
+        if timer is not None:
+            timer.cancel()
 
     def limit(self, held_count: int, waiting_count: int) -> int:
         """Return so that as many come as are wanted."""
@@ -73,35 +80,39 @@ class Poll(FlowReader):
 
     def arrived(self) -> None:
         """End with enough; else ask for the rest of what is there."""
-        waiting_count = self._flow.waiting_count
-        if waiting_count >= self._count_max:
-            self._finish()
-        elif waiting_count > 0 and self._drain_number == 0:
-            self._drain_number = self._flow.drain()
+        if self._flow.held.waiting_count >= self._count_max:
+            self._wake()
+        else:
+            self._drain()
 
     def drained(self, number: int) -> None:
         """End with what there is, or wait on."""
         if number != self._drain_number:
             return
         self._drain_number = 0
-        if self._flow.waiting_count > 0 or self._is_late:
-            self._finish()
+        if self._is_late:
+            self._is_over = True
+        if self._is_over or self._flow.held.waiting_count > 0:
+            self._wake()
 
     def ended(self, reason: str) -> None:
-        """End with what there is."""
+        """End with nothing: what waits is not for this reader."""
         self.end_reason = reason
-        self._finish()
+        self._is_over = True
+        self._wake()
 
     def _time_is_over(self) -> None:
         self._is_late = True
-        if self._drain_number == 0 and not self.done.done:
+        self._drain()
+
+    def _drain(self) -> None:
+        if self._drain_number == 0:
             self._drain_number = self._flow.drain()
 
-    def _finish(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self.done.done:
-            self.done.set()
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            woken.set()
 
 
 @final

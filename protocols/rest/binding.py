@@ -133,7 +133,7 @@ class QueueBinding(FlowReader):
         """Take what came, and push what may be pushed."""
         flow = self._flow
         if flow is not None:
-            for message in flow.take(self._window):
+            for message in flow.held.show(self._window):
                 self._lanes.add(message)
             self.pump()
 

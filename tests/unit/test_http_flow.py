@@ -1,34 +1,150 @@
-"""What becomes of an HTTP worker's flow that its queue ends."""
+"""What becomes of what an HTTP worker's flow was delivered: when the flow ends, and while requests wait for it."""
 
 import logging
 
 import pytest
 
 from actors.data_messages import Deliveries
+from actors.drain_messages import DrainFlow, FlowDrained
+from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
-from actors.messages import FlowGone
-from lone_actors import Idle, lone_runtime, spawned, turn
+from actors.messages import FlowGone, FlowState
+from actors.runtime import Runtime
+from actors.tasks import run
+from lone_actors import spawned, turn
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
-from protocols.http.flow import FlowTerms, HttpFlow
+from protocols.http.flow import READ_ELSEWHERE, FlowTerms, HttpFlow
+from protocols.http.readers import Poll
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 
-def test_what_is_delivered_behind_the_end_of_a_flow_is_the_queues(caplog: pytest.LogCaptureFixture) -> None:
+class DrainedQueue(LoopActor):
+    """A queue that leaves the answer to a drain to the test."""
+
+    def on_receive(self, message: DrainFlow) -> None:
+        """Leave it."""
+
+
+class Worker:
+    """A flow of one partition, what its queue says to it, and requests that wait for its messages."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.window = window_of(10)
+        terms = FlowTerms("f", queue_name="q", user="", host="h", client="c", lock_ms=1000, unsettled_max=10)
+        self.queue = spawned(runtime, DrainedQueue)
+        self.cell = spawned(
+            runtime, lambda cell: LoopActor(cell, HttpFlow(cell, terms=terms, queue=self.queue, window=self.window))
+        )
+        self.flow: HttpFlow = self.cell.actor.behaviour
+        self.bound = flow_of(1, window=self.window)
+        self.ledger = Ledger(durable=False, rules=DeliveryRules())
+        self.ledger.attach(self.bound, 1)
+        self.request: LoopFuture[None] = LoopFuture()
+
+    def has_partitions(self, *partitions: int) -> None:
+        self.cell.inbox.post(FlowState(1, bool(partitions), list(partitions)))
+
+    def is_delivered(self, payload: bytes) -> None:
+        batch = batch_of([payload])
+        self.ledger.append(batch, published(batch))
+        self.cell.inbox.post(Deliveries(self.bound, self.queue.inbox, 0, self.ledger.deliver(0)))
+
+    def is_drained(self, number: int) -> None:
+        self.cell.inbox.post(FlowDrained(1, number))
+
+    def is_read_by(self, poll: Poll) -> None:
+        """Begin a request that waits for a minute."""
+
+        def begin() -> None:
+            self.flow.read(poll, after=None)
+            self.request = run(self.runtime, poll.wait(60_000))
+
+        self.runtime.loop.call_soon(begin)
+
+    def is_answered(self) -> bool:
+        """Tell whether the last request has what it waited for, after whatever was said."""
+        turn(self.runtime)
+        return self.request.done
+
+    def shown(self) -> list[bytes]:
+        return [each.payload() for each in self.flow.held.show(10)]
+
+
+@pytest.fixture
+def worker(runtime: Runtime) -> Worker:
+    return Worker(runtime)
+
+
+def test_what_is_delivered_behind_the_end_of_a_flow_is_the_queues(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
     """It was on its way as the queue's egress was shut down: the partition takes it back with the flow."""
-    terms = FlowTerms("f", queue_name="q", user="", host="h", client="c", lock_ms=1000, unsettled_max=10)
-    window = window_of(10)
-    with lone_runtime() as runtime:
-        queue = spawned(runtime, Idle)
-        flow = spawned(runtime, lambda cell: LoopActor(cell, HttpFlow(cell, terms=terms, queue=queue, window=window)))
-        ledger, bound = Ledger(durable=False, rules=DeliveryRules()), flow_of(1, window=window)
-        ledger.attach(bound, 1)
-        batch = batch_of([b"late"])
-        ledger.append(batch, published(batch))
-        flow.inbox.post(FlowGone(1, "503 Queue Shutdown", may_return=True))
-        flow.inbox.post(Deliveries(bound, queue.inbox, 0, ledger.deliver(0)))
-        turn(runtime)
-        assert window.used == 0
-        assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []
-        assert flow.inbox.dead_letters == 1
-        runtime.stop()
+    worker.cell.inbox.post(FlowGone(1, "503 Queue Shutdown", may_return=True))
+    worker.is_delivered(b"late")
+    turn(worker.runtime)
+    assert worker.window.used == 0
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []
+    assert worker.cell.inbox.dead_letters == 1
+
+
+def test_a_request_waits_on_when_what_came_goes_with_its_partition(worker: Worker) -> None:
+    """Another worker has the partition now, and it may come back: 204 would say that the time is over."""
+    worker.is_read_by(Poll(worker.flow, count_max=2))
+    turn(worker.runtime)
+    worker.has_partitions(0)
+    worker.is_delivered(b"theirs")
+    worker.has_partitions()
+    worker.is_drained(1)
+    assert not worker.is_answered()
+    worker.has_partitions(0)
+    worker.is_delivered(b"ours")
+    turn(worker.runtime)
+    worker.is_drained(2)
+    assert worker.is_answered()
+    assert worker.shown() == [b"ours"]
+
+
+def test_a_request_waits_on_when_what_came_goes_before_it_was_read(worker: Worker) -> None:
+    """A request goes on in a turn of its own; the partition may have gone in one before that."""
+    worker.is_read_by(Poll(worker.flow, count_max=1))
+    turn(worker.runtime)
+    worker.has_partitions(0)
+    worker.is_delivered(b"theirs")
+    worker.has_partitions()
+    assert not worker.is_answered()
+    worker.has_partitions(0)
+    worker.is_delivered(b"ours")
+    assert worker.is_answered()
+    assert worker.shown() == [b"ours"]
+
+
+def test_what_waits_is_the_later_requests(worker: Worker) -> None:
+    """A worker that lost its connection asks anew: the request before has nobody to tell any more."""
+    earlier, later = Poll(worker.flow, count_max=1), Poll(worker.flow, count_max=1)
+    worker.has_partitions(0)
+    worker.is_read_by(earlier)
+    turn(worker.runtime)
+    worker.is_delivered(b"one")
+    worker.is_read_by(later)
+    assert worker.is_answered()
+    assert (earlier.end_reason, later.end_reason) == (READ_ELSEWHERE, "")
+    assert worker.shown() == [b"one"]
+
+
+def test_a_request_for_a_flow_that_ended_while_it_came_does_not_wait(worker: Worker) -> None:
+    worker.flow.gone("its worker has ended it")
+    poll = Poll(worker.flow, count_max=1)
+    worker.is_read_by(poll)
+    assert worker.is_answered()
+    assert poll.end_reason == "its worker has ended it"
+
+
+def test_a_request_that_ended_is_not_held_up_by_a_drain_that_is_answered_then(worker: Worker) -> None:
+    poll = Poll(worker.flow, count_max=1)
+    worker.is_read_by(poll)
+    turn(worker.runtime)
+    poll.ended("the node stops")
+    worker.is_drained(1)
+    assert worker.is_answered()

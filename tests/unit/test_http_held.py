@@ -23,15 +23,23 @@ BATCH = MessageBatch(
 )
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["add", "take", "extend", "expire", "keep"]), st.integers(0, 1), st.integers(1, 12)),
+    st.tuples(
+        st.sampled_from(["add", "take", "extend", "expire", "keep", "show", "wait"]),
+        st.integers(0, 1),
+        st.integers(1, 12),
+    ),
     max_size=40,
 )
 
 
 @given(steps=STEPS)
 def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
-    """Goal: a message is held once, until it is taken or its lock is over. Method: the same steps to both."""
+    """Goal: a message is held once, until it is taken or its lock is over, and none waits that is not held.
+
+    Method: the same steps to both.
+    """
     held, model = Held(), dict[int, tuple[int, int, int]]()  # number -> partition, sequence, end of its lock
+    waiting: list[int] = []
     for now_ms, (kind, partition, number) in enumerate(steps, start=1):
         until_ms = now_ms + LOCK_MS
         if kind == "add":
@@ -41,6 +49,7 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
             for each in same:
                 del model[each]
             model[100 + now_ms] = (partition, number, until_ms)
+            waiting.append(100 + now_ms)
         elif kind == "take":
             chosen = sorted(model)[number % len(model)] if model else 1
             taken = held.take(chosen)
@@ -53,14 +62,22 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
             model[chosen] = (*model[chosen][:2], until_ms)
         elif kind == "expire":
             over = [each for each, (_, _, until) in model.items() if until <= now_ms]
-            assert sorted(each.number for each in held.take_expired(now_ms)) == sorted(over)
+            assert sorted(held.expired(now_ms)) == sorted(over)
             for each in over:
+                held.take(each)
                 del model[each]
         elif kind == "keep":
             others = [each for each, (where, _, _) in model.items() if where != partition]
             assert sorted(each.number for each in held.take_others({partition})) == sorted(others)
             for each in others:
                 del model[each]
+        elif kind == "show":
+            assert [each.number for each in held.show(number)] == waiting[:number]
+            del waiting[:number]
+        elif kind == "wait":
+            held.wait_again(after=100 + number)
+            waiting = sorted(each for each in model if each > 100 + number)
+        waiting = [each for each in waiting if each in model]
         held.check()
         assert held.count == len(model)
-        assert held.numbers_after(100) == sorted(model)
+        assert (held.waiting(), held.waiting_count) == (waiting, len(waiting))
