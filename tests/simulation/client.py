@@ -24,6 +24,7 @@ KEEP_ALIVE_S = 20
 
 Connect = Callable[["Client", Tap], Wire]
 Later = Callable[[int, Callable[[], None]], None]
+Answered = Callable[[int], None]  # told the reason code
 
 
 class Held:
@@ -63,9 +64,10 @@ class Client:
         self._bytes_out: dict[int, bytes] = {}
         self._received: dict[int, int] = {}  # packet ids of QoS 2 messages that are ours, until PUBREL: which it is
         self._next_id = 1
-        self._waits: dict[int, Callable[[int], None]] = {}  # packet id of a request -> what to do with the answer
+        self._waits: dict[int, Answered] = {}  # packet id of a request -> what to do with the answer
         self._sessions_count = 0
-        self._memberships_count = 0  # times it has joined or left the group
+        self._memberships_count = 0  # times it has asked to join or leave the group
+        self._membership: Callable[[], None] | None = None  # what it asked for of these, until it is answered
         self._wants_clean_start = False
         self._session_is_known = False  # the node has said that it holds a session with something in it
 
@@ -82,7 +84,8 @@ class Client:
             self._wire.vanish()
             self._gone()
         # A session that we have forgotten must not go on [MQTT 3.2.2-4]: until the node has heard it, we say so again.
-        clean_start = self._wants_clean_start = clean_start or self._wants_clean_start
+        clean_start = self._wants_clean_start or (clean_start and self._truth.may_leave(self.name))
+        self._wants_clean_start = clean_start
         if clean_start:
             self._truth.ends(self.session_name)
             self._truth.forsakes(self.name)
@@ -181,29 +184,35 @@ class Client:
 
     def join(self, qos: int) -> None:
         """Become a member of the shared subscription. A durable one only: it decides what the group outlives."""
-        if self.state != ONLINE or not self._is_durable:
+        if self.state != ONLINE or not self._is_durable or not self._truth.may_join():
             return
         if GROUP not in self._truth.targets:
             self._truth.begins(GROUP, GROUP, (GROUP_PREFIX,), Rules(respects_expiry=True), is_sure=False)
         self.names[GROUP_FILTER_ID] = GROUP
+        self._truth.joining.add(self.name)
+        heard = self._truth.joins
+        self._ask_for(lambda answered: self._subscribe(GROUP_FILTER_ID, GROUP_FILTER, qos, answered), heard)
 
+    def leave(self) -> None:
+        """Be a member no more."""
+        if self.state == ONLINE and self._truth.may_leave(self.name):
+            self._truth.leaves(self.name)
+            self._ask_for(lambda answered: self.unsubscribe(GROUP_FILTER, answered), self._truth.has_left)
+
+    def _ask_for(self, request: Callable[[Answered], None], heard: Callable[[str], None]) -> None:
+        """Ask to be a member or not to be, now and when back, until it is answered or something else is asked for."""
         self._memberships_count += 1
         number = self._memberships_count
 
         def answered(code: int) -> None:
-            if code < 0x80 and number == self._memberships_count:  # else it has left meanwhile
-                self._truth.joins(self.name)
+            if number == self._memberships_count:
+                self._membership = None
+                (heard if code < 0x80 else self._truth.has_left)(self.name)
 
-        self._subscribe(GROUP_FILTER_ID, GROUP_FILTER, qos, answered)
+        self._membership = lambda: request(answered)
+        self._membership()
 
-    def leave(self) -> None:
-        """Be a member no more."""
-        if self.state == ONLINE:
-            self._memberships_count += 1
-            self._truth.leaves(self.name)
-            self.unsubscribe(GROUP_FILTER)
-
-    def _subscribe(self, identifier: int, filter_text: str, qos: int, answered: Callable[[int], None]) -> None:
+    def _subscribe(self, identifier: int, filter_text: str, qos: int, answered: Answered) -> None:
         packet_id = self._free_id()
 
         def done(code: int) -> None:
@@ -214,12 +223,12 @@ class Client:
         properties = mqtt.subscription_identifier(identifier)
         self._send(mqtt.subscribe((filter_text, qos), packet_id=packet_id, level=5, properties=properties))
 
-    def unsubscribe(self, filter_text: str) -> None:
+    def unsubscribe(self, filter_text: str, answered: Answered = lambda code: None) -> None:
         """Take a subscription back."""
         if self.state != ONLINE:
             return
         packet_id = self._free_id()
-        self._waits[packet_id] = lambda _: None
+        self._waits[packet_id] = answered
         self._send(mqtt.unsubscribe(filter_text, packet_id=packet_id, level=5))
 
     def settle(self, count: int, *, order: int, reason_code: int, twice: bool) -> None:
@@ -288,6 +297,7 @@ class Client:
         self._wants_clean_start = False
         if not answer.session_present:
             self._start_anew()
+            self._truth.has_left(self.name)
             if self._tap is not None:
                 self._tap.out = self.out
         for packet_id, message in list(self.out.items()):  # [4.4.0-1], in the order first sent [4.6.0-1]
@@ -296,6 +306,8 @@ class Client:
             self._send(bytes([packet[0] | 8]) + packet[1:])
         for packet_id in self._released:
             self._send(mqtt.acknowledgement(mqtt.PUBREL, packet_id))
+        if self._membership is not None:
+            self._membership()
 
     def _delivery(self, publish: mqtt.Published) -> None:
         if publish.qos == 0:
@@ -373,6 +385,8 @@ class Client:
         self._bytes_out.clear()
         self._released.clear()
         self._received.clear()
+        self._memberships_count += 1
+        self._membership = None
 
     def _free_id(self) -> int:
         while self._next_id in self.out or self._next_id in self._released or self._next_id in self._waits:

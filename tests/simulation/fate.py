@@ -88,8 +88,7 @@ def _break(world: World, step: Step) -> None:
         name = GROUP
     target = world.truth.targets.get(name)
     if target is not None:
-        target.flow_cuts += 1
-        target.forgot_tick = world.truth.next_tick()
+        world.breaks(queue.name, target)
         if not queue.durable:  # what is never written is lost with the ledger
             target.purges.append([world.truth.next_tick(), world.truth.next_tick()])
     world.log.expected.append("failed: AssertionError()")

@@ -9,6 +9,7 @@ from simulation.truth import Truth
 
 SUBSCRIPTION_IDENTIFIER = 0x0B
 USER_PROPERTY = 0x26
+VOID = -1  # no number of cuts
 
 
 class Tap:
@@ -33,7 +34,8 @@ class Tap:
         self._published: set[int] = set()  # ids
         self._unread = b""
         self._requests_count = 0
-        self._has_unsubscribed = False
+        self._has_unsubscribed = False  # and nothing that it asked for since was answered
+        self._asked_last = 0  # kind of packet
         self._has_ended = False
         self._asked_us = 0  # when the requests were read that the node answered last, or has yet to answer
         self._answered_us = 0
@@ -57,6 +59,8 @@ class Tap:
             elif kind in (mqtt.CONNACK, mqtt.SUBACK, mqtt.UNSUBACK):
                 self._requests_count -= 1
                 self._answered_us = self._truth.now_us()
+                if self._requests_count == 0 and self._asked_last != mqtt.UNSUBSCRIBE:
+                    self._has_unsubscribed = False
             elif kind == mqtt.DISCONNECT:
                 self._has_ended = True
                 self.has_let_go = True
@@ -67,7 +71,8 @@ class Tap:
         if name is None:
             raise Violation(f"{self._client} got {publish} and has no such subscription")
         target = self._truth.targets.get(name)
-        if target is None:  # it is being deleted
+        if target is None:  # it is being deleted, or there is one of its name again
+            self._truth.came_unjudged.add(number_of(publish.payload))
             if publish.packet_id:
                 self._published.add(publish.packet_id)
                 self._take(publish.packet_id, None)
@@ -123,10 +128,18 @@ class Tap:
                 if self._requests_count == 0:
                     self._asked_us = self._truth.now_us()
                 self._requests_count += 1
+                self._asked_last = kind
                 self.has_let_go = True  # its flow may be another from now on
                 if kind == mqtt.UNSUBSCRIBE:
                     self._has_unsubscribed = True
+                    self._void_what_it_holds()
                     self._truth.gives_back(self._client)
+
+    def _void_what_it_holds(self) -> None:
+        for packet_id, what in self._unanswered.items():
+            if what is not None:
+                target, number, _, held_us = what
+                self._unanswered[packet_id] = target, number, VOID, held_us
 
     def _settlement(self, packet_id: int, kind: int, reason_code: int) -> None:
         what = self._unanswered.get(packet_id)
@@ -138,7 +151,8 @@ class Tap:
             self._unanswered[packet_id] = None
         target, number, cuts, held_us = what
         is_late = 0 < 1000 * target.rules.lock_ms <= self._truth.now_us() - held_us
-        is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.flow_cuts or is_late
+        is_cut = cuts != target.flow_cuts or target.is_broken
+        is_void = self._requests_count > 0 or self._has_unsubscribed or is_cut or is_late
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         for_good = kind == mqtt.PUBACK and not is_void
         self._truth.settled(target, number, self, for_good=for_good, rejected=reason_code >= 0x80 and not is_void)

@@ -84,6 +84,10 @@ class Seen:
     given_back: bool = False  # by a member that has left; it may have had the message all the same
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
 
+    def is_unsettled(self) -> bool:
+        """Return whether who has it now has not settled it. What is said late of an earlier delivery does not count."""
+        return self.settled_tick == 0 or self.answered_us < self.held_us
+
 
 class Holder(Protocol):
     """A connection, as far as it holds messages."""
@@ -113,6 +117,7 @@ class Target:
     damaged: set[int] = field(default_factory=set)
     forsaken: set[int] = field(default_factory=set)  # may have waited for a member whose session has ended
     flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
+    is_broken: bool = False  # a partition may have failed too often, and may yet be read back from the store
     forgot_tick: int = 0  # when it may last have forgotten how often its messages were tried
     touched_us: int = 0  # when it was last certain to exist, or had a consumer
     unordered_until: int = 0  # what was sent before this tick has no order here: without partitions, or come unseen

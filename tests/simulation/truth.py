@@ -49,7 +49,10 @@ class Truth:
         self.messages: dict[int, Message] = {}
         self.targets: dict[str, Target] = {}  # those there are now
         self.members: set[str] = set()  # clients that are sure to be in the shared subscription
+        self.joining: set[str] = set()  # those that have asked to be
+        self.leaving: set[str] = set()  # those that have asked not to be, and may be yet
         self.ended: list[Target] = []
+        self.came_unjudged: set[int] = set()  # messages that a queue delivered which the truth did not know
         self.deliveries_count = 0
         self.settled_count = 0
 
@@ -132,18 +135,35 @@ class Truth:
             self.ended.append(target)
 
     def joins(self, client: str) -> None:
-        """The node wrote that a client is in the shared subscription."""
+        """A client has heard that it is in the shared subscription."""
+        self.joining.discard(client)
+        self.leaving.discard(client)
         target = self.targets.get(GROUP)
         if target is not None:
             self.members.add(client)
             target.since_tick = min(target.since_tick, self.next_tick())
 
+    def may_leave(self, client: str) -> bool:
+        """Return whether it will be known if the shared subscription ends when this client leaves it."""
+        return bool(self.members - {client}) or not (self.joining | self.leaving) - {client}
+
+    def may_join(self) -> bool:
+        """Return whether it is known if there is a shared subscription."""
+        return GROUP in self.targets or not self.leaving
+
     def leaves(self, client: str) -> None:
-        """A client is about to leave the shared subscription, which may end with its last member."""
-        if client in self.members:
-            self.members.remove(client)
+        """A client that may do so is about to leave the shared subscription, which ends with its last member."""
+        if client in self.members or client in self.joining:
+            self.members.discard(client)
+            self.joining.discard(client)
+            self.leaving.add(client)
             if not self.members:
                 self.ends(GROUP)
+
+    def has_left(self, client: str) -> None:
+        """A client has heard that it is not in the shared subscription."""
+        self.joining.discard(client)
+        self.leaving.discard(client)
 
     def gives_back(self, client: str) -> None:
         """A client has unsubscribed, perhaps from the shared subscription: what it has not answered is for others."""
@@ -167,7 +187,7 @@ class Truth:
         """Return what was sent to a member of the shared subscription at QoS 2, and not settled."""
         target = self.targets.get(GROUP)
         seen = {} if target is None else target.seen
-        return [(number, each) for number, each in seen.items() if each.member == client and each.settled_tick == 0]
+        return [(number, each) for number, each in seen.items() if each.member == client and each.is_unsettled()]
 
     def outage(self, name: str, begins: bool) -> None:
         """A queue may take nothing from now on, or does so again."""
@@ -204,6 +224,16 @@ class Truth:
         if begins or target.unordered_until == NOT_YET:
             target.unordered_until = NOT_YET if begins else self.next_tick()
 
+    def breaks(self, target: Target, *, is_over: bool) -> None:
+        """A partition may have failed too often: what the store does not know yet is forgotten when it is read back."""
+        target.is_broken = not is_over
+        target.flow_cuts += 1
+        target.forgot_tick = self.next_tick()
+        if target.kind == GROUP:
+            for seen in target.seen.values():
+                seen.member = ""
+                seen.given_back = True
+
     # --- consumers ---
 
     def delivered(
@@ -239,7 +269,8 @@ class Truth:
         if target.rules.by_priority:
             check_priority(target, message, seen, now_us=self.now_us())
         check_holder(target, message, seen, now_us=self.now_us(), life=self.life)
-        if target.kind not in (SESSION, GROUP) or (message.crashes_when_sent == self.crashes and not again):
+        is_forgotten = message.crashes_when_sent < self.crashes or message.sent_tick < target.forgot_tick
+        if target.kind not in (SESSION, GROUP) or not (is_forgotten or again):
             # else its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
             check_expiry(target, message, seen, now_us=self.now_us())
         if target.kind not in (SESSION, GROUP, DEAD):  # a message can die in several queues
@@ -267,7 +298,7 @@ class Truth:
         """
         message, seen = self.messages[message_number], target.seen[message_number]
         seen.new_count += 1
-        if seen.given_back or message.session_lost or message.refused:
+        if seen.given_back or message.session_lost or message.refused or target.is_broken:
             return
         if not is_kept and self._may_be_refused_unheard(message):
             return
@@ -277,7 +308,8 @@ class Truth:
     def goes_to(self, target: Target, message_number: int, member: str, *, is_once: bool, is_leaving: bool) -> None:
         """A member gets a message of the shared subscription: after QoS 2 nobody else does [MQTT 4.8.2-4]."""
         message, seen = self.messages[message_number], target.seen[message_number]
-        if seen.member not in ("", member) and not (message.session_lost or message.refused):
+        is_free = message.session_lost or message.refused or target.is_broken
+        if seen.member not in ("", member) and not is_free:
             raise Violation(f"{target.name} gave {message} to {member}, and has sent it to {seen.member} under QoS 2")
         if is_leaving:
             seen.given_back = True
@@ -344,7 +376,9 @@ class Truth:
 
     def _can_have_died(self, message: Message) -> bool:
         queues = [each for each in self.queues() if each.wants(message.topic)]
-        return any(each.expiry_s(message) or each.moves or message.number in each.seen for each in queues)
+        return message.number in self.came_unjudged or any(
+            each.expiry_s(message) or each.moves or message.number in each.seen for each in queues
+        )
 
     def _check_flags(self, target: Target, message: Message, seen: Seen, flagged: bool, count: int) -> None:
         if not flagged and seen.fresh_count >= message.sent_count:

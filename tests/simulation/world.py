@@ -22,7 +22,7 @@ from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.surroundings import Surroundings
 from simulation.client import KEEP_ALIVE_S, Client
-from simulation.inside import check_inside, queues_of
+from simulation.inside import check_inside, is_being_read_back, queues_of
 from simulation.job import Job
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
@@ -42,6 +42,7 @@ WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
 ADMIN_US_MAX = 60_000_000
 THOROUGH_CHECK_EVERY = 8
+BROKEN_US_MIN = 1_000_000  # by then a partition has failed as often as it will, and is being read back or is not
 
 
 class World:
@@ -83,6 +84,7 @@ class World:
         self._admin: Any = None  # the task of an administrator's request
         self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
         self._checks_count = 0
+        self._broken: dict[str, tuple[Target, int]] = {}  # by queue: since when partitions of it fail
         self.log = LogWatch()
         self.jobs: list[Job] = []
         self.reader = Reader(self.truth, scenario.reader, self._violations.append) if scenario.reader else None
@@ -206,6 +208,21 @@ class World:
             raise Violation(f"{TEMPORARY} ended too early")
         self.truth.ends(TEMPORARY)
 
+    def breaks(self, queue_name: str, target: Target) -> None:
+        """A partition of a queue is about to fail, perhaps too often."""
+        self.truth.breaks(target, is_over=False)
+        self._broken[queue_name] = target, self.loop.now_us
+
+    def _see_what_is_mended(self) -> None:
+        """Let the truth know which queues that were broken are whole."""
+        if not self._broken:
+            return
+        being_read = {queue.name for queue in queues_of(self.node) if is_being_read_back(queue)}
+        for name, (target, since_us) in list(self._broken.items()):
+            if name not in being_read and self.loop.now_us - since_us >= BROKEN_US_MIN:
+                self.truth.breaks(target, is_over=True)
+                del self._broken[name]
+
     # --- clients ---
 
     def _connect(self, client: Client, tap: Tap) -> Wire:
@@ -325,6 +342,7 @@ class World:
         if self.node.failed.done():
             raise Violation(f"the node failed: {self.node.failed.result()!r}")
         self._see_what_expired()
+        self._see_what_is_mended()
         self._checks_count += 1
         check_inside(self.node, thorough=self._checks_count % THOROUGH_CHECK_EVERY == 0)
 
