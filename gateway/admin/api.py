@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import orjson
 from starlette.requests import Request
@@ -57,6 +58,8 @@ from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, MessageView, QueueView
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import template_from_dict
+
+LINES_TYPE: Final = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +282,12 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
             followed = await self._node.follow_queue(
                 path_name(request), partition=partition, after=after or 0, selector=selector
             )
+            if request.method == "HEAD":  # nothing of it would be sent, and without end
+                answer = Response(media_type=LINES_TYPE)
+                del answer.headers["content-length"]
+                return answer
             lines = (adapter(MessageView).dump_json(message) + b"\n" async for message in followed)
-            return StreamingResponse(lines, media_type="application/x-ndjson")
+            return StreamingResponse(lines, media_type=LINES_TYPE)
         messages = await self._node.browse_queue(
             path_name(request), partition=partition, after=after or 0, limit=limit or 1, selector=selector
         )

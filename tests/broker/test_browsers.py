@@ -236,6 +236,23 @@ async def test_a_queue_is_followed_over_http(broker: RunningBroker) -> None:
 
 
 @pytest.mark.settings("admin.enabled=true", "admin.port=0")
+async def test_a_head_request_follows_nothing(broker: RunningBroker) -> None:
+    """RFC 9110, 9.3.2: its answer has no body. Else it would read the queue for ever, for nobody."""
+    await create(broker)
+    port = broker.node.operator_ports.servers["admin"].port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"HEAD /queues/q/messages?follow=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    writer.write(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    async with asyncio.timeout(DEADLINE_S):
+        head, live = (await reader.read()).split(b"HTTP/1.1 200 OK\r\n")[1:]
+    assert b"content-type: application/x-ndjson\r\n" in head
+    assert head.endswith(b"\r\n\r\n")
+    assert b"content-length: 0" not in head, "an answer to GET has no length"
+    assert live.endswith(b"}")
+    writer.close()
+
+
+@pytest.mark.settings("admin.enabled=true", "admin.port=0")
 async def test_a_stopping_node_ends_those_who_follow(broker: RunningBroker) -> None:
     await create(broker)
     async with following(broker) as lines:
