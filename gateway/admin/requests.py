@@ -1,5 +1,6 @@
 """Reading requests to the admin port, and the kinds of answers: names, parameters and bodies, each checked once."""
 
+import asyncio
 from typing import Final
 from urllib.parse import quote, unquote, urlencode
 
@@ -17,6 +18,8 @@ from messaging.queue_config import QueueInvalid
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
+BODY_S: Final = 15.0  # in which a body has to come
+assert BODY_S < ANSWER_TIMEOUT_S, "else a client that is slow is told that the node is"
 # The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
 CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -100,19 +103,27 @@ async def json_object(request: Request) -> dict[str, object]:
     given = content_type(request)
     if given != "application/json":
         raise Unacceptable(415, "Not JSON", f"the content type is {given!r}; send application/json")
-    body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > BODY_BYTES_MAX:
-                raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
-    except ClientDisconnect:  # for the audit, since nobody hears it
-        raise Unacceptable(400, "Cut off", "the connection ended before the body did") from None
-    try:
-        value: object = orjson.loads(body)
+        value: object = orjson.loads(await _body(request))
     except orjson.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}"
         raise Unacceptable(400, "Not JSON", f"the body is not JSON: {problem.msg} ({where})") from None
     if not isinstance(value, dict):
         raise Unacceptable(400, "Not an object", 'the body must be a JSON object, such as {"name": "orders"}')
     return value
+
+
+async def _body(request: Request) -> bytearray:
+    """Return the body. Raises Unacceptable."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_BYTES_MAX:
+                    raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
+    except ClientDisconnect:  # for the audit, since nobody hears it
+        raise Unacceptable(400, "Cut off", "the connection ended before the body did") from None
+    except TimeoutError:
+        raise Unacceptable(408, "Too slow", f"the body did not come to its end within {BODY_S:g} s") from None
+    return body

@@ -26,6 +26,7 @@ CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # more are closed at once
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe
 HEAD_S: Final = 15.0  # in which a request has to begin: who sends none would keep its place from operators
 SHUTDOWN_S: Final = 3  # for answers under way
+_NONE_YET: Final = object()  # no request that was answered
 
 
 class AdminServer:
@@ -144,12 +145,15 @@ class _HttpListener(BaseListener):
 
 
 class _HttpProtocol(H11Protocol):
-    """One stream. It ends when no whole head of a request comes, which uvicorn waits for without end; and says so."""
+    """One stream. It ends when no whole head of a request comes, or a body trickles on behind its answer; and says so.
+
+    uvicorn waits for either without end.
+    """
 
     def __init__(self, config: Config, state: ServerState, on_closed: Callable[[], None]) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         self._on_closed = on_closed
-        self._answered: object = None  # the request before, when it was last looked
+        self._answered: object = None  # the request before, if it was answered when it was last looked
         self._look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -171,8 +175,9 @@ class _HttpProtocol(H11Protocol):
         self._look = self.loop.call_later(HEAD_S, self._end_if_silent)
 
     def _end_if_silent(self) -> None:
-        if self.conn.their_state is h11.IDLE and self.cycle is self._answered:
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if is_answered and self.cycle is self._answered and self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self.timeout_keep_alive_handler()
             return
-        self._answered = self.cycle
+        self._answered = self.cycle if is_answered else _NONE_YET
         self._look_later()

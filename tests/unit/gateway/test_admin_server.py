@@ -2,12 +2,14 @@
 
 import asyncio
 from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection
 
 import pytest
 from starlette.responses import PlainTextResponse
 
-from gateway.admin import server
+from gateway.admin import requests, server
 from gateway.admin.server import AdminServer
+from unit.gateway.running_admin import RunningAdmin
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n"
 
@@ -28,6 +30,43 @@ def test_who_sends_no_whole_request_gives_its_place_up(beginning: bytes, monkeyp
         return got
 
     assert asyncio.run(converse()).count(b"well") == beginning.count(REQUEST)
+
+
+def test_who_trickles_a_body_behind_its_answer_gives_its_place_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is not let in could hold places so, too: the answer does not wait for the body."""
+    monkeypatch.setattr(server, "HEAD_S", 0.1)
+
+    async def converse() -> bytes:
+        admin = AdminServer(PlainTextResponse("well"), name="admin", host="127.0.0.1", port=0, tls=None)
+        await admin.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000000000\r\n\r\n")
+        answer = await asyncio.wait_for(reader.readuntil(b"well"), timeout=60)
+        async with asyncio.timeout(60):
+            while admin.listener.connection_count:
+                writer.write(b"x")
+                await asyncio.sleep(0)
+        writer.close()
+        await admin.stop()
+        return answer
+
+    assert asyncio.run(converse()).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("path", ["/queues", "/SEMP/v2/config/msgVpns/default/queues"])
+def test_a_body_that_comes_too_slowly_is_told_so(
+    path: str, admin: RunningAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RFC 9110, 15.5.9. It is not the node that did not answer in time."""
+    monkeypatch.setattr(requests, "BODY_S", 0.05)
+    client = HTTPConnection(admin.url.removeprefix("http://"), timeout=60)
+    client.putrequest("POST", path)
+    client.putheader("Content-Type", "application/json")
+    client.putheader("Content-Length", "99")
+    client.endheaders(b'{"name": ')
+    answer = client.getresponse()
+    assert (answer.status, b"did not come to its end within 0.05 s" in answer.read()) == (408, True)
+    client.close()
 
 
 def test_a_request_that_takes_its_time_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
