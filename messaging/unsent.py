@@ -5,8 +5,6 @@ Unlike what may have reached the consumer they have not failed, they expire as i
 """
 
 from messaging.ledger_state import AT_ONCE, LedgerState
-from messaging.segments import Segment
-from messaging.settlement import DISCARD_NOT_STORED
 
 
 def give_back(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
@@ -19,19 +17,16 @@ def give_back(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[tuple[
         return
     flow.paused = True  # or it would have them again before it ends
     for first, end in ranges:
-        for start, stop in ledger.take_back(flow, first, end):
-            for segment in ledger.segments.overlapping(start, stop):
-                _wait_anew(ledger, segment, max(start, segment.first), min(stop, segment.end))
+        for taken_first, taken_end in ledger.take_back(flow, first, end):
+            for start, stop in ledger.drop_refused(taken_first, taken_end):
+                _wait_anew(ledger, start, stop)
 
 
-def _wait_anew(ledger: LedgerState, segment: Segment, first: int, end: int) -> None:
-    publication = segment.publication
-    if publication is not None and publication.refused:
-        ledger.discard_for_good(first, end, DISCARD_NOT_STORED)  # its publisher sends it once more
-        return
+def _wait_anew(ledger: LedgerState, first: int, end: int) -> None:
     ledger.make_ready(first, end)
     ledger.undelivered.add(first, end)
-    if publication is not None:
-        publication.undelivered_count += end - first
-    if ledger.rules.respects_expiry:
-        ledger.timetable.note(AT_ONCE, segment.first)
+    for segment in ledger.segments.overlapping(first, end):
+        if segment.publication is not None:
+            segment.publication.undelivered_count += min(end, segment.end) - max(first, segment.first)
+        if ledger.rules.respects_expiry:
+            ledger.timetable.note(AT_ONCE, segment.first)
