@@ -68,7 +68,10 @@ class SaslDialogue(Generic[S]):
         authenticator = self.services.authenticator
         if not await authenticator.may_try(self._peer.host):
             raise AuthenticationFailed(f"too many attempts from {self._peer.host} have failed")
-        self._exchange = authenticator.exchange(authenticator.mechanisms[mechanism], self._peer.host)
+        chosen = authenticator.mechanisms.get(mechanism)
+        if chosen is None:
+            raise AuthenticationFailed(f"mechanism {mechanism!r} was taken away while the client waited")
+        self._exchange = authenticator.exchange(chosen, self._peer.host)
         return self.step(response)
 
     def step(self, data: bytes | None) -> Challenge | Proven:

@@ -3,11 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from actors.clock import Clock
+from messaging.client_roster import ClientRoster
+from messaging.message_vpn import DEFAULT_VPN
 from protocols.authentication import (
     AuthenticationFailed,
     Authenticator,
@@ -18,7 +21,10 @@ from protocols.authentication import (
     Proven,
 )
 from protocols.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, WAIT_MS_MAX, LoginAttempts
+from protocols.message_vpns import MessageVpns
+from protocols.sasl import SaslDialogue
 from protocols.scram import NAME
+from protocols.transports import PeerInfo
 
 HOST = "192.0.2.1"
 BURST = 100
@@ -84,6 +90,17 @@ class Door:
         self.waits_ms.append(delay_ms)
 
 
+class ReloadedDoor(Door):
+    """A reload takes the mechanisms away while somebody waits for a turn."""
+
+    @property
+    def clients(self) -> ClientRoster:
+        raise AssertionError("nobody gets so far")
+
+    async def _wait(self, delay_ms: int) -> None:
+        self.authenticator.credentials = replace(self.authenticator.credentials, mechanisms={})
+
+
 @pytest.mark.parametrize("failures", [FREE_OF_USER - 1, FREE_OF_USER])
 def test_a_right_password_waits_if_the_free_failures_were_used_up_beside_it(failures: int) -> None:
     """And comes in then; nobody waits for fewer failures."""
@@ -130,3 +147,13 @@ def test_exchanges_that_began_before_others_failed_are_refused_unseen() -> None:
         others[0].step(b"wrong")
     with pytest.raises(AuthenticationFailed, match="too many attempts"):
         late.step(b"right")
+
+
+def test_a_mechanism_that_is_taken_away_while_a_client_waits_lets_nobody_in() -> None:
+    door = ReloadedDoor(lambda _, __: False)
+    for _ in range(FREE_OF_HOST):
+        door.authenticator.tried(HOST, "", succeeded=False)
+    vpns = MessageVpns({DEFAULT_VPN: door}, {})
+    dialogue = SaslDialogue(vpns, PeerInfo("amqp", HOST, 1), allows_plain_unencrypted=False)
+    with pytest.raises(AuthenticationFailed, match="taken away"):
+        asyncio.run(dialogue.begin("CLAIM", b""))
