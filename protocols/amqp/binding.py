@@ -151,13 +151,16 @@ async def _resume(
     queue: QueueHandle,
 ) -> bool:
     """Attach a link whose flow has waited for it; return whether that is done with. Raises AddressRefused."""
-    registry = connection.services.registry
+    registry, sides = connection.services.registry, connection.sides
+    sides.resuming_count += 1
     try:
         link.unsettled = await flow.resume(link, connection.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX)
     except AddressRefused:
         registry.containers.detached(link)
         flow.end()
         raise
+    finally:
+        sides.resuming_count -= 1
     if link.state != PENDING or connection.is_released:
         registry.resumable.went_away(flow)  # the client has gone meanwhile
         return True

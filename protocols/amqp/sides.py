@@ -43,6 +43,7 @@ class Sides:
         self._answers = UnreadAnswers()
         self._answered_bytes = 0  # while it was full
         self.subscribing_count = 0  # subscriptions whose queue is being made or found: they count already
+        self.resuming_count = 0  # links whose flow has waited for them and is not theirs yet: they count already
 
     @property
     def consuming(self) -> ConsumingSide:
@@ -94,7 +95,8 @@ class Sides:
 
     def flow_count(self) -> int:
         """Return how many flows on queues the client has, those of its subscriptions and its looks among them."""
-        consuming = self.subscribing_count + (0 if self._consuming is None else len(self._consuming.by_link))
+        coming = self.subscribing_count + self.resuming_count
+        consuming = coming + (0 if self._consuming is None else len(self._consuming.by_link))
         return consuming + (0 if self._browsing is None else len(self._browsing.by_link))
 
     def subscription_count(self) -> int:

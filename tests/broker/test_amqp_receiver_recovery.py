@@ -11,7 +11,7 @@ from inside_client import InsideClient, until
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
 from protocols.amqp.performatives import Attach, Detach
 from protocols.amqp.resuming import AWAY_S_MAX, ResumableFlows
-from protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source
+from protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, ulong
 from running_broker import RunningBroker
 
@@ -413,3 +413,30 @@ async def test_a_receiver_that_settles_second_does_everything_once(broker: Runni
     await until(lambda: none_waits(orders), "an empty queue")
     assert peer.nothing_waits(Detach)
     assert broker.node.credit.used == 0
+
+
+@pytest.mark.settings("authentication.client_profiles=[{name: default, max_egress_flow_count: 1}]")
+async def test_links_that_come_back_at_once_are_counted_as_well(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """2.4.1: a client need not wait for the answer to an attach; while the first one resumes it counts already."""
+    await queue(broker, b"a")
+    peer = await amqp.connect()
+    await attach(peer)
+    message = await peer.delivery()
+    await lost(broker, peer)
+
+    peer = await amqp.connect()
+    for handle, name in enumerate(("in", "other")):
+        asked = Attach(
+            name,
+            handle=handle,
+            is_receiver=True,
+            source=Source("orders", expiry_policy=NEVER),
+            target=Target("here"),
+            unsettled=AmqpMap([(message.tag, None)]) if name == "in" else None,
+        )
+        peer.send(asked.encode())
+    answers = [await peer.awaited(Attach) for _ in range(2)]
+    assert [each.name for each in answers if each.source is not None] == ["in"]
+    error = (await peer.awaited(Detach)).error
+    assert error is not None
+    assert error.condition == "amqp:resource-limit-exceeded"
