@@ -149,7 +149,7 @@ class FlowConnection(Behaviour):
 
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
-        self.output.is_full = True
+        self.output.paused()
         self.subscribing.watch.writing_paused()
         self._hold_back(True)
 
@@ -182,9 +182,9 @@ class FlowConnection(Behaviour):
                 self.engine.send(ack.encode())
 
     def _cut_off(self) -> None:
-        """End the connection of a client that goes on asking and reads no answers."""
+        """End the connection of a client that goes on asking and takes no answers."""
         self._counters.count(self._counters.violated, "answers_not_read")
-        log.info("client %r at %s reads no answers", self.client, self.peer_name())
+        log.info("client %r at %s goes on asking and reads no answers", self.client, self.peer_name())
         self.fail()
 
     def send(self, data: bytes) -> None:

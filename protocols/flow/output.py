@@ -1,20 +1,19 @@
 """What is to be written to one client: one write at the end of a turn, answers before the frames of flows.
 
-What a client has asked for is answered, but not without bound: one that goes on asking while its socket takes nothing
-is given up. What flows send has limits of its own: windows, credit, and that flows are held back while the socket is
-full.
+What a client has asked for is answered, but not without bound: one that goes on asking and takes nothing is given up
+(`unread_answers`). What flows send has limits of its own: windows, credit, and that flows are held back while the
+socket is full.
 """
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import final
 
 from actors.cell import ActorCell
 from actors.inbox import Flushed, Scheduled
 from protocols.counters import ProtocolCounters
 from protocols.flow.engine import FlowEngine
 from protocols.transports import ByteTransport
-
-UNREAD_BYTES_MAX: Final = 256 * 1024  # of answers to a client whose socket is full
+from protocols.unread_answers import UnreadAnswers
 
 
 @final
@@ -39,8 +38,8 @@ class Output(Flushed):
         self._gather = gather  # has the engine told what is to be said once in a turn
         self._give_up = give_up
         self._is_asked = False
-        self._unread_bytes = 0  # of answers since the socket was full
-        self._is_given_up = False
+        self._unread = UnreadAnswers()
+        self._answered_bytes = 0  # while the socket was full
 
     def send(self, data: bytes) -> None:
         """Send an answer at the end of this turn, behind what flows have to say."""
@@ -48,10 +47,14 @@ class Output(Flushed):
         self._count(len(data))
         self.ask_flush()
 
+    def paused(self) -> None:
+        """The socket takes no more."""
+        self.is_full = True
+        self._unread.begin(self._answered_bytes)
+
     def resumed(self) -> None:
         """The socket takes more."""
         self.is_full = False
-        self._unread_bytes = 0
 
     def end(self) -> None:
         """The transport is gone. Let go of the connection, which would wait for the cycle collector with this."""
@@ -86,6 +89,9 @@ class Output(Flushed):
             self._counters.bytes_sent += len(data)
             engine.wrote(self._cell.runtime.clock.now_ms())
             transport.write(data)
+            if self.is_full and self._unread.are_too_many(self._answered_bytes, len(data), transport):
+                self.transport = None  # nothing more is written to it
+                self._give_up()
 
     def _count_saved(self) -> None:
         engine, counters = self._engine, self._counters
@@ -95,11 +101,7 @@ class Output(Flushed):
 
     def _count(self, size: int) -> None:
         if self.is_full:
-            self._unread_bytes += size
-            if self._unread_bytes > UNREAD_BYTES_MAX and not self._is_given_up:
-                self._is_given_up = True
-                self.flows.clear()
-                self._give_up()
+            self._answered_bytes += size
 
 
 def _nothing() -> None:
