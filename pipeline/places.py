@@ -77,7 +77,7 @@ def place_of(config: StreamJob) -> Place:
     read: dict[int, int] = {}
     for offset in () if progress is None else progress.offsets:
         offset.check_is_of(options.queue, status.vpn, status.incarnation)
-        read.update(offset.next)
+        read.update(offset.places(status.positions))
     try:
         cursor = bulk.look_at_cursor(options.queue, options.cursor)
     except RequestRefused as refused:

@@ -7,6 +7,7 @@ never goes back: any of them may come late or twice.
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql.streaming.listener import (
@@ -18,9 +19,10 @@ from pyspark.sql.streaming.listener import (
 )
 
 from protocols.flow.codes import FENCED
+from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.checkpoint import last_progress, ours_among
 from pyspark_sluicegate.connection import bulk_for
-from pyspark_sluicegate.offsets import Offset, acked_places
+from pyspark_sluicegate.offsets import Offset
 from pyspark_sluicegate.options import ConnectOptions
 from sluicegate import FlowClientError, RequestRefused
 
@@ -48,7 +50,7 @@ class Acknowledger(StreamingQueryListener):
             try:
                 stands = bulk_for(self._options).look_at_cursor(offset.queue, offset.cursor)
                 if offset.is_in(stands.vpn, stands.incarnation):  # else it is another queue that has the same name
-                    acknowledge(self._options, offset, reference)
+                    acknowledge(self._options, offset, stands.positions, reference)
             except (FlowClientError, OSError, TimeoutError) as error:
                 # The next batch or the sweep repairs it; the query itself is none the worse.
                 self.failed_count += 1
@@ -61,10 +63,13 @@ class Acknowledger(StreamingQueryListener):
         """What is through was acknowledged with its progress."""
 
 
-def acknowledge(options: ConnectOptions, offset: Offset, reference: str) -> None:
-    """Acknowledge a batch under the binding that read it. Raises FlowClientError, when that was replaced for one."""
+def acknowledge(options: ConnectOptions, offset: Offset, positions: Iterable[Position], reference: str) -> None:
+    """Acknowledge a batch under the binding that read it, in the partitions that there are.
+
+    Raises FlowClientError, when that binding was replaced for one.
+    """
     cursor = bulk_for(options).bound_cursor(offset.queue, offset.cursor, offset.epoch)
-    cursor.acknowledge(offset.next, batch_ref=reference)
+    cursor.acknowledge(offset.places(positions), batch_ref=reference)
 
 
 def sweep(options: ConnectOptions, checkpoint: str) -> int:
@@ -81,7 +86,7 @@ def sweep(options: ConnectOptions, checkpoint: str) -> int:
     for offset in progress.offsets:
         stands = bulk.look_at_cursor(offset.queue, offset.cursor)
         offset.check_is_of(offset.queue, stands.vpn, stands.incarnation)
-        if offset.is_covered_by(acked_places(stands.positions)):
+        if offset.is_covered_by(stands.positions):
             continue
         if stands.epoch != offset.epoch:
             _log.warning(
@@ -89,18 +94,18 @@ def sweep(options: ConnectOptions, checkpoint: str) -> int:
                 offset.queue, offset.cursor, progress.reference,
             )  # fmt: skip
             continue
-        _acknowledge_again(options, offset, progress.reference)
+        _acknowledge_again(options, offset, stands.positions, progress.reference)
         told_count += 1
     return told_count
 
 
-def _acknowledge_again(options: ConnectOptions, offset: Offset, reference: str) -> None:
+def _acknowledge_again(options: ConnectOptions, offset: Offset, positions: Iterable[Position], reference: str) -> None:
     """Acknowledge under the binding that read, or, when it has ended by silence, under one of our own."""
     try:
-        acknowledge(options, offset, reference)
+        acknowledge(options, offset, positions, reference)
     except RequestRefused as refused:
         if refused.code != FENCED:
             raise
         cursor = bulk_for(options).bind_cursor(offset.queue, offset.cursor, mode=offset.mode, instance="sweep")
-        cursor.acknowledge(offset.next, batch_ref=reference)
+        cursor.acknowledge(offset.places(positions), batch_ref=reference)
         cursor.unbind()

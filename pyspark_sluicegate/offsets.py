@@ -7,13 +7,14 @@ place of the one that replaced it.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, final
 
 from protocols.flow.cursor_frames import Position
 
 VERSION: Final = 1
 FIRST_SEQUENCE: Final = 1
+UNKNOWN: Final = 0  # the id of a partition that nobody has said
 
 
 class OffsetError(ValueError):
@@ -32,21 +33,32 @@ class Offset:
     epoch: int  # of the binding under which it was planned
     next: Mapping[int, int]  # partition: the first sequence behind
     vpn: str = ""  # the message VPN of the queue; empty: an earlier release did not write it down
+    ids: Mapping[int, int] = field(default_factory=dict)  # partition: which it was; absent: as of `vpn`
 
-    def next_in(self, partition: int) -> int:
+    def next_in(self, position: Position) -> int:
         """Return where a partition goes on; one that is not named began later, so at its first sequence.
 
-        Not at what it has kept: that moves, and a batch planned again would be another one.
+        So did one that has the number of another, which went when the queue had fewer partitions for a time. Not at
+        what it has kept: that moves, and a batch planned again would be another one.
         """
-        return self.next.get(partition, FIRST_SEQUENCE)
+        number = position.partition
+        known = self.ids.get(number, UNKNOWN)
+        if UNKNOWN not in (known, position.partition_id) and known != position.partition_id:
+            return FIRST_SEQUENCE
+        return self.next.get(number, FIRST_SEQUENCE)
 
-    def is_covered_by(self, acked: Mapping[int, int]) -> bool:
-        """Return whether a cursor that has acknowledged so far, by `acked_places`, is through with all before it."""
-        return all(acked.get(partition, FIRST_SEQUENCE) >= sequence for partition, sequence in self.next.items())
+    def places(self, positions: Iterable[Position]) -> dict[int, int]:
+        """Return where it is in the partitions that there are now. Those that went are through, and not named."""
+        return {each.partition: self.next_in(each) for each in positions}
 
-    def moved(self, positions: Mapping[int, int], epoch: int) -> Self:
-        """Return the offset at other sequences."""
-        return replace(self, next={**self.next, **positions}, epoch=epoch)
+    def is_covered_by(self, positions: Iterable[Position]) -> bool:
+        """Return whether a cursor that stands there is through with all before it."""
+        return all(each.acked >= self.next_in(each) for each in positions)
+
+    def moved(self, ends: Mapping[int, int], positions: Iterable[Position], epoch: int) -> Self:
+        """Return the offset at other sequences, in partitions that stand at `positions`."""
+        ids = {each: partition_id for each, partition_id in ids_of(positions).items() if each in ends}
+        return replace(self, next={**self.next, **ends}, ids={**self.ids, **ids}, epoch=epoch)
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark writes into its checkpoint."""
@@ -59,6 +71,7 @@ class Offset:
             "incarnation": f"{self.incarnation:016x}",
             "epoch": self.epoch,
             "next": {str(partition): self.next[partition] for partition in sorted(self.next)},
+            "ids": {str(partition): self.ids[partition] for partition in sorted(self.ids)},
         }
 
     @classmethod
@@ -77,6 +90,7 @@ class Offset:
                 incarnation=int(str(found["incarnation"]), 16),
                 epoch=int(found["epoch"]),
                 next={int(partition): int(sequence) for partition, sequence in found["next"].items()},
+                ids={int(partition): int(each) for partition, each in found.get("ids", {}).items()},
             )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise OffsetError(f"{found!r} is no offset of a Sluicegate queue: {error!r}") from None
@@ -106,6 +120,11 @@ class Offset:
 def acked_places(positions: Iterable[Position]) -> dict[int, int]:
     """Return before which sequence a cursor has acknowledged everything, by partition."""
     return {each.partition: each.acked for each in positions}
+
+
+def ids_of(positions: Iterable[Position]) -> dict[int, int]:
+    """Return which partition has each number, as far as the gateway says that."""
+    return {each.partition: each.partition_id for each in positions if each.partition_id != UNKNOWN}
 
 
 def starting_places(text: str) -> Mapping[int, int]:

@@ -8,7 +8,7 @@ its binding when its heartbeat stays out.
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from threading import Thread
 from typing import Any, Final
 
@@ -23,9 +23,10 @@ from pyspark.sql.streaming.datasource import (
 
 from messaging.cursors import EARLIEST, LATEST
 from protocols.flow.codes import FENCED, NOT_FOUND
+from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.limiting import next_ends
-from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, starting_places
+from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, ids_of, starting_places
 from pyspark_sluicegate.options import FAIL, OptionError, SourceOptions
 from pyspark_sluicegate.planning import ALL, RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
@@ -44,8 +45,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._ranges = ranges
         self._cursor: BlockingCursor | None = None  # from when it was bound here
-        self._acked_when_bound: dict[int, int] = {}
-        self._target: Mapping[int, int] | None = None  # with availableNow: where the query ends
+        self._stood_when_bound: tuple[Position, ...] = ()
+        self._target: Sequence[Position] | None = None  # with availableNow: where the query ends
 
     # --- what Spark asks in the driver ---
 
@@ -53,14 +54,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a query without a checkpoint begins: where the cursor stands, or as the user wishes."""
         self._bound()
         options = self._options
-        stands = dict(self._acked_when_bound)
+        stands = acked_places(self._stood_when_bound)
         if options.starting_offsets not in (EARLIEST, LATEST):
             wished = starting_places(options.starting_offsets)
             too_early = [each for each, sequence in wished.items() if sequence < stands.get(each, FIRST_SEQUENCE)]
             if too_early and options.on_rewind == FAIL:
                 raise OffsetError(self._rewound(too_early[0], wished[too_early[0]], stands[too_early[0]]))
             stands |= {each: max(sequence, stands.get(each, FIRST_SEQUENCE)) for each, sequence in wished.items()}
-        return self._offset(stands).to_json()
+        return self._offset(stands, self._stood_when_bound).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802, Spark's name
         """Return the limit of a batch that the options name."""
@@ -81,35 +82,32 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begin = self._resumed(start)
         self._acknowledge(begin)
-        ends: Mapping[int, int]
-        if self._target is None:
+        ends = self._target
+        if ends is None:
             # Partitions that came later have nothing to read before their first sequence, and are not in `begin` yet.
-            above = {each.partition: begin.next_in(each.partition) for each in self._bound().positions}
+            above = begin.places(self._bound().positions)
             ends = self._next_now(above=above, wait_ms=self._options.long_poll_ms)
-        else:
-            ends = self._target
         chosen = self._limited(begin, ends, limit)
         if not chosen:
             return start  # equal to the last: Spark makes no batch
-        return begin.moved(chosen, self._bound().epoch).to_json()
+        return begin.moved(chosen, ends, self._bound().epoch).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802, Spark's name
         """Return where the queue ends, for Spark's progress."""
-        return self._offset(self._next_now(above={}, wait_ms=0)).to_json()
+        positions = self._next_now(above={}, wait_ms=0)
+        return self._offset({each.partition: each.next_sequence for each in positions}, positions).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a batch, and have the gateway keep its messages until it is acknowledged."""
         begin, stop = self._resumed(start), self._resumed(end)
         cursor = self._bound()
-        firsts = self._not_rewound(begin)
-        ranges = [
-            RangeToRead(each, first, stop.next[each])
-            for each in sorted(stop.next)
-            if (first := firsts.get(each, begin.next_in(each))) < stop.next[each]
-        ]
+        # Of a partition that went since the batch was planned there is nothing to read: its consumers had it all.
+        ends = {each: end for each, end in stop.places(cursor.positions).items() if each in stop.next}
+        firsts = self._not_rewound(begin, ends)
+        ranges = [RangeToRead(each, firsts[each], end) for each, end in sorted(ends.items()) if firsts[each] < end]
         options = self._options
         if ranges:
-            cursor.pin(stop.next)
+            cursor.pin(ends)
         tasks = group(cut(ranges, options.split_rows), options.tasks)
         return [
             RangesPartition(task, incarnation=cursor.incarnation, cursor=options.cursor, epoch=cursor.epoch)
@@ -139,20 +137,19 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start=LATEST if options.starting_offsets == LATEST else EARLIEST,
                 heartbeat_s=HEARTBEAT_S,
             )
-            self._acked_when_bound = acked_places(self._cursor.positions)
+            self._stood_when_bound = self._cursor.positions
             Thread(target=_beat, args=(self._cursor,), name="cursor heartbeat", daemon=True).start()
         return self._cursor
 
     def _acknowledge(self, place: Offset) -> None:
         cursor = self._bound()
-        if not place.is_covered_by(acked_places(cursor.positions)):
-            cursor.acknowledge(place.next, batch_ref=UNNAMED_BATCH)
+        if not place.is_covered_by(cursor.positions):
+            cursor.acknowledge(place.places(cursor.positions), batch_ref=UNNAMED_BATCH)
 
-    def _next_now(self, *, above: Mapping[int, int], wait_ms: int) -> dict[int, int]:
-        status = self._bound().status(above, wait_s=wait_ms / 1000)
-        return {each.partition: each.next_sequence for each in status.positions}
+    def _next_now(self, *, above: Mapping[int, int], wait_ms: int) -> tuple[Position, ...]:
+        return self._bound().status(above, wait_s=wait_ms / 1000).positions
 
-    def _offset(self, places: Mapping[int, int]) -> Offset:
+    def _offset(self, places: Mapping[int, int], positions: Sequence[Position]) -> Offset:
         cursor, options = self._bound(), self._options
         return Offset(
             vpn=cursor.vpn,
@@ -162,6 +159,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             incarnation=cursor.incarnation,
             epoch=cursor.epoch,
             next=places,
+            ids=ids_of(positions),
         )
 
     def _resumed(self, found: dict[str, Any]) -> Offset:
@@ -171,20 +169,21 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset.check_is_of(self._options.queue, cursor.vpn, cursor.incarnation)
         return offset
 
-    def _not_rewound(self, begin: Offset) -> dict[int, int]:
+    def _not_rewound(self, begin: Offset, wanted: Container[int]) -> dict[int, int]:
         """Return where reading begins. Raises OffsetError when the cursor was further than that when it was bound.
 
-        Then the checkpoint is an older one, and what lies between may be gone.
+        Then the checkpoint is an older one, and what lies between may be gone. Only partitions that are wanted count.
         """
-        firsts = dict(begin.next)
-        for number, acked in self._acked_when_bound.items():
-            if begin.next_in(number) < acked:
+        firsts = begin.places(self._bound().positions)
+        for position in self._stood_when_bound:
+            number, first = position.partition, begin.next_in(position)
+            if number in wanted and first < position.acked:
                 if self._options.on_rewind == FAIL:
-                    raise OffsetError(self._rewound(number, begin.next_in(number), acked))
-                firsts[number] = acked
+                    raise OffsetError(self._rewound(number, first, position.acked))
+                firsts[number] = position.acked
         return firsts
 
-    def _limited(self, begin: Offset, ends: Mapping[int, int], limit: ReadLimit) -> dict[int, int]:
+    def _limited(self, begin: Offset, positions: Sequence[Position], limit: ReadLimit) -> dict[int, int]:
         rows_max = bytes_max = ALL
         if isinstance(limit, ReadMaxRows):
             rows_max = limit.max_rows
@@ -192,7 +191,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bytes_max = limit.max_bytes
         elif not isinstance(limit, ReadAllAvailable):
             raise OptionError(f"{limit!r}: a batch is limited by rows or bytes")
-        firsts = {each: begin.next_in(each) for each in ends}
+        firsts, ends = begin.places(positions), {each.partition: each.next_sequence for each in positions}
         bulk = bulk_for(self._options.connect)
         return next_ends(bulk, self._options.queue, firsts, ends, rows_max=rows_max, bytes_max=bytes_max)
 

@@ -111,7 +111,9 @@ async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes
     if isinstance(asked, QueueStatus):
         handle = await _queue(connection, asked.queue, READ_ONLY)
         overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
-        positions = tuple([Position(each.number, each.low, each.low, each.synced_end, 0) for each in overviews])
+        positions = tuple(
+            [Position(each.number, each.low, each.low, each.synced_end, 0, each.partition_id) for each in overviews]
+        )
         incarnation, vpn = connection.services.incarnation, connection.services.clients.vpn
         return Positions(frames.QUEUE_STATUS, asked.request_id, 0, incarnation, "", positions, vpn).encode()
     if isinstance(asked, CursorBind):
@@ -170,7 +172,12 @@ async def _ask_cursor(connection: "FlowConnection", asked: CursorRequest) -> Pos
 
 
 def _positions_of(found: list[CursorPosition]) -> tuple[Position, ...]:
-    return tuple([Position(each.number, each.low, each.acked, each.next_sequence, each.lag_bytes) for each in found])
+    return tuple(
+        [
+            Position(each.number, each.low, each.acked, each.next_sequence, each.lag_bytes, each.partition_id)
+            for each in found
+        ]
+    )
 
 
 # --- staged publishing ---

@@ -33,6 +33,7 @@ from protocols.flow.limits import NAME_BYTES_MAX, POSITIONS_MAX, TEXT_BYTES_MAX
 _COUNT: Final = struct.Struct(">I")
 _SEQUENCE: Final = struct.Struct(">IQ")
 _POSITION: Final = struct.Struct(">IQQQQ")
+_ID_BYTES: Final = 8
 
 
 @final
@@ -150,6 +151,7 @@ class Position:
     acked: int  # everything before is acknowledged; `low` where no cursor is spoken of
     next_sequence: int  # behind the last one that can be read now
     lag_bytes: int  # payload from `acked` on, as far as the cursor holds it; 0 without a cursor
+    partition_id: int = 0  # of which there is never another; 0: a gateway of before did not say
 
 
 @final
@@ -173,6 +175,9 @@ class Positions:
         out.number(f.INCARNATION, self.incarnation, 8)
         out.text(f.BATCH_REF, self.batch_ref)
         out.text(f.MESSAGE_VPN, self.vpn)
+        ids = [each.partition_id for each in self.positions]
+        if any(ids):
+            out.data(f.PARTITION_IDS, b"".join([each.to_bytes(_ID_BYTES, "big") for each in ids]))
         parts = [_COUNT.pack(len(self.positions))]
         for each in self.positions:
             parts.append(_POSITION.pack(each.partition, each.low, each.acked, each.next_sequence, each.lag_bytes))
@@ -203,7 +208,7 @@ def read_cursor_frame(frame: Frame, data: bytes) -> CursorFrame:
             reader.number(f.CURSOR_EPOCH, 8, 0),
             reader.number_required(f.INCARNATION, 8),
             reader.text(f.BATCH_REF, 4 * TEXT_BYTES_MAX),
-            _read_positions(frame, data),
+            _read_positions(frame, data, reader.data(f.PARTITION_IDS)),
             reader.text(f.MESSAGE_VPN, NAME_BYTES_MAX),
         )
     queue = reader.text(f.NAME, NAME_BYTES_MAX)
@@ -257,13 +262,19 @@ def _read_sequences(frame: Frame, data: bytes) -> tuple[tuple[int, int], ...]:
     return tuple(sequences)
 
 
-def _read_positions(frame: Frame, data: bytes) -> tuple[Position, ...]:
+def _read_positions(frame: Frame, data: bytes, ids: bytes | None) -> tuple[Position, ...]:
     at = frame.body_at
     count = _count(frame, data, _POSITION.size)
+    if ids is None:
+        ids = bytes(count * _ID_BYTES)
+    elif len(ids) != count * _ID_BYTES:
+        text = f"{NAMES[frame.kind]} of {count} partitions, with {len(ids)} bytes of ids"
+        raise PeerViolation(MALFORMED, text)
     positions: list[Position] = []
     for index in range(count):
         each: tuple[int, int, int, int, int] = _POSITION.unpack_from(data, at + _COUNT.size + index * _POSITION.size)
-        positions.append(Position(each[0], each[1], each[2], each[3], each[4]))
+        partition_id = int.from_bytes(ids[index * _ID_BYTES : (index + 1) * _ID_BYTES], "big")
+        positions.append(Position(each[0], each[1], each[2], each[3], each[4], partition_id))
     return tuple(positions)
 
 

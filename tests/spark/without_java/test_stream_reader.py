@@ -10,7 +10,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from gateway_process import GatewayProcess, gateway
+from gateway_process import GatewayProcess, gateway, wait_until
+from plain_http import HTTP
 from pyspark_sluicegate.offsets import OffsetError
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading import RangeReader
@@ -30,9 +31,9 @@ def broker(tmp_path: Path) -> Iterator[GatewayProcess]:
         yield process
 
 
-def fill(broker: GatewayProcess, first: int, end: int) -> None:
+def fill(broker: GatewayProcess, first: int, end: int, queue: str = "orders") -> None:
     with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
-        publisher.send_all(Message(str(n).encode(), queue="orders") for n in range(first, end))
+        publisher.send_all(Message(str(n).encode(), queue=queue) for n in range(first, end))
 
 
 def reader_of(broker: GatewayProcess, **more: str) -> QueueStreamReader:
@@ -97,6 +98,41 @@ def test_a_checkpoint_is_not_gone_on_with_in_another_message_vpn(broker: Gateway
     with pytest.raises(OffsetError, match="orders in the message VPN default, not in sales"):
         other.latestOffset(end, EVERYTHING)
     assert first.latestOffset(end, EVERYTHING) == end
+
+
+def give_partitions(broker: GatewayProcess, queue: str, count: int) -> None:
+    """Change their number, as an operator does: nothing may be kept for readers, nor wait for consumers."""
+    with BlockingClient(broker.flow_url) as client:
+        client.bulk.delete_cursor(queue, "spark")
+    url = f"{broker.admin_url}/queues/{queue}"
+    HTTP.post(f"{url}/purge").raise_for_status()
+    HTTP.patch(url, json={"partition_count": count}).raise_for_status()
+    wait_until(
+        lambda: broker.queue(queue)["partition_operational_count"] == count, within_s=30, what="the number has changed"
+    )
+
+
+def test_a_query_goes_on_when_its_queue_had_fewer_partitions_for_a_time(broker: GatewayProcess) -> None:
+    """Decision 0053: those that come anew have the numbers of those that went, and their sequences begin with 1."""
+    broker.create_queue("plant", access_type="non-exclusive", partition_count=3)
+    fill(broker, 0, 300, "plant")
+    first = reader_of(broker, queue="plant")
+    start = first.initialOffset()
+    end = first.latestOffset(start, EVERYTHING)
+    assert sorted(rows(first, start, end)) == list(range(300))
+
+    give_partitions(broker, "plant", 1)
+    assert reader_of(broker, queue="plant").latestOffset(end, EVERYTHING) == end, "there is nothing new"
+
+    give_partitions(broker, "plant", 3)
+    fill(broker, 300, 420, "plant")
+    again = reader_of(broker, queue="plant")
+    after = again.latestOffset(end, EVERYTHING)
+    assert sorted(rows(again, end, after)) == list(range(300, 420))
+    assert again.latestOffset(after, EVERYTHING) == after
+    with BlockingClient(broker.flow_url) as client:
+        stands = client.bulk.look_at_cursor("plant", "spark").positions
+    assert {str(each.partition): each.acked for each in stands} == after["next"]
 
 
 def test_a_reader_that_begins_while_the_gateway_is_away_waits_for_it(broker: GatewayProcess) -> None:

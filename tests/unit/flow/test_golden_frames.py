@@ -6,6 +6,7 @@ from flow_golden import GoldenFrame, decoded, golden_frames
 from protocols.flow import frames
 from protocols.flow.columns import KINDS, Columns, ColumnWriter
 from protocols.flow.deliver_frames import Delivered, DeliverHead, write_deliver
+from protocols.flow.errors import PeerViolation
 from protocols.flow.frames import PREFACE
 from protocols.flow.publish_frames import PublishesReceived, write_publish
 from protocols.flow.rows_frames import RowsReceived, write_rows
@@ -105,3 +106,13 @@ def test_what_a_golden_frame_says_is_written_as_the_same_bytes(case: GoldenFrame
 
 def test_every_frame_type_has_a_golden_frame() -> None:
     assert {case.data[4] for case in CASES[1:]} == set(frames.NAMES)
+
+
+def test_ids_of_other_than_all_partitions_that_are_spoken_of_are_malformed() -> None:
+    """Flow: reading in bulk."""
+    data = next(case.data for case in CASES if case.name == "cursor-bound-with-ids")
+    ids = b"\x00\x56\x00\x10" + bytes(7) + b"\x07" + bytes(7) + b"\x0c"
+    assert ids in data
+    fewer = data.replace(ids, b"\x00\x56\x00\x08" + bytes(7) + b"\x07" + b"\x40\x00\x00\x04" + bytes(4))
+    with pytest.raises(PeerViolation, match="of 2 partitions, with 8 bytes of ids"):
+        decoded(fewer)

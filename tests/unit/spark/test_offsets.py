@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.checkpoint import CheckpointError, last_progress
 from pyspark_sluicegate.offsets import Offset, OffsetError, starting_places
 
@@ -20,6 +21,7 @@ offsets = st.builds(
     epoch=st.integers(0, (1 << 63) - 1),
     next=st.dictionaries(st.integers(0, 500), st.integers(1, (1 << 63) - 1), max_size=10),
     vpn=st.text(max_size=30),
+    ids=st.dictionaries(st.integers(0, 500), st.integers(1, (1 << 63) - 1), max_size=10),
 )
 ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=3, next={0: 1501, 1: 1490})
 
@@ -29,9 +31,36 @@ def test_an_offset_comes_back_from_a_checkpoint_as_it_went(offset: Offset) -> No
     assert Offset.of_json(json.loads(json.dumps(offset.to_json()))) == offset
 
 
+def standing(partition: int, partition_id: int, *, acked: int = 1) -> Position:
+    return Position(partition, 1, acked, 2_000, 0, partition_id)
+
+
 def test_a_partition_that_is_not_named_goes_on_at_its_first_sequence() -> None:
-    assert ORDERS.next_in(2) == 1
-    assert ORDERS.moved({1: 1500, 2: 8}, 4).next == {0: 1501, 1: 1500, 2: 8}
+    stands = [standing(0, 7), standing(1, 8), standing(2, 9)]
+    assert ORDERS.places(stands) == {0: 1501, 1: 1490, 2: 1}
+    moved = ORDERS.moved({1: 1500, 2: 8}, stands, 4)
+    assert (moved.next, moved.ids) == ({0: 1501, 1: 1500, 2: 8}, {1: 8, 2: 9})
+
+
+def test_a_partition_that_has_the_number_of_another_goes_on_at_its_first_sequence() -> None:
+    """The queue had one partition for a time, and has two again: what the other was is through, and gone."""
+    placed = replace(ORDERS, ids={0: 7, 1: 8})
+    assert placed.places([standing(0, 7), standing(1, 12)]) == {0: 1501, 1: 1}
+    assert placed.is_covered_by([standing(0, 7, acked=1501), standing(1, 12)])
+    assert not placed.is_covered_by([standing(0, 7, acked=1501), standing(1, 8)])
+    assert placed.moved({1: 30}, [standing(0, 7), standing(1, 12)], 4).ids == {0: 7, 1: 12}
+
+
+def test_of_partitions_that_went_nothing_is_acknowledged() -> None:
+    placed = replace(ORDERS, ids={0: 7, 1: 8})
+    assert placed.places([standing(0, 7)]) == {0: 1501}
+    assert placed.is_covered_by([standing(0, 7, acked=1501)])
+
+
+def test_where_partitions_are_not_told_apart_their_numbers_count() -> None:
+    """By an earlier release's checkpoint, or an earlier gateway."""
+    assert ORDERS.places([standing(1, 12)]) == {1: 1490}
+    assert replace(ORDERS, ids={1: 8}).places([standing(1, 0)]) == {1: 1490}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +91,7 @@ def test_an_offset_of_another_queue_or_spool_or_message_vpn_is_refused_with_both
 
 def test_an_offset_of_an_earlier_release_names_no_message_vpn_and_goes_on_in_any() -> None:
     found = ORDERS.to_json()
-    del found["vpn"]
+    del found["vpn"], found["ids"]
     Offset.of_json(found).check_is_of("orders", "sales", 0xA1)
 
 
@@ -81,7 +110,7 @@ def test_the_last_batch_that_is_through_is_found_in_sparks_files(tmp_path: Path)
     assert last_progress(str(tmp_path)) is None
     for number in (0, 2, 10):
         (tmp_path / "offsets" / str(number)).write_text(
-            "\n".join(["v1", "{}", json.dumps(ORDERS.moved({0: 2000 + number}, 3).to_json()), '{"file": 7}'])
+            "\n".join(["v1", "{}", json.dumps(ORDERS.moved({0: 2000 + number}, (), 3).to_json()), '{"file": 7}'])
         )
     for number in (0, 2):
         (tmp_path / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')

@@ -70,7 +70,7 @@ class BeatingCursor(OneCursor):
 
 @pytest.mark.parametrize(
     ("incarnation", "vpn", "acknowledged"),
-    [(0xA1, "sales", [{0: 5}]), (0xB2, "sales", []), (0xA1, "default", [])],
+    [(0xA1, "sales", [{0: 5, 1: 1}]), (0xB2, "sales", []), (0xA1, "default", [])],
 )
 def test_a_listener_acknowledges_to_the_gateway_and_vpn_that_was_read_and_to_no_other_with_such_a_queue(
     monkeypatch: pytest.MonkeyPatch, incarnation: int, vpn: str, acknowledged: list[Mapping[int, int]]
@@ -102,7 +102,7 @@ def test_a_checkpoint_from_before_a_partition_was_added_is_known_for_an_old_one_
     monkeypatch: pytest.MonkeyPatch, on_rewind: str
 ) -> None:
     reader = _reader(monkeypatch, OneCursor(0xA1, second=Position(1, 1, 500, 600, 0)), onRewind=on_rewind)
-    begin, end = ORDERS.to_json(), ORDERS.moved({1: 600}, 1).to_json()
+    begin, end = ORDERS.to_json(), ORDERS.moved({1: 600}, (), 1).to_json()
     if on_rewind == "fail":
         with pytest.raises(OffsetError, match="partition 1: to begin at 1 is before 500"):
             reader.partitions(begin, end)
