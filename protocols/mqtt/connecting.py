@@ -68,7 +68,11 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         return
     session = claimed.session
     attached = connection.attached = _attached(connection, event, session)  # at once: who fails now gives it back
-    _accept(connection, event, claimed, client_id, expiry_s, proven)
+    if not _accept(connection, event, claimed, client_id, expiry_s, proven):
+        connection.attached = None
+        connection.services.sessions.inbox.post(SessionReleased(session, None, connection.cell))
+        connection.refuse("no_connack", "it broke a rule meanwhile, or takes no packet as large as its CONNACK")
+        return
     _begin(connection, attached)
     _tell_connected(connection, event, session, claimed.present)
     if claimed.present:
@@ -151,11 +155,12 @@ def _accept(
     client_id: str,
     expiry_s: int,
     proven: Proven | None,
-) -> None:
+) -> bool:
     services = connection.services
     keep_alive = services.keep_alive_s_max
     overrides = keep_alive > 0 and (event.keep_alive_s == 0 or event.keep_alive_s > keep_alive)
-    connection.engine.accept(
+    connection.ask_flush()
+    return connection.engine.accept(
         claimed.present,
         assigned_client_id=client_id if not event.client_id else None,
         server_keep_alive_s=keep_alive if overrides and event.level == 5 else -1,
@@ -163,7 +168,6 @@ def _accept(
         authentication_method=event.authentication_method,
         authentication_data=None if proven is None else proven.data,
     )
-    connection.ask_flush()
 
 
 def _attached(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:

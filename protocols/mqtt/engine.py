@@ -38,13 +38,7 @@ from protocols.mqtt.first_bytes import (
 )
 from protocols.mqtt.limits import MqttLimits
 from protocols.mqtt.packets.acknowledgements import encode_acknowledgements, read_acknowledgements
-from protocols.mqtt.packets.connack import (
-    acceptance_properties,
-    encode_acceptance_3x,
-    encode_connack,
-    encode_refusals,
-    encode_violation_refusals,
-)
+from protocols.mqtt.packets.connack import encode_acceptance, encode_refusals, encode_violation_refusals
 from protocols.mqtt.packets.connect import decode_connect, read_protocol
 from protocols.mqtt.packets.session_end import (
     decode_auth,
@@ -129,9 +123,9 @@ class MqttEngine:
                 if pos < len(data) and self._stage != _ENDED:
                     self.partial.keep(data, pos)
             except PeerViolation as violation:
-                heard.add(self._violated(violation))
+                self._heard_violation(violation)
             except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
-                heard.add(self._violated(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}")))
+                self._heard_violation(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"))
         return heard.take_first()
 
     def further(self) -> list[MqttEvent]:
@@ -195,42 +189,43 @@ class MqttEngine:
         session_expiry_s: int = -1,
         authentication_method: str | None = None,
         authentication_data: bytes | None = None,
-    ) -> None:
+    ) -> bool:
         """Send CONNACK with success. An argument left at -1 is not announced.
 
-        3.x clients are told nothing but Session Present, and their own keep alive stays.
+        3.x clients are told nothing but Session Present, and their own keep alive stays. False: the client is refused
+        after all. It broke a rule meanwhile, or takes no packet as large as this CONNACK, and hears nothing [3.1.2-24].
         """
         connect = self._asked("accept")
         if connect is None:
-            return
+            return self.goodbye is not None
         client_id = connect.client_id if assigned_client_id is None else assigned_client_id
         if client_id == "":
             raise LocalMisuse("a client without id has to be given one [3.1.3-6]")
+        connack = encode_acceptance(
+            self.level,
+            session_present,
+            self._limits,
+            assigned_client_id=assigned_client_id,
+            server_keep_alive_s=server_keep_alive_s,
+            session_expiry_s=session_expiry_s,
+            authentication_method=authentication_method,
+            authentication_data=authentication_data,
+        )
+        if not self._queue_first_that_fits([connack]):
+            self._end()
+            return False
         self._client_id = client_id
         if self._reader is not None:
             self._reader.publisher = client_id
-        keep_alive_s = connect.keep_alive_s
-        if self.level < 5:
-            self._queue(encode_acceptance_3x(self.level, session_present))
-        else:
-            if server_keep_alive_s >= 0:
-                keep_alive_s = server_keep_alive_s  # [3.2.2-21]
-            properties = acceptance_properties(
-                self._limits,
-                assigned_client_id=assigned_client_id,
-                server_keep_alive_s=server_keep_alive_s,
-                session_expiry_s=session_expiry_s,
-                authentication_method=authentication_method,
-                authentication_data=authentication_data,
-            )
-            self._queue(encode_connack(session_present, SUCCESS, properties))
-        self._keep_alive_ms = keep_alive_s * 1500
+        overridden = self.level == 5 and server_keep_alive_s >= 0  # [3.2.2-21]
+        self._keep_alive_ms = (server_keep_alive_s if overridden else connect.keep_alive_s) * 1500
         self._connect = None
         self._stage = _OPEN
         self._first_bytes = CONNECTED[self.level]
         self._authentication.accepted()
         if self._pings_early:
             self._queue(_PINGRESP * self._pings_early)
+        return True
 
     def refuse(self, reason_code: int, text: str = "") -> None:
         """Send CONNACK with a refusal, a code of 5.0, and end. 3.x gets the nearest code it has, if it has one."""
@@ -392,6 +387,11 @@ class MqttEngine:
         self._end()
 
     # --- ending and writing ---
+
+    def _heard_violation(self, violation: PeerViolation) -> None:
+        if self._stage == _ASKING:
+            self._heard.drop()  # CONNECT is refused, and nothing that came with it is processed [3.1.4-6]
+        self._heard.add(self._violated(violation))
 
     def _violated(self, violation: PeerViolation) -> PeerViolated:
         """End because of the peer: queue the answer its version has for it; return what to report."""

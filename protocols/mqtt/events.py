@@ -207,6 +207,11 @@ class Heard:
         else:
             self._further.append(event)
 
+    def drop(self) -> None:
+        """Forget what the client said."""
+        self._first = None
+        self._further = _NOTHING
+
     def take_first(self) -> MqttEvent | None:
         """Return the first event, None for none; `take_further` has those behind it."""
         first = self._first

@@ -113,6 +113,34 @@ async def test_packets_behind_a_refused_connect_are_never_processed(
 
 
 @EVERY_LEVEL
+async def test_a_connect_that_a_packet_behind_it_refuses_changes_nothing(broker: RunningBroker, level: int) -> None:
+    """[3.1.4-6]: whoever has the name keeps it, nothing is published, and there is no will."""
+    witness = await broker.connect("witness")
+    await witness.subscribe("#")
+    holder = await broker.connect("name", level)
+    client = await broker.open(level)
+    connect = mqtt.connect("name", level=level, will=mqtt.WillPart())
+    client.send(connect, mqtt.publish("secret", level=level), b"\xc1\0")
+    if level == 5:
+        await client.is_refused(0x81)
+    else:
+        await client.is_closed()
+    await holder.round_trip()
+    await witness.is_quiet()
+
+
+async def test_who_takes_no_packet_as_large_as_its_connack_has_no_will(broker: RunningBroker) -> None:
+    """[3.1.2-24]: its CONNECT was not accepted, for it could not be told so; its session goes back to the directory."""
+    witness = await broker.connect("witness")
+    await witness.subscribe("#")
+    client = await broker.open(5)
+    client.send(mqtt.connect("small", level=5, will=mqtt.WillPart(), properties=mqtt.maximum_packet_size(10)))
+    await client.is_closed()
+    await witness.is_quiet()
+    assert not (await (await broker.open(5)).connect("small", clean_start=False)).session_present
+
+
+@EVERY_LEVEL
 @pytest.mark.parametrize("client_id", [b"a\x00b", b"a\xc0\x80b", b"a\xed\xa0\x80b"])
 async def test_a_client_id_has_to_be_well_formed_text(broker: RunningBroker, level: int, client_id: bytes) -> None:
     """[1.5.4-1] [1.5.4-2]."""

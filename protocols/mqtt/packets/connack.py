@@ -23,6 +23,7 @@ from protocols.mqtt.reason_codes import (
     CONNACK_3X,
     CONNACK_REFUSALS,
     PROTOCOL_ERROR,
+    SUCCESS,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 from protocols.mqtt.wire import packet
@@ -31,37 +32,9 @@ from protocols.mqtt.wire import packet
 _VIOLATIONS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})
 
 
-def encode_acceptance_3x(level: int, session_present: bool) -> bytes:
-    """Encode the CONNACK that accepts a 3.x client. In 3.1 the byte of Session Present is reserved."""
-    return bytes((0x20, 2, 1 if session_present and level == 4 else 0, 0))
-
-
-def encode_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
-    """Encode the CONNACKs that may refuse a client, the most telling first. None: 3.x has no word and closes.
-
-    [3.2.2-19] [311:3.1.4-1]
-    """
-    if reason_code not in CONNACK_REFUSALS:
-        raise LocalMisuse(f"CONNACK with reason code 0x{reason_code:02X} [3.2.2-8]")
-    if level < 5:
-        return_code = CONNACK_3X.get(reason_code)
-        return [] if return_code is None else [bytes((0x20, 2, 0, return_code))]
-    return [encode_connack(False, reason_code, explanation(text)), encode_connack(False, reason_code, b"")]
-
-
-def encode_violation_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
-    """Encode the CONNACKs that may end a client which broke a rule before it had one, the most telling first."""
-    if level < 5 and reason_code not in _VIOLATIONS_3X:
-        return []
-    return encode_refusals(level, reason_code if reason_code in CONNACK_REFUSALS else PROTOCOL_ERROR, text)
-
-
-def encode_connack(session_present: bool, reason_code: int, properties: bytes) -> bytes:
-    """Encode a CONNACK of 5.0 with encoded properties."""
-    return packet(0x20, bytes((1 if session_present else 0, reason_code)) + section(properties))
-
-
-def acceptance_properties(
+def encode_acceptance(
+    level: int,
+    session_present: bool,
     limits: MqttLimits,
     *,
     assigned_client_id: str | None,
@@ -70,7 +43,9 @@ def acceptance_properties(
     authentication_method: str | None,
     authentication_data: bytes | None,
 ) -> bytes:
-    """Encode what a 5.0 client is told with its acceptance: only what differs from the standard's default."""
+    """Encode the CONNACK that accepts a client. 5.0 is told what differs from the standard's default, and no more."""
+    if level < 5:  # in 3.1 the byte of Session Present is reserved
+        return bytes((0x20, 2, 1 if session_present and level == 4 else 0, 0))
     parts: list[bytes] = []
     if session_expiry_s >= 0:
         parts.append(number_property(SESSION_EXPIRY_INTERVAL, session_expiry_s))
@@ -90,4 +65,28 @@ def acceptance_properties(
         parts.append(number_property(SERVER_KEEP_ALIVE, server_keep_alive_s))
     if authentication_method is not None:
         parts.append(authentication(authentication_method, authentication_data))  # [4.12.0-5]
-    return b"".join(parts)
+    return _connack(session_present, SUCCESS, b"".join(parts))
+
+
+def encode_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
+    """Encode the CONNACKs that may refuse a client, the most telling first. None: 3.x has no word and closes.
+
+    [3.2.2-19] [311:3.1.4-1]
+    """
+    if reason_code not in CONNACK_REFUSALS:
+        raise LocalMisuse(f"CONNACK with reason code 0x{reason_code:02X} [3.2.2-8]")
+    if level < 5:
+        return_code = CONNACK_3X.get(reason_code)
+        return [] if return_code is None else [bytes((0x20, 2, 0, return_code))]
+    return [_connack(False, reason_code, explanation(text)), _connack(False, reason_code, b"")]
+
+
+def encode_violation_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
+    """Encode the CONNACKs that may end a client which broke a rule before it had one, the most telling first."""
+    if level < 5 and reason_code not in _VIOLATIONS_3X:
+        return []
+    return encode_refusals(level, reason_code if reason_code in CONNACK_REFUSALS else PROTOCOL_ERROR, text)
+
+
+def _connack(session_present: bool, reason_code: int, properties: bytes) -> bytes:
+    return packet(0x20, bytes((1 if session_present else 0, reason_code)) + section(properties))

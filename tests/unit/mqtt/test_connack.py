@@ -99,6 +99,16 @@ def test_a_refusal_fits_into_the_packet_size_of_the_client(maximum: int, expecte
     assert conversation.said() == expected
 
 
+@pytest.mark.parametrize(("maximum", "accepted"), [(16, True), (15, False)])
+def test_a_client_that_takes_no_packet_as_large_as_its_connack_hears_nothing(maximum: int, accepted: bool) -> None:
+    """[3.1.2-24]: what CONNACK tells of the server cannot be left out, so the connection ends."""
+    conversation = asking(properties=mqtt.maximum_packet_size(maximum))
+
+    assert conversation.engine.accept(False) is accepted
+    assert len(conversation.said()) == (16 if accepted else 0)
+    assert bool(conversation.hears(mqtt.publish(level=5))) is accepted
+
+
 def test_request_problem_information_does_not_silence_connack_and_disconnect() -> None:
     """T115 [3.1.2-29]: those two may carry a Reason String anyway; no other packet of ours ever does."""
     conversation = connected(5, properties=mqtt.request_problem_information(0))

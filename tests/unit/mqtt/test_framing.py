@@ -228,14 +228,15 @@ def test_packets_behind_connect_are_reported_with_it() -> None:
 def test_a_violation_before_connack_refuses_the_connect(level: int, answer: bytes | None) -> None:
     """[3.14.0-1]: no DISCONNECT before CONNACK."""
     conversation = Conversation()
-    conversation.hears(mqtt.connect("c1", level=level), b"\xc1")
+    events = conversation.hears(mqtt.connect("c1", level=level), mqtt.publish(level=level), b"\xc1")
+    assert [type(event).__name__ for event in events] == ["PeerViolated"]  # what is refused is not processed [3.1.4-6]
 
     said = conversation.said()
     if answer is None:
         assert mqtt.connack(mqtt.packets_of(said)[0], 5).reason_code == 0x81
     else:
         assert said == answer
-    conversation.engine.accept(False)  # too late, and no mistake of the caller
+    assert not conversation.engine.accept(False)  # too late, and no mistake of the caller
     assert conversation.said() == b""
 
 
