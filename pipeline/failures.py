@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, final
 
+from py4j.protocol import Py4JJavaError
+
 from sluicegate import ConnectFailed, RequestInterrupted
 
 # What passes by itself, in words; whatever else is wrong stays wrong, however often it is tried.
@@ -21,6 +23,9 @@ _SAYS_BUSY: Final = "Python worker failed to connect back"
 _RAISED: Final = re.compile(
     r"^(?:pyspark_sluicegate|protocols|sluicegate|pipeline)[\w.]*\.([A-Z]\w+): (.+)$", re.MULTILINE
 )
+
+# What Spark says of files that it cannot read, or not together; behind it come the frames of its stack.
+_UNREADABLE: Final = re.compile(r"\[(?:CANNOT_MERGE_SCHEMAS|FAILED_READ_FILE)[.\w]*\] (.*?) SQLSTATE", re.DOTALL)
 
 
 class JobFailed(Exception):
@@ -45,5 +50,14 @@ def failure_of(error: Exception) -> Failure:
     passes = GATEWAY_AWAY if name in _SAY_AWAY else None
     if not raised and _SAYS_BUSY in text:
         passes = HOST_TOO_BUSY
-    first_line = text.strip().partition("\n")[0]
-    return Failure(f"{name}: {first_line}", passes)
+    if not raised and isinstance(error, Py4JJavaError):  # what Spark has no exception of Python for
+        thrown, _, text = str(error.java_exception).partition(": ")
+        name = thrown.rpartition(".")[2]
+    what = unreadable_by(error) or text.strip().partition("\n")[0]
+    return Failure(f"{name}: {what}", passes)
+
+
+def unreadable_by(error: Exception) -> str | None:
+    """Return, in one line, why Spark cannot read files: one is damaged, or types differ. None: it is something else."""
+    found = _UNREADABLE.search(str(error))
+    return None if found is None else " ".join(found[1].split())

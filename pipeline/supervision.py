@@ -5,6 +5,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import Final, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from pipeline.failures import JobFailed, failure_of
@@ -31,7 +32,7 @@ def supervise(attempt: Callable[[], Done], batch_count: Callable[[], int], stopp
     while not stopping.is_set():
         try:
             return attempt()
-        except (PySparkException, FlowClientError, CheckpointError, OffsetError, OptionError) as error:
+        except (PySparkException, Py4JError, FlowClientError, CheckpointError, OffsetError, OptionError) as error:
             failure = failure_of(error)
         if stopping.is_set():
             _log.warning("while the job was ending: %s", failure.text)

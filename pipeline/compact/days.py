@@ -9,6 +9,8 @@ readers of Parquet leave out as they do all names with an underscore:
   crash until the next run, a reader finds messages twice, but never misses one;
 - `done` says when that was. `old/` is kept for those who are still reading it, and then removed.
 
+A day that cannot be read as one, for a file is damaged or a column has several types, stays as it is.
+
 What comes into the day meanwhile is a batch of its own, and waits for the next run. So does one that the job `archive`
 wrote again after a crash; its messages are dropped as repeats. The same message has the same sequence and was received
 at the same time: sequences alone begin again with another incarnation of the spool.
@@ -27,10 +29,13 @@ from pathlib import Path
 from typing import Final, final
 
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
+from pyarrow import ArrowInvalid
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.directories import BATCH, DAY, as_it_is
-from pipeline.failures import JobFailed
+from pipeline.failures import JobFailed, unreadable_by
 
 WORK: Final = "_compact"
 MANIFEST: Final = "manifest.json"
@@ -41,6 +46,10 @@ COMPACTED: Final = "compact"  # how batches are called that this job made
 NAME_CHARACTERS: Final = 12  # of the hash that names an exchange
 SAME_MESSAGE: Final = ["partition", "sequence", "received"]  # of one queue
 ORDER: Final = ("partition", "sequence")
+
+
+class DayLeft(Exception):
+    """A day cannot be compacted, and is as it was; the text says why."""
 
 
 @final
@@ -86,11 +95,12 @@ def closed_days(root: Path, before: date) -> list[Path]:
 
 
 def compact_day(spark: SparkSession, root: Path, day: Path, *, file_bytes: int) -> Compacted | None:
-    """Write a day anew; return None when there is nothing to gain. Raises JobFailed where columns are missing."""
+    """Write a day anew; return None when there is nothing to gain. Raises DayLeft, else what Spark does."""
     batches = sorted(each.name for each in day.glob(f"{BATCH}=*"))
     files = [file for each in batches for file in sorted((day / each).glob("*.parquet"))]
     if len(files) < 2 or (len(batches) == 1 and batches[0].startswith(f"{BATCH}={COMPACTED}_")):
         return None
+    before_count = _row_count(files)
     work = root / WORK / _name_of(day.relative_to(root), batches)
     file_count = -(-sum(each.stat().st_size for each in files) // file_bytes)
     _write(spark, [as_it_is(day / each) for each in batches], work / NEW, file_count)
@@ -98,7 +108,7 @@ def compact_day(spark: SparkSession, root: Path, day: Path, *, file_bytes: int) 
     done = Compacted(
         files_before_count=len(files),
         files_after_count=len(after),
-        repeats_count=_row_count(files) - _row_count(after),
+        repeats_count=before_count - _row_count(after),
     )
     manifest = {"day": str(day.relative_to(root)), "batches": batches}
     _put_in_place(work / MANIFEST, json.dumps(manifest))
@@ -112,18 +122,24 @@ def _name_of(day: Path, batches: Sequence[str]) -> str:
 
 
 def _write(spark: SparkSession, batches: list[str], to: Path, file_count: int) -> None:
-    # Each batch's own folder, so that names of directories are no columns: they stay what they are.
-    rows = spark.read.option("mergeSchema", "true").parquet(*batches)
-    missing = [each for each in SAME_MESSAGE if each not in rows.columns]
-    if missing:
-        raise JobFailed(f"the archive lacks the columns {', '.join(missing)}, by which a message is known again")
-    (
-        rows.dropDuplicates(SAME_MESSAGE)
-        .repartitionByRange(file_count, *ORDER)
-        .sortWithinPartitions(*ORDER)
-        .write.mode("overwrite")
-        .parquet(str(to))
-    )
+    try:
+        # Each batch's own folder, so that names of directories are no columns: they stay what they are.
+        rows = spark.read.option("mergeSchema", "true").parquet(*batches)
+        missing = [each for each in SAME_MESSAGE if each not in rows.columns]
+        if missing:
+            raise DayLeft(f"it lacks the columns {', '.join(missing)}, by which a message is known again")
+        (
+            rows.dropDuplicates(SAME_MESSAGE)
+            .repartitionByRange(file_count, *ORDER)
+            .sortWithinPartitions(*ORDER)
+            .write.mode("overwrite")
+            .parquet(str(to))
+        )
+    except (Py4JJavaError, PySparkException) as error:
+        reason = unreadable_by(error)
+        if reason is None:
+            raise
+        raise DayLeft(reason) from None
 
 
 def _exchange(root: Path, work: Path) -> None:
@@ -150,4 +166,11 @@ def _put_in_place(path: Path, text: str) -> None:
 
 
 def _row_count(files: Sequence[Path]) -> int:
-    return sum(int(pq.read_metadata(each).num_rows) for each in files)
+    """Count the rows. Raises DayLeft where a file is damaged: Spark passes over an empty one without a word."""
+    count = 0
+    for each in files:
+        try:
+            count += int(pq.read_metadata(each).num_rows)
+        except ArrowInvalid as error:
+            raise DayLeft(f"{each} is damaged: {error}") from None
+    return count

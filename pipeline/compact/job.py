@@ -4,8 +4,9 @@ How a day of Parquet files is exchanged is in `days`. A Delta table does that by
 where no message is ever there twice.
 """
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final, final
@@ -14,11 +15,13 @@ from pydantic import Field
 from pyspark.sql import SparkSession
 
 from pipeline.archived import check_format
-from pipeline.compact.days import alone_in, carry_on, closed_days, compact_day
+from pipeline.compact.days import Compacted, DayLeft, alone_in, carry_on, closed_days, compact_day
 from pipeline.configuration import DELTA, ArchiveTable, JobFile
 from pipeline.failures import JobFailed
 
 MIB: Final = 1024 * 1024
+
+_log: Final = logging.getLogger("pipeline")
 
 
 @final
@@ -48,20 +51,22 @@ class CompactResult:
     files_after_count: int
     repeats_count: int
     removed_count: int  # exchanged days whose old files are gone now; of a Delta table, files
+    left: Mapping[str, str] = field(default_factory=dict)  # days that cannot be compacted, by folder, and why
 
     @property
     def is_clean(self) -> bool:
-        """Nothing can be wrong with an archive here."""
-        return True
+        """Whether no day was left as it is for something that is wrong with it."""
+        return not self.left
 
     def figures(self) -> Mapping[str, object]:
-        """Return the counts."""
+        """Return the counts, and the days that were left."""
         return {
             "days": self.day_count,
             "files_before": self.files_before_count,
             "files_after": self.files_after_count,
             "repeats": self.repeats_count,
             "removed": self.removed_count,
+            "left": self.left,
         }
 
 
@@ -78,19 +83,25 @@ def _compact_directories(spark: SparkSession, table: CompactTable, now: datetime
     root = Path(table.path)
     remove_before = now - timedelta(hours=table.replaced_kept_h)
     before = (now - timedelta(hours=table.closed_after_h)).date()
+    done: list[Compacted] = []
+    left: dict[str, str] = {}
     with alone_in(root):
         removed_count = carry_on(root, remove_before_s=remove_before.timestamp())
-        done = [
-            found
-            for day in closed_days(root, before)
-            if (found := compact_day(spark, root, day, file_bytes=table.file_mb * MIB)) is not None
-        ]
+        for day in closed_days(root, before):
+            try:
+                found = compact_day(spark, root, day, file_bytes=table.file_mb * MIB)
+            except DayLeft as reason:
+                left[str(day.relative_to(root))] = str(reason)
+                _log.warning("%s stays as it is: %s", day, reason)
+            else:
+                done += [] if found is None else [found]
     return CompactResult(
         day_count=len(done),
         files_before_count=sum(each.files_before_count for each in done),
         files_after_count=sum(each.files_after_count for each in done),
         repeats_count=sum(each.repeats_count for each in done),
         removed_count=removed_count,
+        left=left,
     )
 
 

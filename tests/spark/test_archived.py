@@ -1,13 +1,17 @@
 """Archives are read with all columns of the source, whatever each of their files has."""
 
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from archives import BEGAN, Archive, numbered, write_archives
 from pipeline.archived import Archived
+from pipeline.failures import JobFailed
+from pipeline.supervision import supervise
 
 
 def test_an_archive_has_its_columns_though_another_one_beside_it_has_fewer(spark: SparkSession, tmp_path: Path) -> None:
@@ -24,3 +28,13 @@ def test_an_archive_has_its_columns_though_another_one_beside_it_has_fewer(spark
     assert [(row.partition_key, row.user_properties) for row in orders] == [
         (key, {"number": str(number)}) for number, (_, key) in enumerate(numbered(10))
     ]
+
+
+def test_a_job_over_a_damaged_file_fails_with_a_line_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark has no exception of Python for it, but one of Java."""
+    path = write_archives(tmp_path, Archive("orders", numbered(10)))
+    for file in Path(path).rglob("*.parquet"):
+        file.write_bytes(b"half of a file")
+    with pytest.raises(JobFailed, match=r"^SparkException: .*queue=orders/.*\.parquet.*") as failed:
+        supervise(lambda: Archived(path=path).rows(spark).collect(), lambda: 0, Event())
+    assert "\n" not in str(failed.value)

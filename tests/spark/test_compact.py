@@ -1,8 +1,9 @@
 """The job `compact`: days that are over, in files and in Delta tables."""
 
 import os
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from pipeline.archived import Archived
 from pipeline.compact.days import DONE, NEW, OLD, WORK, alone_in
@@ -22,6 +24,7 @@ from pipeline.failures import JobFailed
 pytestmark = pytest.mark.slow
 
 DAY = datetime(2026, 3, 4, 5, tzinfo=UTC)
+EARLIER = datetime(2026, 2, 28, 5, tzinfo=UTC)
 QUEUE = "plant/{007}"  # a name that directories and patterns read differently
 SCHEMA = "queue string, partition int, sequence long, received timestamp, payload binary"
 
@@ -72,7 +75,7 @@ def test_a_day_that_is_over_becomes_one_file_in_order_with_each_message_once(
     places = [(row.partition, row.sequence) for row in spark.read.parquet(as_it_is(file)).collect()]
     assert places == sorted(places)
     again = compacted(spark, archive)
-    assert again.figures() == {"days": 0, "files_before": 0, "files_after": 0, "repeats": 0, "removed": 0}
+    assert again.figures() == {"days": 0, "files_before": 0, "files_after": 0, "repeats": 0, "removed": 0, "left": {}}
 
 
 def test_what_comes_late_joins_its_day_with_the_next_run(spark: SparkSession, archive: Path) -> None:
@@ -124,11 +127,43 @@ def test_two_compactions_of_one_archive_exclude_each_other(spark: SparkSession, 
         compacted(spark, archive)
 
 
-def test_an_archive_whose_messages_cannot_be_told_apart_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    for name in ("a_0", "a_1"):
-        write_batch(rows(spark, range(5)).drop("sequence"), str(tmp_path), name)
-    with pytest.raises(JobFailed, match="lacks the columns sequence"):
-        compacted(spark, tmp_path)
+def without_sequence(spark: SparkSession, archive: Path) -> None:
+    for name in ("c_0", "c_1"):
+        write_batch(rows(spark, range(5), EARLIER).drop("sequence"), str(archive), name)
+
+
+def of_two_types(spark: SparkSession, archive: Path) -> None:
+    for name, kind in (("c_0", "struct<t: int>"), ("c_1", "struct<t: string>")):
+        batch = rows(spark, range(5), EARLIER).withColumn("value", fn.lit(None).cast(kind))
+        write_batch(batch, str(archive), name)
+
+
+def damaged(spark: SparkSession, archive: Path) -> None:
+    for name in ("c_0", "c_1"):
+        write_batch(rows(spark, range(5), EARLIER), str(archive), name)
+    (file, _) = sorted(archive.glob(f"queue=*/dt={EARLIER.date()}/batch=*/*.parquet"))
+    file.write_bytes(b"")  # as a host leaves it that lost its power
+
+
+@pytest.mark.parametrize(
+    ("made_by", "said"),
+    [
+        (without_sequence, "it lacks the columns sequence"),
+        (of_two_types, r"STRUCT<t: INT>.*Schema that cannot be merged .*STRUCT<t: STRING>"),
+        (damaged, r"dt=2026-02-28/batch=c_0/.*\.parquet is damaged"),
+    ],
+)
+def test_a_day_that_cannot_be_compacted_stays_as_it_is_and_keeps_no_other_from_it(
+    spark: SparkSession, archive: Path, made_by: Callable[[SparkSession, Path], None], said: str
+) -> None:
+    made_by(spark, archive)
+    earlier = {each: each.read_bytes() for each in files(archive) if f"dt={EARLIER.date()}" in str(each)}
+    result = compacted(spark, archive)
+    assert (result.day_count, result.files_after_count, result.is_clean) == (1, 1, False), "the other day is done"
+    ((day, reason),) = result.left.items()
+    assert day.endswith("/dt=2026-02-28")
+    assert re.search(said, reason)
+    assert {each: each.read_bytes() for each in files(archive) if f"dt={EARLIER.date()}" in str(each)} == earlier
 
 
 def test_a_delta_table_is_compacted_in_its_log(
