@@ -5,6 +5,7 @@ VPN. The guard knows the least of it: who may read nothing comes no further, nor
 nothing anywhere.
 """
 
+import re
 from typing import Final
 
 from starlette.requests import Request
@@ -28,6 +29,7 @@ TOLD_CHARS_MAX: Final = 500  # of a name or a path, in what operators read
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 FOR_ACCOUNTS: Final = "this port is for accounts: name and password, or a token"
 NOT_BELIEVED: Final = "the name, the password or the token is not believed; after several failures wait some seconds"
+ABSOLUTE_TARGET: Final = re.compile(rb"https?://(?P<host>[^/]+)(?P<path>/.*)?", re.IGNORECASE)
 OUR_OWN_PAGES: Final = frozenset({"", "same-origin", "none"})  # of Sec-Fetch-Site; only browsers say it
 
 
@@ -44,11 +46,8 @@ class Guard:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        # The server decodes the path, and `orders%2Feu` would become two levels. Names are decoded after routing.
-        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
-        path = raw_path.partition(b"?")[0].decode("ascii", "replace")
-        state = {"account": WHOEVER_IS_HERE, "operation": "", "vpn": NOBODY}
-        scope = {**scope, "path": path, "state": state}
+        scope = {**_in_origin_form(scope), "state": {"account": WHOEVER_IS_HERE, "operation": "", "vpn": NOBODY}}
+        path: str = scope["path"]
         request = Request(scope)
         accounts = None if path in OPEN else self._accounts
         refusal = _of_a_foreign_page(request, loopback_only=self._loopback_only)
@@ -119,6 +118,21 @@ class Guard:
         who = f"{account.name!r}" if account.name else "somebody"
         text = f"{who} from {details['from']}: {details['method']} {details['path']} was answered with {status}"
         self._events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Return a request with the path as it was sent; of an absolute target the authority is the host (RFC 9112 3.2.2).
+
+    The server decodes the path, and `orders%2Feu` would become two levels. Names are decoded after routing.
+    """
+    raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+    path = raw_path.partition(b"?")[0]
+    headers = scope["headers"]
+    absolute = ABSOLUTE_TARGET.fullmatch(path)
+    if absolute is not None:
+        headers = [(b"host", absolute["host"]), *[each for each in headers if each[0] != b"host"]]
+        path = absolute["path"] or b"/"
+    return {**scope, "path": path.decode("ascii", "replace"), "headers": headers}
 
 
 def _refused(request: Request, status: int, title: str, detail: str) -> Response:

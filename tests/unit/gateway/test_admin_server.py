@@ -53,6 +53,27 @@ def test_who_trickles_a_body_behind_its_answer_gives_its_place_up(monkeypatch: p
     assert asyncio.run(converse()).startswith(b"HTTP/1.1 200 ")
 
 
+def test_a_target_that_names_its_host_is_that_of_a_path(admin: RunningAdmin) -> None:
+    """RFC 9112, 3.2.2: a server takes the absolute form, as clients send it to proxies, and goes by its host."""
+    here = admin.url.removeprefix("http://")
+    targets = {
+        f"http://{here}/queues/eu%2Forders?vpn=default": (here, 200),
+        f"HTTP://{here}": ("elsewhere.example", 200),
+        f"http://{here}/none": (here, 404),
+        "http://elsewhere.example/queues": (here, 421),
+    }
+    admin.ask("POST", "/queues", {"name": "eu/orders"})
+    answers: dict[str, tuple[str, int]] = {}
+    for target, (host, _) in targets.items():
+        client = HTTPConnection(here, timeout=60)
+        client.putrequest("GET", target, skip_host=True)
+        client.putheader("Host", host)
+        client.endheaders()
+        answers[target] = (host, client.getresponse().status)
+        client.close()
+    assert answers == targets
+
+
 @pytest.mark.parametrize("path", ["/queues", "/SEMP/v2/config/msgVpns/default/queues"])
 def test_a_body_that_comes_too_slowly_is_told_so(
     path: str, admin: RunningAdmin, monkeypatch: pytest.MonkeyPatch
