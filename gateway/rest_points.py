@@ -1,27 +1,22 @@
 """The REST delivery points of a message VPN: of its configuration and made by operators; started, stopped, shown."""
 
-import base64
 import logging
-import ssl
 from collections.abc import Mapping
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.supervision import VITAL
 from gateway.answers import Refused, RestDeliveryPointNotFound
-from gateway.config.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
+from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.described import changed, described
 from gateway.made_objects import MadeObjects
 from gateway.origins import CONFIGURATION, OPERATOR
+from gateway.rest_settings import settings_of
 from gateway.rest_views import RestDeliveryPointView, point_view
-from gateway.secret_files import first_line
 from gateway.stored_rest_points import POINTS
 from gateway.tree import SupervisorActor
 from protocols.rest.point import RestDeliveryPoint as RunningPoint
 from protocols.rest.point import RestServices
-from protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
-from protocols.tls import load_certificate
+from protocols.rest.settings import PointSettings
 from storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
@@ -112,7 +107,7 @@ class RestPoints:
     async def _keep(self, point: RestDeliveryPoint) -> None:
         try:
             settings_of(point)
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise Refused(f"a file that it names cannot be used: {error}") from None
         await self._made.put(point.name, point)
         await self._follow(point.name)
@@ -145,67 +140,7 @@ class RestPoints:
             return None
         try:
             return settings_of(definition)
-        except (OSError, ValueError) as error:  # a secret or a certificate that was there is not
+        except ValueError as error:  # a secret or a certificate that was there is not
             self._reasons[name] = str(error)
             log.error("REST delivery point %r does not start: %s", name, error)
             return None
-
-
-def settings_of(configured: RestDeliveryPoint) -> PointSettings:
-    """Return the settings of a point, with what its files hold. Raises OSError and ValueError."""
-    return PointSettings(
-        configured.name,
-        tuple(
-            BindingSettings(each.queue, each.target(), tuple(each.request_headers.items()))
-            for each in configured.queue_bindings
-        ),
-        tuple(_consumer(each) for each in configured.rest_consumers),
-    )
-
-
-def _consumer(configured: RestConsumer) -> ConsumerSettings:
-    tls_files = (
-        configured.tls_authorities_file,
-        configured.authentication_client_certificate_file,
-        configured.authentication_client_certificate_key_file,
-    )
-    return ConsumerSettings(
-        name=configured.name,
-        enabled=configured.enabled,
-        remote_host=configured.remote_host,
-        remote_port=configured.remote_port,
-        http_method=configured.http_method.upper(),
-        outgoing_connection_count=configured.outgoing_connection_count,
-        max_post_wait_ms=configured.max_post_wait_time_s * 1000,
-        retry_delay_ms=configured.retry_delay_s * 1000,
-        tls=_tls(configured) if configured.tls_enabled else None,
-        tls_digests=tuple(b"" if each is None else sha256(each.read_bytes()).digest() for each in tls_files),
-        headers=_authorization(configured),
-        rejected_status_codes=status_codes(configured.rejected_status_codes),
-    )
-
-
-def _tls(configured: RestConsumer) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configured.tls_authorities_file)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    certificate = configured.authentication_client_certificate_file
-    if configured.authentication_scheme == "client-certificate" and certificate is not None:
-        load_certificate(context, certificate, configured.authentication_client_certificate_key_file)
-    return context
-
-
-def _authorization(configured: RestConsumer) -> tuple[tuple[str, str], ...]:
-    if configured.authentication_scheme == "http-basic":
-        password = _secret(configured.authentication_http_basic_password_file)
-        pair = f"{configured.authentication_http_basic_username}:{password}".encode()
-        return (("Authorization", f"Basic {base64.b64encode(pair).decode('ascii')}"),)
-    if configured.authentication_scheme == "http-header":
-        value = _secret(configured.authentication_http_header_value_file)
-        return ((configured.authentication_http_header_name, value),)
-    return ()
-
-
-def _secret(path: Path | None) -> str:
-    """Return the first line of a file. Raises OSError and ValueError."""
-    assert path is not None, "the configuration was checked"
-    return first_line(path)

@@ -64,10 +64,10 @@ class TlsFiles:
             raise TlsFilesRefused("client certificates cannot be verified: no file of client authorities is given")
         load_certificate(context, self.certificate, self.private_key)
         if self.client_authorities is not None:
-            with _reading(f"client authorities {self.client_authorities}", "certificates in PEM"):
+            with reading(f"client authorities {self.client_authorities}", "certificates in PEM"):
                 context.load_verify_locations(self.client_authorities)
         if self.client_revocations is not None:
-            with _reading(f"revocation lists {self.client_revocations}", "revocation lists in PEM"):
+            with reading(f"revocation lists {self.client_revocations}", "revocation lists in PEM"):
                 context.load_verify_locations(self.client_revocations)
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         if self.alpn:
@@ -82,13 +82,16 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
         raise TlsFilesRefused(f"key {private_key or certificate}: it is encrypted; allowed: one without a pass phrase")
 
     files = f"certificate {certificate}" + (f" with key {private_key}" if private_key is not None else "")
-    with _reading(files, "a certificate and its own key, both in PEM"):
+    with reading(files, "a certificate and its own key, both in PEM"):
         context.load_cert_chain(certificate, private_key, pass_phrase)
 
 
 @contextmanager
-def _reading(files: str, wanted: str) -> Iterator[None]:
-    """Say what is wrong with files, for whoever put them there: OpenSSL speaks of its own parts."""
+def reading(files: str, wanted: str) -> Iterator[None]:
+    """Say what is wrong with files, for whoever put them there: OpenSSL speaks of its own parts.
+
+    Raises TlsFilesRefused.
+    """
     try:
         yield
     except ssl.SSLError as error:

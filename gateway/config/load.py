@@ -21,6 +21,7 @@ from gateway.config.sources import (
 )
 from gateway.config.virtual_destinations import PLACED_PROBLEM
 from gateway.config.yaml_document import BYTES_MAX, Document, Path, read_yaml
+from gateway.rest_settings import consumer_settings
 from messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
 from messaging.queue_template import NOT_IN_TEMPLATES
@@ -53,7 +54,9 @@ def load(
     except ValidationError as error:
         found = [_problem(document, details) for details in error.errors(include_url=False)]
         raise ConfigError(sorted(dict.fromkeys(found), key=_reading_order)) from None
-    problems = _plain_passwords(document, config) + _wrong_selectors(document, config)
+    problems = (
+        _plain_passwords(document, config) + _wrong_selectors(document, config) + _unusable_files(document, config)
+    )
     if problems:
         raise ConfigError(problems)
     return config
@@ -135,6 +138,22 @@ def _wrong_selectors(document: Document, config: Config) -> list[Problem]:
         for finding in vpn.virtual_destinations.selector_errors(selectors):
             path: Path = (*vpn_path(name), "virtual_destinations", *finding.place)
             problems.append(Problem(document.place(path), _dotted(path), finding.text))
+    return problems
+
+
+def _unusable_files(document: Document, config: Config) -> list[Problem]:
+    """Find files of REST delivery points that cannot be used. Those of points that operators made are their matter."""
+    problems: list[Problem] = []
+    for name, vpn in config.message_vpns().items():
+        for index, point in enumerate(vpn.rest_delivery_points):
+            for number, consumer in enumerate(point.rest_consumers):
+                if not point.enabled or not consumer.names_a_file():
+                    continue
+                try:
+                    consumer_settings(consumer)
+                except ValueError as problem:
+                    path: Path = (*vpn_path(name), "rest_delivery_points", index, "rest_consumers", number)
+                    problems.append(Problem(document.place(path), _dotted(path), str(problem)))
     return problems
 
 

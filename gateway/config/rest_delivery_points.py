@@ -95,6 +95,10 @@ class RestConsumer(Section):
             raise ValueError("authentication_scheme client-certificate needs tls_enabled")
         return self
 
+    def names_a_file(self) -> bool:
+        """Tell whether it goes by a file."""
+        return any(isinstance(value, Path) for _, value in self)
+
 
 class RestDeliveryPoint(NamedSection):
     """Queues and the web servers that their messages go to."""

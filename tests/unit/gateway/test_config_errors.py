@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from certificates import make_certificates
 from gateway.config.errors import ConfigError
 from gateway.config.load import load
 
@@ -44,6 +45,39 @@ def test_a_path_that_cannot_be_looked_at_is_a_mistake_like_any_other(tmp_path: P
     assert problems_of(text, tmp_path) == [
         f"gate.yaml:1:19: log.audit_file: '/{name}': File name too long",
         f"gate.yaml:2:23: listeners.mqtt_tls: certificate '{name}': File name too long",
+    ]
+
+
+def test_files_of_rest_delivery_points_are_looked_at(tmp_path: Path) -> None:
+    """As those of ports and accounts are; else the point would not start, and only the log would say why."""
+    certificates = make_certificates(tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"\xff")
+    tls = "tls_enabled: true, tls_authorities_file"
+    shown = "authentication_scheme: client-certificate, authentication_client_certificate_file"
+    basic = "authentication_scheme: http-basic, authentication_http_basic_username: u"
+    consumers = [
+        f"{tls}: {tmp_path}/none",
+        f"{tls}: {secret}",
+        f"tls_enabled: true, {shown}: {certificates.client}, "
+        f"authentication_client_certificate_key_file: {certificates.server_key}",
+        f"{basic}, authentication_http_basic_password_file: {tmp_path}/none",
+        f"{basic}, authentication_http_basic_password_file: {secret}",
+        f"{tls}: {certificates.authority}",
+    ]
+    lines = [f"        - {{name: c{number}, remote_host: h, {each}}}" for number, each in enumerate(consumers)]
+    resting = "      enabled: false\n      rest_consumers: [" + lines[0].strip(" -") + "]\n"
+    text = "vpns:\n  sales:\n    rest_delivery_points:\n    - name: p\n      rest_consumers:\n" + "\n".join(lines)
+    found = problems_of(f"{text}\n    - name: resting\n{resting}", tmp_path)
+    at = "vpns.sales.rest_delivery_points.0.rest_consumers"
+    assert found == [
+        f"gate.yaml:6:11: {at}.0: tls_authorities_file {tmp_path}/none: No such file or directory",
+        f"gate.yaml:7:11: {at}.1: tls_authorities_file {secret}: this is not certificates in PEM "
+        "(NO_CERTIFICATE_OR_CRL_FOUND)",
+        f"gate.yaml:8:11: {at}.2: certificate {certificates.client} with key {certificates.server_key}: "
+        "this is not a certificate and its own key, both in PEM (KEY_VALUES_MISMATCH)",
+        f"gate.yaml:9:11: {at}.3: authentication_http_basic_password_file '{tmp_path}/none': No such file or directory",
+        f"gate.yaml:10:11: {at}.4: the first line of {secret} is no text in UTF-8",
     ]
 
 
