@@ -373,17 +373,10 @@ def _answer(behaviour: Behaviour, message: object, answer: LoopFuture[Any]) -> N
         answer.set_exception()
         return
     if isinstance(found, LoopFuture):  # the actor answers later
-        found.then(lambda done: _pass_on(done, answer))
+        found.pass_on(answer)
     else:
         answer.set(found)
 
 
 def _nobody(cell: ActorCell) -> Any:
     raise AssertionError("an actor that is stopped is not made anew")
-
-
-def _pass_on(answer: LoopFuture[Any], reply_to: LoopFuture[Any]) -> None:
-    try:
-        reply_to.set(answer.get())
-    except Exception:  # the asker's to handle
-        reply_to.set_exception()

@@ -1,5 +1,6 @@
 """What is said to the directory of queues: make, find, change and end one. Anybody may ask."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,13 +50,15 @@ class DeclareQueue:
 
 @dataclass(slots=True)
 class UpdateQueue:
-    """Ask of the directory: give a queue another definition. Answered with None once it is stored.
+    """Ask of the directory: change the definition of a queue. Answered with the new one once it is stored.
 
-    Raises UpdateRefused for a change that cannot be made now, and PermissionDenied: with `modify-topic` a client may
-    change the subscriptions, and with `delete` the attributes as well.
+    `change` makes it from the queue as the changes before have left it; what it raises is the answer. Raises
+    UpdateRefused for a change that cannot be made now, and PermissionDenied: with `modify-topic` a client may change
+    the subscriptions, and with `delete` the attributes as well.
     """
 
-    definition: QueueDefinition
+    name: str
+    change: "Callable[[QueueHandle], QueueDefinition]"
     user: str | None = None  # the client that asks; None: an administrator, who may
 
 

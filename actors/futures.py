@@ -67,6 +67,10 @@ class LoopFuture(Generic[T]):
         else:
             self._callbacks.append(callback)
 
+    def pass_on(self, other: "LoopFuture[T]") -> None:
+        """Give another future the same answer once it is there."""
+        self.then(other._take_over)
+
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
             if asyncio.current_task() is None:  # a request of `actors.tasks`, which knows futures of this kind
@@ -76,6 +80,9 @@ class LoopFuture(Generic[T]):
                 self.then(lambda _: None if waiter.done() else waiter.set_result(None))
                 yield from waiter.__await__()
         return self.get()
+
+    def _take_over(self, done: "LoopFuture[T]") -> None:
+        self._finish(done._value, done._error)
 
     def _finish(self, value: Any, error: BaseException | None) -> None:
         if self._done:

@@ -39,6 +39,7 @@ from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queu
 from actors.queue_sight import last_overview
 from actors.queue_table import QueueTable
 from actors.queue_templates import QueueTemplates, template_row
+from actors.queue_updates import QueueUpdates, check_update
 from actors.rescale_messages import RescaleAdvanced, RescaleFinished
 from actors.rescale_plans import RescalePlans
 from actors.rescaling import resume_rescale
@@ -89,7 +90,7 @@ class QueueDirectory(LoopActor):
         self._consumer_queues = ConsumerQueues(self._templates)
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
-        self._updating: list[str] = []  # queues with a new definition on its way to the store, each as often
+        self._updates = QueueUpdates(cell)
         self._go_on_later: set[str] = set()  # those of them whose change of partitions has come further meanwhile
         self.handlers = {
             CreateQueue: self._create,
@@ -228,49 +229,44 @@ class QueueDirectory(LoopActor):
         names = [name for name in self._consumer_queues.named if name not in self._queues.by_name]
         return all_done([each for each in [self._make(name, "") for name in names] if each is not None])
 
-    def _update(self, message: UpdateQueue) -> LoopFuture[None]:
-        answer: LoopFuture[None] = LoopFuture()
-        config = message.definition.config
-        handle = self._queues.by_name.get(config.name)
+    def _update(self, message: UpdateQueue) -> LoopFuture[QueueDefinition]:
+        name = message.name
+        if self._updates.is_under_way(name):
+            return self._updates.wait(message)
+        answer: LoopFuture[QueueDefinition] = LoopFuture()
+        handle = self._queues.by_name.get(name)
         if handle is None:
-            raise UpdateRefused(f"the queue {config.name!r} was deleted meanwhile")
-        before = handle.definition.config
+            raise UpdateRefused(f"the queue {name!r} was deleted meanwhile")
+        definition = message.change(handle)
+        config = definition.config
         if message.user is not None:
-            others_change = replace(message.definition, subscriptions=handle.definition.subscriptions)
+            others_change = replace(definition, subscriptions=handle.definition.subscriptions)
             needed = MODIFY_TOPIC if others_change == handle.definition else DELETE
             _check_permission(handle, message.user, needed)
-        if config.access_type != before.access_type and before.egress_enabled:
-            text = f"access_type stays {before.access_type!r} while egress is on; set egress_enabled to false first"
-            raise UpdateRefused(text)
-        if config.group_buckets != before.group_buckets and before.egress_enabled:
-            text = f"group_buckets stays {before.group_buckets} while egress is on; set egress_enabled to false first"
-            raise UpdateRefused(text)
-        if config.partitioned() != before.partitioned() and before.egress_enabled:
-            text = "partition_count stays 0, or above 0, while egress is on; set egress_enabled to false first"
-            raise UpdateRefused(text)
-        if max(1, config.partition_count) < max(1, before.partition_count):
+        check_update(handle, config)
+        if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):
             self._check_that_nobody_reads(handle)
-        if self._rescales.pending(handle.name) is not None:
-            raise UpdateRefused(f"another change of queue {handle.name!r} is being stored; try again")
-        topics_of(message.definition)
-        changed = replace(handle, definition=message.definition)
+        if self._rescales.pending(name) is not None:
+            raise UpdateRefused(f"another change of queue {name!r} is being stored; try again")
+        topics_of(definition)
+        changed = replace(handle, definition=definition)
         planned = self._rescales.plan(changed)
-        self._updating.append(handle.name)
+        self._updates.begin(name)
 
         def stored(reason: str) -> None:
-            self._update_ended(handle.name)
+            self._update_ended(name)
             if reason:
                 self._rescales.drop(changed, planned)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
                 return
             if not self._queues.has(handle):
-                gone = UpdateRefused(f"queue {handle.name!r} was deleted meanwhile")
+                gone = UpdateRefused(f"queue {name!r} was deleted meanwhile")
                 answer.set_exception((UpdateRefused, gone, None))
                 return
             self._queues.put(changed)
             self._rescales.begin(changed, planned)
             handle.cell.inbox.post(Reconfigure(config))
-            self._attract(changed, lambda: answer.set(None))
+            self._attract(changed, lambda: answer.set(definition))
 
         if handle.durable:
             self._write([self._row(changed)], stored, takes_ids=True)
@@ -360,7 +356,7 @@ class QueueDirectory(LoopActor):
         handle = self._queues.by_name.get(name)
         if handle is None or self._rescales.pending(name) is not None:
             return
-        if name in self._updating:  # a row written now would bring the definition of before back into the store
+        if self._updates.is_under_way(name):  # a row written now would bring the former definition back
             self._go_on_later.add(name)
             return
         planned = self._rescales.plan(handle)
@@ -375,8 +371,8 @@ class QueueDirectory(LoopActor):
 
     def _update_ended(self, name: str) -> None:
         """A new definition is stored, or was refused; what waits for that follows when it is in force."""
-        self._updating.remove(name)
-        if name in self._go_on_later and name not in self._updating:
+        self._updates.ended(name)
+        if name in self._go_on_later:
             self._go_on_later.discard(name)
             self.cell.inbox.post(RescaleAdvanced(name))
 

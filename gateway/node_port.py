@@ -1,8 +1,9 @@
 """A running node as operators see it: the admin API's questions, asked of the actors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors
@@ -64,7 +65,7 @@ from gateway.virtual_destinations import delete_selector, put_selector, reload_c
 from gateway.vpn_views import MessageVpnsView, vpns_view
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
 from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import QueueInvalid, changed
+from messaging.queue_config import QueueDefinition, QueueInvalid, changed
 from messaging.queue_template import QueueTemplate, changed_template
 from messaging.selectors import Selector
 
@@ -80,7 +81,7 @@ class NodeView(AccountsView, NodePort):
         super().__init__(node.vpns[vpn])
         self._node = node
         self._deeds = MessageDeeds(node, self._vpn)
-        self._changing = asyncio.Lock()  # a change of a queue or template is made from it as it is
+        self._changing = asyncio.Lock()  # a change of a template is made from it as it is
         self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
 
     def in_vpn(self, name: str) -> "NodeView":
@@ -108,32 +109,35 @@ class NodeView(AccountsView, NodePort):
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""
-        async with self._changing:
-            await self._update(await self._find(name), changes)
+        await self._update(name, lambda queue: changed(queue.definition, dict(changes), durable=queue.durable))
         return await self.show_queue(name)
 
     async def add_subscription(self, queue: str, topic: str) -> None:
         """Add a topic to a queue."""
-        async with self._changing:
-            handle = await self._find(queue)
-            topics = handle.definition.subscriptions
+
+        def added(present: QueueHandle) -> QueueDefinition:
+            topics = present.definition.subscriptions
             if topic in topics:
                 raise SubscriptionAlreadyExists(topic)
-            await self._update(handle, {"subscriptions": [*topics, topic]})
+            return changed(present.definition, {"subscriptions": [*topics, topic]}, durable=present.durable)
+
+        await self._update(queue, added)
 
     async def remove_subscription(self, queue: str, topic: str) -> None:
         """Take a topic from a queue."""
-        async with self._changing:
-            handle = await self._find(queue)
-            topics = handle.definition.subscriptions
+
+        def removed(present: QueueHandle) -> QueueDefinition:
+            topics = present.definition.subscriptions
             if topic not in topics:
                 raise SubscriptionNotFound(topic)
-            await self._update(handle, {"subscriptions": [each for each in topics if each != topic]})
+            return replace(present.definition, subscriptions=tuple(each for each in topics if each != topic))
 
-    async def _update(self, handle: QueueHandle, changes: Mapping[str, object]) -> None:
-        definition = changed(handle.definition, dict(changes), durable=handle.durable)
+        await self._update(queue, removed)
+
+    async def _update(self, name: str, change: Callable[[QueueHandle], QueueDefinition]) -> None:
+        await self._find(name)
         try:
-            await self._vpn.queues.ask(UpdateQueue(definition))
+            await self._vpn.queues.ask(UpdateQueue(name, change))
         except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
 

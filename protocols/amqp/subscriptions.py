@@ -9,12 +9,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
-from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, QueuesExhausted, UpdateQueue
+from actors.directory_messages import (
+    CreateQueue,
+    DeleteQueue,
+    FindQueue,
+    QueueHandle,
+    QueuesExhausted,
+    UpdateQueue,
+    UpdateRefused,
+)
 from actors.queue_directory import StoreRefused
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME, PARTITION_COUNT_MAX
-from messaging.queue_config import QueueInvalid
+from messaging.queue_config import QueueDefinition, QueueInvalid
 from messaging.topics import TopicError, parse_queue_subscription, syntax_of
 from protocols.amqp import conditions
 from protocols.amqp.addresses import AddressRefused, is_durable_form
@@ -184,7 +192,7 @@ async def subscription_queue(
     subscriptions.enter(wanted.name, link, connection)
     try:
         return await _queue(connection, wanted, is_in_use=bool(others))
-    except (AddressRefused, StoreRefused, QueuesExhausted) as refusal:
+    except (AddressRefused, StoreRefused, QueuesExhausted, UpdateRefused) as refusal:
         leave_subscription(connection, link, wanted.name, is_over=not wanted.is_kept)
         if isinstance(refusal, AddressRefused):
             raise
@@ -216,9 +224,12 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
         text = f"the subscription has {present.config.partition_count} partitions, not {wanted.partition_count}"
         raise AddressRefused(conditions.ILLEGAL_STATE, text)
     if present.config.expires_unbound_s != wanted.expires_s:
-        config = replace(present.config, expires_unbound_s=wanted.expires_s)
-        await queues.ask(UpdateQueue(replace(present, config=config)))
+        await queues.ask(UpdateQueue(wanted.name, lambda queue: _expiring(queue.definition, wanted.expires_s)))
     return found
+
+
+def _expiring(definition: QueueDefinition, expires_s: int) -> QueueDefinition:
+    return replace(definition, config=replace(definition.config, expires_unbound_s=expires_s))
 
 
 def _check_owner(connection: "AmqpConnection", queue: QueueHandle) -> None:

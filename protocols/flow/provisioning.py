@@ -20,7 +20,7 @@ from actors.directory_messages import (
 )
 from actors.queue_directory import StoreRefused
 from messaging.client_rights import ClientDenied
-from messaging.queue_config import QueueInvalid, changed, is_named
+from messaging.queue_config import QueueDefinition, QueueInvalid, changed, is_named
 from protocols.flow import codes
 from protocols.flow.errors import RequestRefused
 from protocols.flow.frames import ALTER, PROVISION
@@ -68,8 +68,9 @@ async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned
     if handle is None or not is_named(asked.name):
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {asked.name!r}")
     if asked.kind == ALTER:
-        definition = changed(handle.definition, _attributes_of(asked), durable=handle.durable)
-        await queues.ask(UpdateQueue(definition, user))
+        changes = _attributes_of(asked)
+        change = UpdateQueue(asked.name, lambda queue: changed(queue.definition, changes, durable=queue.durable), user)
+        definition: QueueDefinition = await queues.ask(change)
         return Provisioned(asked.kind, asked.request_id, asked.name, orjson.dumps(definition.to_dict()))
     await queues.ask(DeleteQueue(asked.name, user))
     return Provisioned(asked.kind, asked.request_id, asked.name, b"")

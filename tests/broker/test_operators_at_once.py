@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from gateway.answers import TemplateAlreadyExists, TemplateNotFound
+from gateway.answers import QueueNotFound, Refused, SubscriptionAlreadyExists, TemplateAlreadyExists, TemplateNotFound
 from gateway.node_port import NodeView
 from messaging.queue_template import QueueTemplate, template_from_dict
+from named_queues import create
 from running_broker import RunningBroker
 
 TEMPLATE = template_from_dict({"name": "t", "queue_name_filter": "eu/>"})
@@ -25,6 +26,45 @@ async def test_two_changes_of_a_template_are_both_in_it(broker: RunningBroker) -
         node.update_template("t", {"max_bind_count": 3}),
     )
     assert await templates(node) == [{"max_ttl": 5, "max_bind_count": 3}]
+
+
+async def test_two_changes_of_a_queue_are_both_in_it(broker: RunningBroker) -> None:
+    """Whoever asks for them: operators have a view each, and clients of the flow protocol change queues as well."""
+    await create(broker)
+    views = [NodeView(broker.node) for _ in range(4)]
+    await asyncio.gather(
+        views[0].update_queue("q", {"max_ttl": 5}),
+        views[1].update_queue("q", {"max_bind_count": 3}),
+        views[2].add_subscription("q", "a"),
+        views[3].add_subscription("q", "b"),
+    )
+    shown = await views[0].show_queue("q")
+    assert (shown.config.max_ttl, shown.config.max_bind_count, shown.subscriptions) == (5, 3, ("a", "b"))
+    await broker.restart()
+    assert (await NodeView(broker.node).show_queue("q")).config == shown.config
+
+
+async def test_a_change_that_is_refused_does_not_hold_up_the_next_one(broker: RunningBroker) -> None:
+    await create(broker)
+    node = NodeView(broker.node)
+    answers = await asyncio.gather(
+        node.add_subscription("q", "a"),
+        node.add_subscription("q", "a"),
+        node.update_queue("q", {"access_type": "non-exclusive"}),
+        node.remove_subscription("q", "a"),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in answers] == [type(None), SubscriptionAlreadyExists, Refused, type(None)]
+    assert (await node.show_queue("q")).subscriptions == ()
+
+
+async def test_changes_that_wait_for_a_queue_that_is_deleted_are_refused(broker: RunningBroker) -> None:
+    await create(broker)
+    node = NodeView(broker.node)
+    changes = [node.update_queue("q", {"max_ttl": ttl}) for ttl in (1, 2, 3)]
+    *answers, deleted = await asyncio.gather(*changes, node.delete_queue("q"), return_exceptions=True)
+    assert deleted is None
+    assert all(isinstance(each, Refused | QueueNotFound) for each in answers)
 
 
 async def test_of_two_who_create_a_template_one_is_told_that_it_is_there(broker: RunningBroker) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 import mqtt_packets as mqtt
-from actors.directory_messages import DeleteQueue, FindQueue, PermissionDenied, QueueHandle, UpdateQueue
+from actors.directory_messages import DeleteQueue, PermissionDenied, UpdateQueue
 from gateway.semp.queue_objects import QUEUE
 from messaging.queue_config import changed
 from named_queues import change, create, shown, shows
@@ -98,12 +98,10 @@ async def test_clients_change_and_delete_queues_by_their_rights(broker: RunningB
     """Solace 4.3: modify-topic is for subscriptions, delete for the rest."""
     await create(broker, permission="modify-topic", owner="alice")
     queues = broker.node.default.queues
-    handle: QueueHandle = await queues.ask(FindQueue("q"))
-    topics = changed(handle.definition, {"subscriptions": ["a", "b"]})
-    await queues.ask(UpdateQueue(topics, user="bob"))
+    await queues.ask(UpdateQueue("q", lambda q: changed(q.definition, {"subscriptions": ["a", "b"]}), user="bob"))
     assert (await shown(broker)).subscriptions == ("a", "b")
     with pytest.raises(PermissionDenied, match="403 Permission Denied: user 'bob' has 'modify-topic'"):
-        await queues.ask(UpdateQueue(changed(topics, {"max_bind_count": 1}), user="bob"))
+        await queues.ask(UpdateQueue("q", lambda q: changed(q.definition, {"max_bind_count": 1}), user="bob"))
     with pytest.raises(PermissionDenied, match="'delete' is needed"):
         await queues.ask(DeleteQueue("q", user="bob"))
     assert await queues.ask(DeleteQueue("q", user="alice"))
