@@ -111,10 +111,14 @@ class ListQueues:
 
 
 @dataclass(slots=True)
-class SetPressureLimits:
-    """Node -> directory: from now on queues slow their publishers down at these marks."""
+class SetQueueLimits:
+    """Node -> directory: from now on queues slow their publishers down at these marks.
+
+    Temporary ones that are made from now on wait so long for a consumer.
+    """
 
     limits: PressureLimits
+    temporary_grace_s: int
 
 
 class UpdateRefused(Exception):

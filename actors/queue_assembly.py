@@ -42,7 +42,7 @@ SESSION = "session"  # the guaranteed messages of one MQTT session
 SHARED = "shared"  # the guaranteed messages of one shared subscription
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueueServices:
     """What every queue of a message VPN uses."""
 
@@ -56,7 +56,7 @@ class QueueServices:
     spool: Address
     reader: StoreReader
     pressure: PressureLimits
-    temporary_grace_s: int  # how long a temporary queue waits for a consumer
+    temporary_grace_s: int  # how long a temporary queue waits for a consumer; the directory changes it
     cursors: CursorBook
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
     clients: ClientRoster  # whose clients ask for queues

@@ -26,7 +26,7 @@ from actors.directory_messages import (
     QueueExpired,
     QueueHandle,
     QueuesExhausted,
-    SetPressureLimits,
+    SetQueueLimits,
     TellConsumers,
     TemplateExists,
     UpdateQueue,
@@ -108,7 +108,7 @@ class QueueDirectory(LoopActor):
             QueueExpired: self._expired,
             KeepQueues: self._keep,
             UpdateQueue: self._update,
-            SetPressureLimits: self._set_pressure_limits,
+            SetQueueLimits: self._set_limits,
             RescaleAdvanced: lambda message: self._go_on(message.queue_name),
             RescaleFinished: self._rescale_finished,
             ListQueues: lambda _: [handle for _, handle in sorted(self._queues.by_name.items())],
@@ -330,7 +330,8 @@ class QueueDirectory(LoopActor):
         if is_named(handle.name):
             self._services.events.emit(kind, f"Queue {handle.name} {what}")
 
-    def _set_pressure_limits(self, message: SetPressureLimits) -> None:
+    def _set_limits(self, message: SetQueueLimits) -> None:
+        self._services.temporary_grace_s = message.temporary_grace_s
         self._services.pressure.take_over(message.limits)
         for handle in self._queues.by_name.values():
             handle.cell.inbox.post(Reconfigure(handle.definition.config))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from actors.catalog import CatalogActor
 from actors.cell import ActorCell
 from actors.cursor_directory import CursorDirectory
-from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetPressureLimits
+from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from actors.loop_actor import LoopActor
 from actors.messages import ClosedLedger, CloseLedger, WriteTables
 from actors.publishing import Publisher
@@ -132,7 +132,7 @@ class MessageVpn:
         config = self._node.config
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
-        self.queues.inbox.post(SetPressureLimits(config.backpressure.limits()))
+        self.queues.inbox.post(SetQueueLimits(config.backpressure.limits(), self.config.queues.temporary_grace_s))
         publishers = self.publishers.actor
         assert isinstance(publishers, PublisherDirectory)
         publishers.publishers_max = config.flow.publishers_max

@@ -25,6 +25,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "queues.declared",  # new ones are created; none is changed or deleted
     "queues.defaults",
     "queues.templates",  # new ones are created; none is changed or deleted
+    "queues.temporary_grace_s",  # for queues that are made from now on
     "rest_delivery_points",  # those that differ begin anew
     "virtual_destinations",  # for the next message
     "vpn",

@@ -8,6 +8,7 @@ from actors.directory_messages import DeclareQueue, DeleteQueue, FindQueue, Keep
 from actors.messages import BindRefused, UnbindFlow
 from browser_client import Browser
 from gateway.answers import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
+from gateway.config.load import load
 from gateway.node_port import NodeView
 from gateway.views import QueueView
 from messaging.client_rights import ClientDenied
@@ -54,6 +55,15 @@ async def test_a_temporary_queue_that_nobody_binds_is_deleted_after_the_grace(br
     """docs/configuration.md: queues.temporary_grace_s."""
     await temporary(broker)
     await is_deleted(broker)
+
+
+async def test_a_reload_says_how_long_temporary_queues_wait_that_are_made_then(broker: RunningBroker) -> None:
+    """docs/configuration.md: also those of a message VPN that was taken out and comes back."""
+    await temporary(broker, "before")
+    await broker.node.reload(load(settings=(*broker.settings, "queues.temporary_grace_s=1")))
+    await temporary(broker)
+    await is_deleted(broker)
+    assert not (await shown(broker, "before")).durable
 
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, max_endpoint_count_per_client_username: 1}]")
