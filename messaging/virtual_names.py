@@ -62,9 +62,11 @@ class NamePattern:
 
     def matches(self, name: str) -> bool:
         """Return whether a topic or queue has such a name. What wildcards of filters do not reach these do not."""
-        if self.fixed[:1] in ([], [ANY]) and hidden_from_wildcards(name):
-            return False
         levels = levels_of(name)
+        if hidden_from_wildcards(name) and not self.is_literal:
+            is_one_level = len(levels) > 1 and "/" not in name  # as filters cut it: what is wild here is in the first
+            if is_one_level or self.fixed[:1] in ([], [ANY]):
+                return False
         if len(levels) != len(self.fixed) and (not self.has_rest or len(levels) < len(self.fixed)):
             return False
         return all(ours in (ANY, theirs) for ours, theirs in zip(self.fixed, levels, strict=False))

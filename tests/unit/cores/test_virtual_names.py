@@ -54,6 +54,9 @@ def test_patterns_that_share_a_name_overlap(first: str, second: str, names: list
     [
         ("A.>", ["A", "A.B", "A/B/C"], ["AB", "B"]),
         (">", ["a", "a/b", "a.b"], ["$SYS/x", "#LOG/INFO/x", "$queue/q"]),
+        ("$x.>", ["$x", "$x/a"], ["$x.a"]),
+        ("$x.*", ["$x/a"], ["$x.a", "$x"]),
+        ("$x.a", ["$x.a", "$x/a"], ["$x"]),
         ("*.x", ["a.x", "a/x"], ["x", "a.b.x", "$SYS/x"]),
         ("A.>.>", ["A", "A.B"], ["B"]),
         ("TEST.*.*.>", ["TEST.BAR.D2"], ["TEST.D1"]),
