@@ -38,13 +38,14 @@ class RestPoints:
         self.running: dict[str, RunningPoint] = {}
         self._made = MadeObjects(POINTS, vpn, stored.catalog, self._configured)
         self._reasons: dict[str, str] = {}  # why one that is enabled does not run
+        self._is_stopped = False  # the node stops: none begins any more, whatever is reloaded or made
 
     async def start(self) -> None:
         """Start those that there are, and stop those that are no more, or otherwise."""
         await self._made.change(self._follow_all())
 
     async def stop(self) -> None:
-        """Stop all."""
+        """Stop all, for good."""
         await self._made.change(self._stop())
 
     def views(self) -> list[RestDeliveryPointView]:
@@ -85,6 +86,7 @@ class RestPoints:
         await self._follow(name)
 
     async def _stop(self) -> None:
+        self._is_stopped = True
         for point in self.running.values():
             await point.stop()
         self.running.clear()
@@ -136,7 +138,7 @@ class RestPoints:
         """Return with which settings a point is to run; None: it is not to."""
         self._reasons.pop(name, None)
         definition = self._definitions().get(name)
-        if definition is None or not definition.enabled or not self._vpn.is_up:
+        if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
             return None
         try:
             return settings_of(definition)

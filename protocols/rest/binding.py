@@ -73,6 +73,15 @@ class QueueBinding(FlowReader):
     # --- the flow ---
 
     async def _bind(self) -> None:
+        try:
+            await self._bind_flow()
+        except (BindRefused, pykka.ActorDeadError) as refusal:  # it would not, or was deleted meanwhile
+            self._not_bound(str(refusal))
+        except Exception:  # ours: it is tried again, as after a refusal
+            log.exception("queue binding %s/%s failed to bind", self._point.name, self.settings.queue)
+            self._not_bound("a fault of the gateway; its log says more")
+
+    async def _bind_flow(self) -> None:
         services, name = self._point.services, self.settings.queue
         handle: QueueHandle | None = await services.queues.ask(FindQueue(name))
         if self._is_stopped:
@@ -97,12 +106,11 @@ class QueueBinding(FlowReader):
         flow.read(self, after=None)
         try:
             await handle.cell.ask(BindFlow(flow.urn, client, client, cell.inbox, window, PROTOCOL))
-        except (BindRefused, pykka.ActorDeadError) as refusal:  # it would not, or was deleted meanwhile
+        except Exception:
             self._flow = None
             flow.leave(self)
             flow.gone("it was never bound")
-            self._not_bound(str(refusal))
-            return
+            raise
         if self._has_stopped():
             flow.end("the delivery point stops")
         elif self._flow is flow:
@@ -114,6 +122,8 @@ class QueueBinding(FlowReader):
         return self._is_stopped  # asked by a call: mypy would go by an older value
 
     def _not_bound(self, reason: str) -> None:
+        if self._is_stopped:
+            return
         if self.is_up or self.reason != reason:
             self._tell(VPN_QUEUE_BINDING_DOWN, f"is down: {reason}")
         self.is_up = False
@@ -149,8 +159,7 @@ class QueueBinding(FlowReader):
         barriers, self._barriers = self._barriers, {}
         for barrier in barriers.values():
             barrier.set()
-        if not self._is_stopped:
-            self._not_bound(reason)
+        self._not_bound(reason)
 
     # --- pushing ---
 

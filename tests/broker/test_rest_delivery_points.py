@@ -259,6 +259,37 @@ async def test_a_queue_that_is_deleted_as_it_is_bound_is_looked_for_again(
         assert bodies(await server.has(1)) == ["1"]
 
 
+async def test_a_queue_is_bound_again_after_a_fault_of_the_gateway(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await create(broker, "q")
+    asked: list[str] = []
+
+    def fails_once(config: QueueConfig, user: str, needed: str) -> bool:
+        asked.append(config.name)
+        if len(asked) == 1:
+            raise RuntimeError("nobody expected this")
+        return permits(config, user, needed)
+
+    monkeypatch.setattr(queue, "permits", fails_once)
+    monkeypatch.setattr(binding, "REBIND_MS", 10)
+    caplog.handler.addFilter(lambda record: "failed to bind" not in record.getMessage())
+    async with WebServer() as server, http_client(broker) as client:
+        await configure(broker, point(server, "q"))
+        await publish(client, "q", "1")
+        assert bodies(await server.has(1)) == ["1"]
+
+
+async def test_a_reload_while_the_gateway_stops_begins_no_delivery_point(broker: RunningBroker) -> None:
+    """A message that it pushed then would be pushed again after the start."""
+    async with WebServer() as server:
+        await configure(broker, point(server, "q"))
+        points = broker.node.default.rest
+        await points.stop()
+        await configure(broker, point(server, "q", http_method="put"))
+        assert points.running == {}
+
+
 async def test_a_reload_ends_and_changes_delivery_points(broker: RunningBroker) -> None:
     await create(broker, "q")
     async with WebServer() as server, WebServer() as other, http_client(broker) as client:
