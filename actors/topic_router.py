@@ -30,7 +30,7 @@ from actors.router_messages import (
 from messaging.queue_config import QueueDefinition, is_named
 from messaging.routing import QueueTarget, ShareGroup, Subscription, TopicSpace
 from messaging.selectors import Selectors
-from messaging.topics import TopicFilter
+from messaging.topics import TopicFilter, in_mqtt_syntax
 from messaging.virtual_destinations import NO_DEFINITIONS
 from messaging.virtual_routes import VirtualRoutes
 
@@ -183,7 +183,7 @@ class TopicRouter(Behaviour):
         key = (message.share_name, message.topic_filter)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = ShareGroup(message.share_name, message.topic_filter.text)
+            group = self._groups[key] = ShareGroup(message.share_name, in_mqtt_syntax(message.topic_filter))
             self._members[key] = {}
             self._space.subscribe(message.topic_filter, group, group)
         joined = group
@@ -266,5 +266,8 @@ class TopicRouter(Behaviour):
 
 
 def _queue_name(group: ShareGroup) -> str:
-    """Return the name of a group's queue. What two syntaxes write alike may be two filters, and has one name."""
+    """Return the name of a group's queue, after a restart too, whichever member makes the group in whichever syntax.
+
+    What two syntaxes write alike may be two filters, and has one name.
+    """
     return f"#share/{group.name}/{group.filter_text}"

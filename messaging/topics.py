@@ -238,6 +238,18 @@ def parse_shared(text: str, syntax: Syntax | None = None) -> SharedFilter | None
     return SharedFilter(share_name, parse_filter(filter_text, form))
 
 
+def in_mqtt_syntax(topic_filter: TopicFilter) -> str:
+    """Return a filter as MQTT would write it, so that equal filters are written alike.
+
+    What MQTT has no word for stays as SMF has it, and then looks like an MQTT filter of other meaning: a prefix, `>`,
+    a level that is `+` or `#`.
+    """
+    words = {ANY_LEVEL: "+", REST: ">", REST_OR_NONE: "#"}
+    return "/".join(
+        words.get(level.kind, level.text + "*" if level.kind == PREFIX else level.text) for level in topic_filter.levels
+    )
+
+
 def parse_queue_address(text: str) -> str | None:
     """Return NAME of `$queue/NAME`, MQTT's way to consume a named queue; None for any other text.
 

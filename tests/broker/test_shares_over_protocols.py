@@ -54,6 +54,23 @@ async def test_guaranteed_messages_go_to_one_member_of_either_protocol(broker: R
     await amqp.close()
 
 
+async def test_the_queue_of_a_group_is_found_after_a_restart_whoever_made_it(broker: RunningBroker) -> None:
+    """An AMQP link that wrote the filter its way has left, and the member that is left writes it in MQTT's."""
+    client = await AmqpClient.open(broker.amqp_port, "link")
+    await client.receiver("link", Source(SMF_FORM, durable=2), credit=0)
+    mqtt = await broker.connect_durable("m")
+    assert await mqtt.subscribe(MQTT_FORM, qos=1) == [1]
+    await mqtt.leave()
+    assert await publish(broker, TOPIC, *TEN) == [0] * 10
+    client.vanish()
+
+    await broker.restart()
+
+    assert groups_of(broker) == {f"1 #share/{MQTT_FORM[len('$share/') :]}"}
+    back = await broker.connect_durable("m")
+    assert await back.payloads(10) == TEN
+
+
 async def test_direct_messages_take_turns_over_all_protocols(broker: RunningBroker) -> None:
     """Nothing is lost by it that a member takes messages from the queue only."""
     mqtt = await broker.connect("m", 5)

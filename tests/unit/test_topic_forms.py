@@ -5,6 +5,7 @@ import pytest
 from messaging.topics import (
     Syntax,
     TopicError,
+    in_mqtt_syntax,
     matches,
     parse_filter,
     parse_queue_address,
@@ -93,3 +94,14 @@ def test_outside_a_queue_an_exclamation_mark_is_a_character() -> None:
     """SMF subscription exceptions: a direct subscription `!a/b` is literal."""
     assert matches(parse_filter("!a/b", SMF), "!a/b")
     assert not matches(parse_filter("!a/b", SMF), "a/b")
+
+
+@pytest.mark.parametrize("text", ["a", "+/b", "/a//+/#", "#", "a/", "a/>/*", "a*"])
+def test_a_filter_of_mqtt_is_its_own_text_in_mqtt_syntax(text: str) -> None:
+    assert in_mqtt_syntax(parse_filter(text, MQTT)) == text
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a", "a"), ("a/*/b", "a/+/b"), ("a*/>", "a*/>"), ("+/#", "+/#")])
+def test_a_filter_of_smf_is_written_as_the_equal_one_of_mqtt(text: str, expected: str) -> None:
+    """What MQTT has no word for stays as it is."""
+    assert in_mqtt_syntax(parse_filter(text, SMF)) == expected
