@@ -1,5 +1,6 @@
 """The manifests are what Kubernetes takes, and agree with each other, with the image and with the gateway."""
 
+import functools
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ WITH_ADMIN: Final = ("chart with everything", WITH_COMPONENTS)
 SETS: Final = (*OVERLAYS, WITH_COMPONENTS, *CHARTS)
 
 
+@functools.cache  # several tests look at each, and none changes anything in it
 def rendered(name: str) -> list[Manifest]:
     if name == WITH_COMPONENTS:
         return production_with_everything()
