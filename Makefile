@@ -71,7 +71,7 @@ simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on vir
 	PYTHONPATH=tests $(BIN)/python -P -m simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: simulate-planted
-simulate-planted: $(STAMPS)/test-tools ## how many seeds find each of the faults that are planted on purpose
+simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many seeds find each fault that is planted on purpose
 	PYTHONPATH=tests $(BIN)/python -P -m simulation.planted
 
 .PHONY: fuzz
