@@ -10,10 +10,9 @@ from actors.moving import Moving
 from messaging.batch import MessageBatch
 from messaging.dead_letter import DeadLetter
 from messaging.dead_letters import died, goes_in_a_circle, is_eligible
-from messaging.departures import lost, stay
+from messaging.departures import lost
 from messaging.effects import DeadRange
 from messaging.headers import Headers
-from messaging.ranges import RangeSet
 from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 
@@ -36,7 +35,8 @@ def bury(place: ErrandPlace) -> None:
         count = min(dead.end - dead.first, UNDER_WAY_MAX - place.burying_count)
         if count > 0:
             place.burying_count += count
-            Burial(place, DeadRange(dead.first, dead.first + count, dead.reason, dead.client, dead.cause), target).run()
+            part = DeadRange(dead.first, dead.first + count, dead.reason, dead.client, dead.cause)
+            Burial(place, part, target).begin()
             dead.first += count
         if dead.first < dead.end:
             effects.dead.append(dead)
@@ -49,15 +49,13 @@ class Burial(Moving):
         super().__init__(place, [(dead.first, dead.end)], takes_out=True)
         self._dead = dead
         self._target = target
-        self._unseen = RangeSet()  # of the dead: those that no page or batch had
-        self._unseen.add(dead.first, dead.end)
+        self.in_hand.add(dead.first, dead.end)
         self._last: Headers | None = None  # rows of one publish often share their headers: they share the new ones
         self._last_count = -1
         self._renewed: Headers | None = None
 
     def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
         """Take what is there."""
-        self._unseen.remove(sequence, sequence + 1)
         return True
 
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
@@ -107,10 +105,15 @@ class Burial(Moving):
         """Try again later: the store has the messages here, and what it has it does not lose."""
         BuryingAgain(self.place, self._dead, ranges)
 
+    def not_sent(self, ranges: list[tuple[int, int]]) -> None:
+        """Leave to consumers what could not be read: with them it is found out and counted. The rest is tried again."""
+        if self.failure is None:
+            super().not_sent(ranges)
+        elif ranges:
+            BuryingAgain(self.place, self._dead, ranges)
+
     def finished(self) -> None:
-        """Leave to consumers what could not be read: with them it is found out and counted."""
-        for first, end in self._unseen.ranges():
-            stay(self.place.ledger, first, end)
+        """Let others be buried."""
         self.place.burying_count -= self._dead.end - self._dead.first
 
 

@@ -1,9 +1,11 @@
 """Work of a partition that waits for others: for pages to be read, for a commit that moves messages elsewhere.
 
 An errand outlives the turn that began it, and the actor too when that is restarted. What it is answered with it takes
-in a turn of the partition: it leaves each answer in the partition's inbox, and the partition hands it back.
+in a turn of the partition: it leaves each answer in the partition's inbox, and the partition hands it back. What fails
+over one costs that errand, which says what becomes of the messages it had in hand, and nobody else's turn.
 """
 
+import logging
 from typing import Any, final
 
 from actors.clock import Clock
@@ -14,6 +16,8 @@ from messaging.admission import QueueGate
 from messaging.ledger import Ledger
 from messaging.queue_trace import QueueTrace
 from messaging.routing import QueueTarget
+
+log = logging.getLogger("sluicegate.queues")
 
 
 @final
@@ -68,9 +72,31 @@ class Errand(Address):
         """Leave an answer with the partition, for its next turn."""
         self.place.address.post(ErrandAnswer(self, message))
 
+    def begin(self) -> None:
+        """Do what there is to do before anything is waited for."""
+        try:
+            self.run()
+        except Exception as error:  # the boundary of an errand
+            self._broke_off(error)
+
+    def take(self, message: Any) -> None:
+        """Take an answer, in a turn of the partition."""
+        try:
+            self.answered(message)
+        except Exception as error:  # the boundary of an errand
+            self._broke_off(error)
+
+    def run(self) -> None:
+        """Begin."""
+        raise AssertionError("an errand has something to do")
+
     def answered(self, message: Any) -> None:
-        """Go on, in a turn of the partition."""
+        """Go on."""
         raise AssertionError("an errand knows what it waits for")
+
+    def failed(self, error: Exception) -> None:
+        """End over a fault of the gateway: say what becomes of what was in hand."""
+        self.over()
 
     def reloaded(self) -> None:
         """The ledger was made anew."""
@@ -78,6 +104,11 @@ class Errand(Address):
     def abandon(self) -> None:
         """The queue is gone: tell whoever waits for this errand how far it came."""
         self.over()
+
+    def _broke_off(self, error: Exception) -> None:
+        place = self.place
+        log.error("queue %r, partition %d: an errand failed: %r", place.queue_name, place.number, error, exc_info=error)
+        self.failed(error)
 
     def over(self) -> None:
         """Nothing is waited for any more."""

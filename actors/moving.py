@@ -11,10 +11,11 @@ from actors.data_messages import Append, Confirmed, Refused
 from actors.errands import ErrandPlace
 from actors.picking import Picked, Picking, ranges_of
 from messaging.batch import MessageBatch
-from messaging.departures import depart, left
+from messaging.departures import depart, left, stay
 from messaging.headers import Headers
 from messaging.keys import key_hash_in
 from messaging.publication import Publication
+from messaging.ranges import RangeSet
 from messaging.refusals import ADMITTED, REFUSAL_COUNTERS
 from messaging.routing import QueueTarget
 
@@ -33,12 +34,15 @@ class _Sent:
 class Moving(Picking):
     """Picks messages, and brings them elsewhere.
 
-    With `takes_out` they have departed (messaging.departures) before they are sent; else they are copied.
+    With `takes_out` they have departed (messaging.departures) before they are sent; else they are copied. What has
+    departed for this errand, and was neither sent nor turned down yet, is in `in_hand`.
     """
 
     def __init__(self, place: ErrandPlace, ranges: list[tuple[int, int]], *, takes_out: bool) -> None:
         super().__init__(place, ranges)
         self._takes_out = takes_out
+        self.in_hand = RangeSet()
+        self.failure: Exception | None = None  # over which it was broken off
         self._sent: dict[int, _Sent] = {}
         self._next_token = 1
 
@@ -67,8 +71,13 @@ class Moving(Picking):
         """The other queue took messages, but the store did not, for this reason: they are still on their way."""
         self.turned_down(ranges, count, reason)
 
+    def not_sent(self, ranges: list[tuple[int, int]]) -> None:
+        """Messages are on their way still that were not sent: they were not found, or it was broken off."""
+        for first, end in ranges:
+            stay(self.place.ledger, first, end)
+
     def finished(self) -> None:
-        """Every message has arrived or was turned down."""
+        """Every message has arrived or was turned down, or it was broken off."""
 
     # --- sending ---
 
@@ -93,8 +102,15 @@ class Moving(Picking):
             return
         self._finish_if_done()
 
+    def failed(self, error: Exception) -> None:
+        """Send nothing more; of what is sent it is still to be heard what becomes of it."""
+        self.failure = error
+        self.picked = []
+        self._finish_if_done()
+
     def reloaded(self) -> None:
-        """Keep what is under way from consumers; of what has arrived, the store told the ledger."""
+        """Keep what is sent from consumers; of what has arrived, the store told the ledger. The rest waits for them."""
+        self.in_hand = RangeSet()
         if self._takes_out:
             for sent in self._sent.values():
                 for first, end in sent.ranges:
@@ -105,10 +121,12 @@ class Moving(Picking):
         rows_by_target: dict[QueueTarget, list[int]] = {}
         for row in picked.rows:
             sequence = picked.first + row
-            if self._takes_out and sequence not in self.place.ledger.leaving:
+            if self._takes_out and sequence not in self.in_hand:
                 continue  # the ledger was made anew meanwhile: it waits for a consumer again
             target = self.target_for(sequence, batch.headers_of(row))
-            if target is not None:
+            if target is None:
+                self.in_hand.discard(sequence, sequence + 1)
+            else:
                 rows_by_target.setdefault(target, []).append(row)
         for target, rows in rows_by_target.items():
             changed = self._changed(picked, rows, wall_ms)
@@ -142,6 +160,7 @@ class Moving(Picking):
             self._publish(target, batch, sequences)
         elif batch.count == 1:
             gate.refuse(verdict, 1, hears=True)
+            self.in_hand.discard(sequences[0], sequences[0] + 1)
             self.turned_down(ranges_of(sequences), 1, REFUSAL_COUNTERS[verdict])
         else:
             middle = batch.count // 2
@@ -149,13 +168,15 @@ class Moving(Picking):
                 self._offer(target, batch.select(list(range(start, stop))), sequences[start:stop])
 
     def _publish(self, target: QueueTarget, batch: MessageBatch, sequences: list[int]) -> None:
-        target.gate.reserve(batch)
         if self.place.trace is not None and self._takes_out:
             self.place.trace.moved(batch, target.name, batch.received_ms)
         rows_by_partition: dict[int, list[int]] = {}
         for row in range(batch.count):
             rows_by_partition.setdefault(self._partition_of(target, batch, row), []).append(row)
         ranges = ranges_of(sequences)
+        target.gate.reserve(batch)
+        for first, end in ranges:
+            self.in_hand.discard(first, end)
         publication: Publication | None = None
         if target.durable:
             token = self._next_token
@@ -190,4 +211,6 @@ class Moving(Picking):
     def _finish_if_done(self) -> None:
         if not self._sent:
             self.over()
+            in_hand, self.in_hand = self.in_hand.ranges(), RangeSet()
+            self.not_sent(in_hand)
             self.finished()

@@ -269,7 +269,7 @@ class Partition(Behaviour):
         elif isinstance(message, PageRead):
             self._pages.take(ledger, message)
         elif isinstance(message, ErrandAnswer):
-            message.errand.answered(message.message)
+            message.errand.take(message.message)
         elif isinstance(message, PageOut):
             self._memory.page_out(message.through_record)
         elif isinstance(message, PrepareSettlement):
@@ -279,7 +279,7 @@ class Partition(Behaviour):
             ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
         elif isinstance(message, TakeMessages):
             taking = Taking(self._errands, message)
-            taking.run()
+            taking.begin()
             return taking.answer
         elif isinstance(message, ParkingRequest):
             return self._parking.receive(ledger, message)

@@ -61,6 +61,8 @@ class Taking(Moving):
         if not free:
             self._keep(KEPT_IN_FLIGHT, 1)
             return False
+        if order.deed not in (DELETE, COPY):
+            self.in_hand.add(sequence, sequence + 1)
         self._chosen_count += 1
         return True
 
@@ -95,7 +97,10 @@ class Taking(Moving):
                 stay(self.place.ledger, first, end)
 
     def finished(self) -> None:
-        """Say what was done."""
+        """Say what was done, or that it was broken off."""
+        if self.failure is not None:
+            self.answer.set_exception((type(self.failure), self.failure, self.failure.__traceback__))
+            return
         self._taken.next_sequence = self.next_sequence
         sequences = self._order.sequences
         if sequences is not None:

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
+from actors.errands import Errand
+from actors.messages import ReadPage
 from actors.take_messages import COPY, DELETE, MOVE
 from gateway.answers import QueueNotFound, Refused
 from gateway.node_port import NodeView
@@ -17,6 +19,7 @@ from running_broker import RunningBroker
 
 DMQ = "#DEAD_MSG_QUEUE"
 KEY = "JMSXGroupID"
+BACKLOG_COUNT = 4000
 
 
 async def take(broker: RunningBroker, deed: str, name: str = "q", **selection: object) -> TakenView:
@@ -61,6 +64,30 @@ async def died(broker: RunningBroker, *texts: str, name: str = "q", topic: str =
         await shows(broker, lambda view, number=number: view.ready_count == number, DMQ)  # type: ignore[misc]
     await worker.vanish()
     await shows(broker, lambda view: not view.flows and view.ready_count == 0, name)
+
+
+async def backlog(broker: RunningBroker) -> None:
+    """Have so many messages in `q` that most of them lie in pages, and a queue `other`."""
+    await create(broker, subscriptions=["t"])
+    await create(broker, "other")
+    client = await broker.connect(level=5)
+    for start in range(0, BACKLOG_COUNT, 100):
+        numbers = range(start, start + 100)
+        client.send(
+            *[mqtt.publish("t", b"%0700d" % number, level=5, qos=1, packet_id=number + 1) for number in numbers]
+        )
+        for _ in numbers:
+            await client.awaited(mqtt.PUBACK)
+
+
+async def has_the_backlog(broker: RunningBroker, name: str) -> None:
+    """Consume all of it, in its order."""
+    found = await (await consumer(broker, name)).payloads(BACKLOG_COUNT)
+    assert [int(payload) for payload in found] == list(range(BACKLOG_COUNT))
+
+
+async def ready_counts(broker: RunningBroker) -> dict[str, int]:
+    return {name: (await shown(broker, name)).ready_count for name in ("q", "other")}
 
 
 async def test_messages_are_deleted_by_id_and_what_is_not_there_is_said(broker: RunningBroker) -> None:
@@ -174,24 +201,40 @@ async def test_a_filter_selects_by_topic_age_and_number(broker: RunningBroker) -
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")
 async def test_a_backlog_on_disk_moves_as_a_whole(broker: RunningBroker) -> None:
     """Messages that lie in pages, in more parts than one."""
-    count = 4000
-    await create(broker, subscriptions=["t"])
-    await create(broker, "other")
-    client = await broker.connect(level=5)
-    for start in range(0, count, 100):
-        numbers = range(start, start + 100)
-        client.send(
-            *[mqtt.publish("t", b"%0700d" % number, level=5, qos=1, packet_id=number + 1) for number in numbers]
-        )
-        for _ in numbers:
-            await client.awaited(mqtt.PUBACK)
+    await backlog(broker)
 
-    assert (await take(broker, MOVE, to="other", limit=count)).done_count == count
+    assert (await take(broker, MOVE, to="other", limit=BACKLOG_COUNT)).done_count == BACKLOG_COUNT
 
     await broker.restart()
     assert await payloads(broker, "q") == []
-    found = await (await consumer(broker, "other")).payloads(count)
-    assert [int(payload) for payload in found] == list(range(count))
+    await has_the_backlog(broker, "other")
+
+
+@pytest.mark.settings("spool.memory_bytes_max=1MiB")
+@pytest.mark.parametrize("deed", [MOVE, COPY])
+async def test_a_move_that_breaks_off_over_a_mistake_says_so_and_leaves_the_rest_in_its_place(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, deed: str
+) -> None:
+    """What is neither here nor there waits for consumers, and may be moved another time."""
+    await backlog(broker)
+    read, asked = broker.node.threads.read, list[ReadPage]()
+
+    def fails_once(request: ReadPage) -> None:
+        if isinstance(request.partition, Errand):
+            asked.append(request)
+            if len(asked) == 2:
+                raise ValueError("a mistake")
+        read(request)
+
+    monkeypatch.setattr(broker.node.threads, "read", fails_once)
+    caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(ValueError, match="a mistake"):
+            await take(broker, deed, to="other", limit=BACKLOG_COUNT)
+    assert await ready_counts(broker) == {"q": BACKLOG_COUNT, "other": 0}
+
+    assert (await take(broker, deed, to="other", limit=BACKLOG_COUNT)).done_count == BACKLOG_COUNT
+    await has_the_backlog(broker, "other")
 
 
 async def test_a_queue_to_move_to_has_to_be_there_and_another_one(broker: RunningBroker) -> None:
