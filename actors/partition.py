@@ -4,6 +4,7 @@ Everything that comes in a turn is applied to the ledger first; then, once, it d
 outside is carried out. Its actor is in `partition_actor`.
 """
 
+import logging
 from typing import Any
 
 from mypy_extensions import i64
@@ -84,6 +85,8 @@ from messaging.retention import RetainedLog
 from messaging.routing import QueueTarget
 from messaging.settlement import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
 from messaging.standing import key_standing
+
+log = logging.getLogger("sluicegate.queues")
 
 LOOK_AFTER_MS = 1000  # how much later than its bound something kept may go
 
@@ -227,7 +230,10 @@ class Partition(Behaviour):
         if spool is None:
             self._queue.post(PartitionStored(self._number, StoredPartition(self._partition_id)))
             return
-        self._tell_the_spool(spool)  # what consumers have settled is settled
+        try:
+            self._tell_the_spool(spool)  # what consumers have settled is settled
+        except Exception as error:  # whatever is wrong with the ledger: what it could not tell comes again
+            log.error("partition %d is not whole: %r", self._partition_id, error, exc_info=error)
         spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
 
     def reload(self, stored: StoredPartition) -> None:

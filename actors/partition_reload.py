@@ -29,13 +29,6 @@ def fresh_ledger(
     Sequences go on behind those given out, and all messages may have been delivered before. Those of a queue that is
     never written (`spool` is None) are lost, and counted.
     """
-    released = old.effects
-    gate.release(
-        min(old.waiting_count + released.released_count, gate.usage_count),
-        min(old.waiting_bytes + released.released_bytes, gate.usage_bytes),
-    )
-    for flow in old.flows.values():
-        flow.leave()
     stored.next_sequence = old.next_sequence
     readopted = [batch.publication for batch in stored.batches]
     found = {batch.first for batch in stored.batches}
@@ -52,6 +45,17 @@ def fresh_ledger(
     ledger.holds = None if old.holds is None else old.holds.anew()
     ledger.gone_end = 0 if stored.is_offered_again else old.gone_end
     restore(ledger, stored, was_clean=False)
+    log = old_log.renewed(ledger)
+    if old_log.active:
+        log.restore(stored)
+    # From here on the old one is let go of. Whatever failed before can be tried again.
+    released = old.effects
+    gate.release(
+        min(old.waiting_count + released.released_count, gate.usage_count),
+        min(old.waiting_bytes + released.released_bytes, gate.usage_bytes),
+    )
+    for flow in old.flows.values():
+        flow.leave()
     ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards
     ledger.effects.buried_counts = old.effects.buried_counts
@@ -63,9 +67,6 @@ def fresh_ledger(
     if lost_count > 0:
         ledger.effects.discard(DISCARD_PARTITION_FAILED, lost_count)
     gate.restore(ledger.waiting_count, ledger.waiting_bytes)
-    log = old_log.renewed(ledger)
-    if old_log.active:
-        log.restore(stored)
     if spool is not None:
         spool.post(Readopted([each for each in readopted if each.open_count > 0]))
         old_log.abandon()

@@ -3,6 +3,7 @@
 Messages pass it by: publishers post to the partitions, and partitions to the consumers.
 """
 
+import logging
 from typing import Any
 
 from actors.assignments_told import AssignmentsTold
@@ -67,8 +68,11 @@ from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME, READ_ONLY
 from messaging.queue_config import QueueConfig, is_named
 from messaging.rebalance import ATTACH, PAUSE, Move
+from messaging.recovery import StoredPartition
 
-RELOAD_AGAIN_MS = 1000  # between two attempts to read a partition from a store that fails
+log = logging.getLogger("sluicegate.queues")
+
+RELOAD_AGAIN_MS = 1000  # between two attempts to have a partition made anew
 
 
 class QueueActor(LoopActor):
@@ -333,13 +337,20 @@ class QueueActor(LoopActor):
             return  # it retired meanwhile
         actor = core.partitions[number].actor
         assert isinstance(actor, PartitionActor)
-        if message.stored is None:  # the log says why; what waits in its inbox goes on waiting
+        if message.stored is None or not self._is_reloaded(actor, message.stored):  # the log says why
             core.partitions[number].after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
-            return
-        actor.reload(message.stored)
+            return  # what waits in its inbox goes on waiting
         for flow_id in list(self._core.parked):  # nothing waits for its client any more
             self._unbind(UnbindFlow(flow_id))
         self._move(self._core.access.renew(number), count_as_failed=True)
+
+    def _is_reloaded(self, actor: PartitionActor, stored: StoredPartition) -> bool:
+        try:
+            actor.reload(stored)
+        except Exception:  # of a ledger that is not whole, or one that cannot be made
+            log.exception("queue %r: a partition is not made anew", self._core.config.name)
+            return False
+        return True
 
     # --- configuration ---
 

@@ -5,13 +5,16 @@ handler would.
 """
 
 import asyncio
+from typing import NoReturn
 
 import pytest
 
 import mqtt_packets as mqtt
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import DescribeQueue
+from actors.messages import DescribeQueue, ReadPage
+from actors.partition_actor import PartitionActor
+from messaging.recovery import StoredPartition
 from named_queues import create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
@@ -194,6 +197,52 @@ async def test_a_backlog_in_pages_survives(broker: RunningBroker) -> None:
     payloads = await consumer.payloads(400)
     assert [int(payload[:4]) for payload in payloads] == list(range(400))
     await shows(broker, lambda view: view.ready_count == view.unacked_count == view.spooled_bytes == 0)
+
+
+@pytest.mark.settings("spool.memory_bytes_max=1MiB")
+async def test_a_partition_that_cannot_even_say_what_it_needs_is_made_anew(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What fails is what every turn ends with, and so the last words of the ledger as well."""
+    await create(broker, subscriptions=["t"])
+    publisher = await broker.connect()
+    for number in range(300):
+        await publisher.publish("t", b"%04d" % number + bytes(8000))
+    read, failures = broker.node.threads.read, list[ReadPage]()
+
+    def fails(request: ReadPage) -> None:
+        if len(failures) <= FAILURES_UNTIL_RELOAD:
+            failures.append(request)
+            raise ValueError("a mistake")
+        read(request)
+
+    monkeypatch.setattr(broker.node.threads, "read", fails)
+    caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert [int(payload[:4]) for payload in await consumer.payloads(300)] == list(range(300))
+    assert len(failures) > FAILURES_UNTIL_RELOAD
+
+
+async def test_a_ledger_that_cannot_be_made_is_tried_again(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await create(broker, subscriptions=["t"])
+    await (await broker.connect()).publish("t", b"kept")
+    tries: list[str] = []
+
+    def fails_once(_: PartitionActor, stored: StoredPartition) -> NoReturn:
+        tries.append(repr(stored))
+        monkeypatch.undo()
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(PartitionActor, "reload", fails_once)
+    caplog.handler.addFilter(lambda record: "is not made anew" not in record.getMessage())
+    await fail(await partition_of(broker))
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert await consumer.payloads(1) == [b"kept"]
+    assert len(tries) == 1
 
 
 async def holds_nothing(broker: RunningBroker, name: str) -> None:
