@@ -54,6 +54,7 @@ class MessageBatch:
         self.payload_bytes = payload_bytes
         # Wire forms shared by every subscriber of one dialect. The key is the protocol's own; the value is its bytes.
         self.encodings: dict[int, bytes] | None = None
+        self._memory_bytes: i64 = 0  # 0: nobody has asked
 
     def payloads(self) -> list[bytes]:
         """Return the payload column. Callers must not change it."""
@@ -74,8 +75,12 @@ class MessageBatch:
         return None if column is None else column[row]
 
     def memory_bytes(self) -> i64:
-        """Return about how much memory the batch takes: payloads, their objects, and its own."""
-        return self.payload_bytes + BYTES_PER_ROW * self.count + BYTES_PER_BATCH
+        """Return about how much memory the batch takes: payloads, headers, their objects, and its own."""
+        if self._memory_bytes == 0:
+            self._memory_bytes = self.payload_bytes + BYTES_PER_ROW * self.count + BYTES_PER_BATCH
+            if self._headers is not None:
+                self._memory_bytes += _memory_of(self._headers)
+        return self._memory_bytes
 
     def select(self, rows: list[int]) -> "MessageBatch":
         """Return a batch of the given rows, in the given order. Payloads are shared, not copied."""
@@ -126,3 +131,14 @@ class MessageBatch:
     def __repr__(self) -> str:
         where = self.topic if self.topics is None else f"{len(set(self.topics))} topics"
         return f"MessageBatch({self.count} on {where!r}, qos={self.qos}, {self.payload_bytes} bytes)"
+
+
+def _memory_of(column: list[Headers | None]) -> i64:
+    """Return about how much memory headers take. Rows that follow each other often share them."""
+    size: i64 = 0
+    last: Headers | None = None
+    for headers in column:
+        if headers is not None and headers is not last:
+            size += headers.memory_bytes()
+            last = headers
+    return size

@@ -7,6 +7,8 @@ in travels along as `native`, so a consumer of the same protocol gets it back by
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.dead_letter import DeadLetter
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
@@ -21,6 +23,12 @@ QUEUE_REPLY: Final = "#q/"  # begins `Headers.reply_to` where that is a queue
 NATIVE_NONE: Final = 0
 NATIVE_MQTT5: Final = 1  # a property section without length prefix, message expiry and topic alias
 NATIVE_AMQP: Final = 2  # what an AMQP message had around its payload; see protocols.amqp.message_in
+
+# Memory, about: of an object with all its fields, of a text or bytes beside what it says, of a pair and its place.
+BYTES_PER_HEADERS: Final = 200
+BYTES_PER_TEXT: Final = 49
+BYTES_PER_PROPERTY: Final = 64
+BYTES_PER_DEATH: Final = 400  # its texts are mostly those of others
 
 UserPropertyValue = str | bytes | int | float | bool | None
 
@@ -90,6 +98,23 @@ class Headers:
         self.user_properties = user_properties  # in the publisher's order, names may repeat
         self.native_format = native_format
         self.native = native
+
+    def memory_bytes(self) -> i64:
+        """Return about how much memory this takes, with what it alone refers to."""
+        size: i64 = BYTES_PER_HEADERS + len(self.native)
+        for text in (self.partition_key, self.content_type, self.reply_to, self.message_id):
+            if text is not None:
+                size += BYTES_PER_TEXT + len(text)
+        if self.correlation is not None:
+            size += BYTES_PER_TEXT + len(self.correlation)
+        if self.user_properties is not None:
+            for name, value in self.user_properties:
+                size += BYTES_PER_PROPERTY + BYTES_PER_TEXT + len(name)
+                if isinstance(value, (str, bytes)):
+                    size += BYTES_PER_TEXT + len(value)
+        if self.dead is not None:
+            size += BYTES_PER_DEATH
+        return size
 
     def copy(self) -> "Headers":
         """Return headers that are equal and can be changed, until their own batch is published."""

@@ -1,0 +1,38 @@
+"""How much memory a batch says that it takes."""
+
+import sys
+from sys import getsizeof
+
+import pytest
+
+from messaging.headers import Headers
+from unit.cores.messages import batch_of
+
+
+def properties(count: int, letters: int) -> Headers:
+    """Headers with texts of their own."""
+    return Headers(user_properties=[(f"name-{number:06d}", f"{number:06d}" * letters) for number in range(count)])
+
+
+def really_taken(headers: Headers) -> int:
+    """What the interpreter says that the properties take."""
+    found = headers.user_properties or []
+    texts = [text for pair in found for text in pair if isinstance(text, str)]
+    return getsizeof(headers) + getsizeof(found) + sum(getsizeof(each) for each in [*found, *texts])
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="sizes of objects are CPython's")
+@pytest.mark.parametrize(("count", "letters"), [(1, 1), (20, 2), (1000, 1), (3, 5000)])
+def test_user_properties_count_about_as_much_as_they_take(count: int, letters: int) -> None:
+    """A message of MQTT 5 may have 60 kB of them and no payload: limits of memory have to see them."""
+    headers = properties(count, letters)
+    said = batch_of([b"x"], headers=[headers]).memory_bytes() - batch_of([b"x"]).memory_bytes()
+    assert 0.7 < said / really_taken(headers) < 1.4
+
+
+def test_headers_that_rows_share_count_once() -> None:
+    shared = properties(10, 10)
+    alone = batch_of([b"x"], headers=[shared]).memory_bytes() - batch_of([b"x"]).memory_bytes()
+    for column in ([shared] * 100, [shared, *[None] * 98, shared]):
+        together = batch_of([b"x"] * 100, headers=list(column))
+        assert together.memory_bytes() - batch_of([b"x"] * 100).memory_bytes() == alone
