@@ -253,8 +253,9 @@ class QueueDirectory(LoopActor):
         planned = self._rescales.plan(changed)
         self._updates.begin(name)
 
+        answer.then(lambda _: self._update_ended(name))
+
         def stored(reason: str) -> None:
-            self._update_ended(name)
             if reason:
                 self._rescales.drop(changed, planned)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))

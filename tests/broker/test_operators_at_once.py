@@ -58,6 +58,18 @@ async def test_a_change_that_is_refused_does_not_hold_up_the_next_one(broker: Ru
     assert (await node.show_queue("q")).subscriptions == ()
 
 
+async def test_a_change_of_partitions_refuses_no_other_change_that_comes_with_it(broker: RunningBroker) -> None:
+    await create(broker, access_type="non-exclusive", partition_count=2)
+    node = NodeView(broker.node)
+    await asyncio.gather(
+        node.update_queue("q", {"partition_count": 5}),
+        node.update_queue("q", {"max_ttl": 5}),
+        node.add_subscription("q", "a"),
+    )
+    view = await node.show_queue("q")
+    assert (view.config.partition_count, view.config.max_ttl, view.subscriptions) == (5, 5, ("a",))
+
+
 async def test_changes_that_wait_for_a_queue_that_is_deleted_are_refused(broker: RunningBroker) -> None:
     await create(broker)
     node = NodeView(broker.node)
