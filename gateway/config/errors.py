@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
 SEEN_CHARS_MAX: Final = 60  # of a wrong value, in a message
@@ -51,6 +52,8 @@ def seen(value: object) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
+    if isinstance(value, date):  # which YAML makes of it
+        return str(value)
     shown = repr(value)
     return shown if len(shown) <= SEEN_CHARS_MAX else shown[: SEEN_CHARS_MAX - 3] + "..."
 

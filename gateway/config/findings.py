@@ -52,4 +52,6 @@ def _wrong_value(setting: Setting, details: ErrorDetails) -> Finding:
     if isinstance(ours, ValueError) and (setting.item or several or allowed in (TEXT, PATH)):
         return Finding(setting.path, str(ours))
     shown = "this value" if is_secret(setting.field) else seen(details["input"])
+    if details["type"] in ("string_type", "path_type") and not several and details["input"] is not None:
+        allowed += ", in quotes"  # which YAML needs, and JSON, to take it for one
     return Finding(setting.path, f"{shown} is not allowed", allowed)

@@ -1,8 +1,9 @@
 """The base of every configuration section: frozen, and closed to keys it does not know."""
 
 import os
+from typing import get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 # Else pydantic looks through what is said of every installed package for plugins of its own, before the first section.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -13,6 +14,16 @@ class Section(BaseModel):
 
     # Defaults are validated too, so a default can never be a value that a file could not hold.
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _take_no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse the `yes` that YAML reads as true, which pydantic takes for 1."""
+        if isinstance(value, bool) and info.field_name is not None:
+            annotation = cls.model_fields[info.field_name].annotation
+            if {int, float} & {annotation, *get_args(annotation)}:
+                raise ValueError("true and false are no numbers")
+        return value
 
 
 class NamedSection(Section):

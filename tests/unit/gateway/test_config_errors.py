@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from certificates import make_certificates
+from gateway.config.allowed import allowed_by, leaves
 from gateway.config.errors import ConfigError
 from gateway.config.load import load
+from gateway.config.model import Config
 
 
 def problems_of(text: str, tmp_path: Path, **environment: str) -> list[str]:
@@ -78,6 +80,32 @@ def test_files_of_rest_delivery_points_are_looked_at(tmp_path: Path) -> None:
         "this is not a certificate and its own key, both in PEM (KEY_VALUES_MISMATCH)",
         f"gate.yaml:9:11: {at}.3: authentication_http_basic_password_file '{tmp_path}/none': No such file or directory",
         f"gate.yaml:10:11: {at}.4: the first line of {secret} is no text in UTF-8",
+    ]
+
+
+def test_a_yes_is_no_number(tmp_path: Path) -> None:
+    """YAML reads it as true, and Python counts that as 1: the gateway would listen on port 1."""
+    for path, field, value in leaves(Config()):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            *sections, name = path.split(".")
+            text = "".join([f"{{{each}: " for each in sections]) + f"{{{name}: yes}}" + "}" * len(sections)
+            (found,) = problems_of(text, tmp_path)
+            assert found.endswith(f": {path}: true is not allowed; allowed: {allowed_by(field)}")
+    assert problems_of("listeners: {mqtt: {port: yes}}", tmp_path) == [
+        "gate.yaml:1:26: listeners.mqtt.port: true is not allowed; allowed: a whole number from 0 to 65535"
+    ]
+
+
+@pytest.mark.parametrize("value", ["yes", "5", "2026-01-01"])
+def test_a_text_that_yaml_reads_as_something_else_wants_quotes(value: str, tmp_path: Path) -> None:
+    shown = "true" if value == "yes" else value
+    text = f"data: {{path: {value}}}\nauthentication:\n  users:\n    - {{name: {value}, password: {value}}}\n"
+    assert problems_of(text, tmp_path) == [
+        f"gate.yaml:1:14: data.path: {shown} is not allowed; allowed: a path, in quotes",
+        f"gate.yaml:4:14: authentication.users.0.name: {shown} is not allowed; "
+        f"allowed: a text of 1 to 255 characters, in quotes",
+        f"gate.yaml:4:{26 + len(value)}: authentication.users.0.password: this value is not allowed; "
+        f"allowed: a text, in quotes",
     ]
 
 
