@@ -40,7 +40,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it on ./data
+run: $(STAMPS)/requirements $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it on ./data
 	$(BIN)/sluicegate serve --data $(DATA)
 
 .PHONY: demo
@@ -86,7 +86,7 @@ bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway b
 	$(BIN)/python -m bench $(CASE)
 
 .PHONY: scan
-scan: $(STAMPS)/installed-$(MODE) ## known holes in the releases that the gateway needs: asks PyPI or OSV
+scan: $(STAMPS)/requirements $(STAMPS)/installed-$(MODE) ## known holes in the releases that the gateway needs: asks PyPI or OSV
 	$(PIP) install --quiet 'pip-audit>=2.7'
 	$(PIP) check
 	$(BIN)/python scripts/scan $(BIN)/pip-audit
@@ -100,7 +100,12 @@ $(STAMPS)/venv:
 	mkdir -p $(STAMPS)
 	touch $@
 
-$(STAMPS)/requirements: $(STAMPS)/venv pyproject.toml
+$(STAMPS)/build-needs: $(STAMPS)/venv pyproject.toml
+	$(BIN)/python scripts/requirements --build > $(STAMPS)/build-needs.txt
+	$(PIP) install --quiet --requirement $(STAMPS)/build-needs.txt
+	touch $@
+
+$(STAMPS)/requirements: $(STAMPS)/build-needs pyproject.toml
 	$(BIN)/python scripts/requirements > $(STAMPS)/requirements.txt
 	$(PIP) install --quiet --requirement $(STAMPS)/requirements.txt
 	touch $@
@@ -121,14 +126,15 @@ $(STAMPS)/demo-needs: $(STAMPS)/requirements
 	$(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
 	touch $@
 
-# Without build isolation: the build's requirements are in .venv already, pip need not fetch them for each build.
-$(STAMPS)/installed-%: $(STAMPS)/requirements $(SOURCES)
+# Without build isolation: the build's requirements are in .venv already, pip need not fetch them for each build. All
+# others come while it compiles.
+$(STAMPS)/installed-%: $(STAMPS)/build-needs $(SOURCES)
 	@echo "Compiling and installing the gateway: a few minutes, once for each change of its sources ..."
 	$(PIP) install --quiet --no-deps --no-build-isolation --force-reinstall .
 	rm -f $(STAMPS)/installed-*
 	touch $@ $(STAMPS)/installed-ext-0
 
-$(PURE)/.stamp: $(STAMPS)/requirements $(SOURCES)
+$(PURE)/.stamp: $(STAMPS)/build-needs $(SOURCES)
 	rm -rf $(PURE)
 	SLUICEGATE_PURE=1 $(PIP) install --quiet --no-deps --no-build-isolation --target $(PURE) .
 	touch $@
