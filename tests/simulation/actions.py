@@ -14,6 +14,7 @@ from simulation.scenario import (
     NAMES,
     PUBLISHERS,
     SUBSCRIBERS,
+    TRANSACTORS,
     VIRTUAL,
     queue_id,
 )
@@ -28,6 +29,7 @@ FEW, BURST_MAX = 12, 60  # messages of one step
 EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
 DELAYED_SHARE, DELAY_S_MAX = 0.1, 6
 PRIORITIES = (0, 4, 4, 9)
+WINDOW_MAX = 12  # messages that a client with transactions takes at a time
 
 
 def play(world: World, step: Step) -> None:
@@ -74,6 +76,17 @@ def _publish(world: World, step: Step) -> None:
 def _job(world: World, step: Step) -> None:
     if world.scenario.jobs:
         world.begins_job(Job(world.truth, f"job {len(world.jobs)}", _topics(world), world.salted))
+
+
+def _transact(world: World, step: Step) -> None:
+    """Do a transaction; who is not there comes, and one of a few leaves."""
+    transactor = world.transactors[TRANSACTORS[step.who % len(TRANSACTORS)]]
+    if transactor.state == OFFLINE:
+        transactor.connect(NAMES[step.what % len(NAMES)], window=1 + step.amount % WINDOW_MAX)
+    elif step.what % 6 == 0:
+        (transactor.cut, transactor.close, transactor.vanish)[step.amount % 3]()
+    else:
+        transactor.transact(_topics(world))
 
 
 def _consume(world: World, step: Step) -> None:
@@ -145,6 +158,7 @@ def _wait(world: World, step: Step) -> None:
 CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "publish": _publish,
     "job": _job,
+    "transact": _transact,
     "connect": _connect,
     "settle": _settle,
     "consume": _consume,

@@ -100,6 +100,11 @@ FAULTS = (
         ),
         seed=8,
     ),
+    Planted(
+        "a commit publishes, and what it settles is not written with that",
+        (Edit("actors/transacting.py", "        publication.settlements = settlements\n", ""),),
+        seed=20,
+    ),
 )
 
 

@@ -73,6 +73,9 @@ def drain(world: World) -> None:
             client.settle(len(client.held), order=0, reason_code=0, twice=False)
             if client.state == OFFLINE:
                 client.connect(clean_start=client.name in FLEETING)
+        for transactor in world.transactors.values():
+            if not transactor.is_waiting:
+                transactor.close()
         world.advance(DRAIN_ROUND_US)
         if rounds < len(CONSUMERS):
             for name in NAMES:
@@ -86,6 +89,12 @@ def drain(world: World) -> None:
     unfinished = [job for job in world.jobs if job.state != OVER]
     if unfinished:
         raise Violation(f"everything was mended, and {len(unfinished)} jobs are not at their end")
+    waiting = [transactor.name for transactor in world.transactors.values() if transactor.is_waiting]
+    if waiting:
+        raise Violation(f"everything was mended, and transactions of {waiting} are not at their end")
+    for transactor in world.transactors.values():
+        for transaction in transactor.transactions:
+            transaction.reckon()
     for _ in range(2):  # the journal is trimmed by the commit that comes after what was kept is not any more
         for name, plan in world.scenario.queues.items():
             if "retention_time_s" in plan.attributes and name in world.truth.targets:

@@ -78,8 +78,10 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
     "small": (LAST_VALUE, TTL),
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
+TRANSACTIONS_SHARE, SELECTORS_SHARE = 0.3, 0.25  # of seeds with such clients
 
 PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
+TRANSACTORS = ("t0", "t1")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 
 
@@ -92,6 +94,7 @@ class Scenario(NamedTuple):
     jobs: bool  # there are some that publish by transactions
     forwards: bool  # there are virtual and composite destinations
     reader: str  # the queue that a durable cursor taps; empty: none
+    transactions: bool  # clients consume and publish by AMQP transactions
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -120,7 +123,9 @@ class Scenario(NamedTuple):
         )
 
 
-PLAIN: Final = Scenario(QUEUES, delays=False, priorities=False, jobs=False, forwards=False, reader="")
+PLAIN: Final = Scenario(
+    QUEUES, delays=False, priorities=False, jobs=False, forwards=False, reader="", transactions=False
+)
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -140,6 +145,7 @@ def scenario_of(seed: int) -> Scenario:
         jobs=rng.random() < SPECIAL_SHARE,
         forwards=rng.random() < SPECIAL_SHARE,
         reader=rng.choice(("", "", "first", "keyed")),
+        transactions=rng.random() < TRANSACTIONS_SHARE,
     )
 
 

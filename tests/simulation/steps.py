@@ -7,6 +7,8 @@ is drawn while it runs. So steps can be left out, and those that stay do much th
 from random import Random
 from typing import NamedTuple
 
+from simulation.scenario import scenario_of
+
 
 class Step(NamedTuple):
     """One thing that happens, and how long nothing else does."""
@@ -58,7 +60,8 @@ WEIGHTS = {
     "unreadable": 0.5,
     "break": 0.7,
 }
-ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room")
+TRANSACTIONS = {"transact": 24.0}  # in runs that have them
+ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room", "transact")
 PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
 
 
@@ -66,7 +69,7 @@ def steps_of(seed: int, count: int) -> list[Step]:
     """Return the steps of a seed. Each seed has its own taste, so that rare things meet often in some of them."""
     rng = Random(seed)
     weights = {}
-    for kind, weight in WEIGHTS.items():
+    for kind, weight in (WEIGHTS | (TRANSACTIONS if scenario_of(seed).transactions else {})).items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))
         weights[kind] = weight * (max(taste, 1.0) if kind in ALWAYS else taste)
     begin = ["connect"] * 12 + ["consume"] * 6 + ["subscribe"] * 2

@@ -3,6 +3,8 @@
 It also holds the node to the protocol's own promises: the client's Receive Maximum, and packet ids that are not reused.
 """
 
+import re
+
 import mqtt_packets as mqtt
 from simulation.targets import GROUP, Message, Target, Violation
 from simulation.truth import Truth
@@ -10,6 +12,7 @@ from simulation.truth import Truth
 SUBSCRIPTION_IDENTIFIER = 0x0B
 USER_PROPERTY = 0x26
 VOID = -1  # no number of cuts
+NUMBER = re.compile(rb"(\d+)\|")
 
 
 class Tap:
@@ -159,5 +162,7 @@ class Tap:
 
 
 def number_of(payload: bytes) -> int:
-    """Return which message a payload is."""
-    return int(payload.split(b"|", 1)[0])
+    """Return which message a payload is. In that of an AMQP client its sections stand before the number."""
+    found = NUMBER.search(payload)
+    assert found is not None, f"{payload!r} is of nobody in the simulation"
+    return int(found[1])

@@ -72,6 +72,7 @@ class Seen:
     answered_us: int = -1  # when who had it last settled it
     settled_crashes: int = 0  # crashes of the node by then
     settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
+    is_committed: bool = False  # a transaction has settled it, and that was confirmed
     holder: "Holder | None" = None  # connection it was last written to
     held_us: int = 0  # when its consumer may have been given it
     held_life: int = 0  # of the node by then

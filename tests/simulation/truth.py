@@ -18,6 +18,7 @@ Rules it holds the node to, `Violation` otherwise:
 - all queues that want a message get it, or none does, also where its publisher never heard of it.
 """
 
+from bisect import insort
 from collections.abc import Callable
 
 from simulation.targets import (
@@ -107,12 +108,15 @@ class Truth:
                 continue
             if message.promised_to_nobody and not target.rules.is_temporary:  # which may have just ended
                 raise Violation(f"{message} was confirmed as wanted by nobody, and {target.name} wants it")
-            line = target.line_of(message)
-            # Sent again after a refusal it stands behind later ones.
-            if line is not None and not (message.refused or self._may_be_refused_unheard(message)):
-                seen = target.seen.get(message.number)
-                if seen is None or seen.settled_tick == 0:
-                    target.lines.setdefault(line, []).append(message)
+            seen = target.seen.get(message.number)
+            if seen is None or seen.settled_tick == 0:
+                self._line_up(target, message)
+
+    def _line_up(self, target: Target, message: Message) -> None:
+        """Nothing is to overtake it from now on. Sent again after a refusal it stands behind later ones."""
+        line = target.line_of(message)
+        if line is not None and not (message.refused or self._may_be_refused_unheard(message)):
+            insort(target.lines.setdefault(line, []), message, key=lambda each: each.number)
 
     def _may_be_refused_unheard(self, message: Message) -> bool:
         """Return whether the store may have refused it, and its publisher has sent it again without hearing of that."""
@@ -217,6 +221,7 @@ class Truth:
         target.highest.clear()  # it begins with the oldest, and with what was purged before anybody had it
         for seen in target.seen.values():
             seen.settled_for_good = -1
+            seen.is_committed = False
 
     def unordered(self, name: str, begins: bool) -> None:
         """A queue may have no partitions from now on, or has some again: what comes then is in order."""
@@ -277,6 +282,8 @@ class Truth:
             self._check_flags(target, message, seen, flagged, count)
         if seen.settled_for_good == self.crashes and message.sent_count == 1:
             raise Violation(f"{target.name} delivered {message} again, after it was settled")
+        if seen.is_committed and message.sent_count == 1:
+            raise Violation(f"{target.name} delivered {message} again, after a commit had settled it")
         seen.crashes = self.crashes
         seen.first_crashes = self.crashes if seen.count == 0 else seen.first_crashes
         if seen.forgotten == (self.crashes, target.forgot_tick):
@@ -343,6 +350,24 @@ class Truth:
         line = target.lines.get(target.line_of(message) or "")
         if line is not None and message in line:
             line.remove(message)
+
+    def settled_by_commit(self, target: Target, message_number: int, holder: Holder) -> None:
+        """A transaction that settled it is committed: for good, whatever happens. Its consumer had it until then."""
+        message, seen = self.messages[message_number], target.seen[message_number]
+        if target.kind == DEAD or message.sent_count > 1:
+            return  # there may be several of it
+        if seen.holder is not holder:
+            raise Violation(f"{target.name}: a commit settled {message}, which another consumer had by then")
+        seen.is_committed = True
+
+    def comes_back(self, target: Target, message_number: int, tick: int, tick_before: int) -> None:
+        """A transaction that settled it, at the tick, was rolled back; unless somebody has settled it since."""
+        message, seen = self.messages[message_number], target.seen[message_number]
+        if seen.settled_tick != tick:
+            return
+        seen.settled_tick = tick_before
+        if tick_before == 0 and target.owes(message):
+            self._line_up(target, message)
 
     def _check_order(self, target: Target, message: Message, seen: Seen, holder: Holder, *, again: bool) -> None:
         line = target.line_of(message)

@@ -5,7 +5,7 @@ What happens in it is in `actions`. Everything here raises Violation when the no
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -21,6 +21,7 @@ from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.surroundings import Surroundings
+from protocols.listeners import Listener
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.inside import check_inside, is_being_read_back, queues_of
 from simulation.job import Job
@@ -28,11 +29,22 @@ from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
 from simulation.reader import CURSOR, Reader
-from simulation.scenario import CONSUMERS, FLEETING, FORWARDS, NAMES, PUBLISHERS, SUBSCRIBERS, TEMPORARY, Scenario
+from simulation.scenario import (
+    CONSUMERS,
+    FLEETING,
+    FORWARDS,
+    NAMES,
+    PUBLISHERS,
+    SUBSCRIBERS,
+    TEMPORARY,
+    TRANSACTORS,
+    Scenario,
+)
 from simulation.sequences import SequenceBook
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.tap import Tap
 from simulation.targets import PARTITIONED, Target, Violation
+from simulation.transactor import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from storage.interface import CommitJob
@@ -69,6 +81,10 @@ class World:
             )
             for name in (*PUBLISHERS, *CONSUMERS, *SUBSCRIBERS)
         }
+        self.transactors = {
+            name: Transactor(name, self.truth, dial=self._dial, later=lambda us, callback: self._later(us, callback))
+            for name in TRANSACTORS
+        }
         self._rng = rng
         self._look_ns = rng.choice((0, 0, 100_000, 700_000))
         self.large_share = rng.choice((0.05, 0.05, 0.5))
@@ -95,7 +111,7 @@ class World:
         """Begin a step: what is drawn from here on depends on its salt only."""
         self.salted.seed(salt)
         self.pace.rng.seed(salt)
-        for client in self.clients.values():
+        for client in self._everybody():
             client.rng.seed(salt)
 
     def close(self) -> None:
@@ -135,7 +151,7 @@ class World:
         """Lose everything but the image, and come back after a while."""
         self.truth.crashes += 1
         self._let_go()
-        for client in self.clients.values():
+        for client in self._everybody():
             client.node_died()
         self.truth.ends(TEMPORARY)
         self.loop = virtual_loop(self.loop.now_us + self.salted.randrange(3_000_000))
@@ -151,7 +167,7 @@ class World:
         for task in self._inside:
             task.cancel()
         self.ask(self.node.stop())
-        for client in self.clients.values():
+        for client in self._everybody():
             client.node_died()
         self.loop.close()
         self.loop = virtual_loop(self.loop.now_us + 1_000)
@@ -225,22 +241,36 @@ class World:
 
     # --- clients ---
 
+    def _everybody(self) -> Iterator[Client | Transactor]:
+        yield from self.clients.values()
+        yield from self.transactors.values()
+
     def _connect(self, client: Client, tap: Tap) -> Wire:
+        def read(data: bytes) -> None:
+            self._judge(tap.read, data)
+
+        return self._wire(client, self.node.mqtt.listeners["mqtt"], written=tap.written, read=read, ended=tap.ended)
+
+    def _dial(self, transactor: Transactor, line: Line) -> Wire:
+        listener = self.node.amqp.listeners["amqp"]
+        return self._wire(transactor, listener, written=line.written, read=lambda _: None, ended=line.ended)
+
+    def _wire(
+        self,
+        client: Client | Transactor,
+        listener: Listener,
+        *,
+        written: Callable[[bytes], None],
+        read: Callable[[bytes], None],
+        ended: Callable[[], None],
+    ) -> Wire:
         name = client.name.encode()
 
-        def written(data: bytes) -> None:
+        def writes(data: bytes) -> None:
             self.trace.update(name + data)
-            self._judge(tap.written, data)
+            self._judge(written, data)
 
-        wire = Wire(
-            self.loop,
-            client,
-            self.salted,
-            written=written,
-            read=lambda data: self._judge(tap.read, data),
-            ended=tap.ended,
-        )
-        listener = self.node.mqtt.listeners["mqtt"]
+        wire = Wire(self.loop, client, self.salted, written=writes, read=read, ended=ended)
         if listener.admit():
             listener.open(wire)
         return wire
@@ -323,7 +353,7 @@ class World:
         while duration_us > WAIT_US_MAX:
             self.loop.advance(WAIT_US_MAX)
             duration_us -= WAIT_US_MAX
-            for client in self.clients.values():
+            for client in self._everybody():
                 client.tick()
         self.loop.advance(duration_us)
         self.check()

@@ -1,0 +1,88 @@
+"""What the judge holds the node to when transactions end: all of one has happened, or none."""
+
+import pytest
+
+from simulation.targets import EXCLUSIVE, Message, Rules, Target, Violation
+from simulation.transaction import Transaction
+from simulation.transactor import Line
+from simulation.truth import Truth
+
+
+class Scene:
+    """Two queues, and a message that a client has and settles in a transaction, which publishes one into both."""
+
+    def __init__(self) -> None:
+        self.truth = Truth(lambda: 0)
+        self.line = Line(self.truth, "t", "orders")
+        self.orders = self._queue("orders", "in/", "out/")
+        self.audit = self._queue("audit", "out/")
+        self.settled = self.truth.sent("p", "k", "in/x", 1)
+        self.truth.promised(self.settled, 0)
+        self.delivers(self.orders, self.settled)
+        self.transaction = Transaction(self.truth, self.line, commits=True)
+        self.published = self.transaction.publishes("t", "k", "out/x")
+        self.transaction.settles(self.orders, self.settled.number)
+        self.transaction.discharged()
+
+    def _queue(self, name: str, *prefixes: str) -> Target:
+        target = self.truth.begins(name, EXCLUSIVE, prefixes, Rules())
+        self.truth.limits(name, 0)
+        return target
+
+    def delivers(self, target: Target, message: Message, *, count: int = 1) -> None:
+        self.truth.delivered(target, message.number, self.line, held_us=0, flagged=count > 1, count=count, again=False)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_what_a_commit_has_settled_may_not_come_again_after_a_crash(scene: Scene) -> None:
+    scene.transaction.answered(is_accepted=True)
+    scene.truth.crashes += 1
+    with pytest.raises(Violation, match="after a commit had settled it"):
+        scene.delivers(scene.orders, scene.settled, count=2)
+
+
+def test_what_a_commit_settles_may_be_with_nobody_else_by_then(scene: Scene) -> None:
+    scene.orders.seen[scene.settled.number].holder = Line(scene.truth, "another", "orders")
+    with pytest.raises(Violation, match="another consumer had by then"):
+        scene.transaction.answered(is_accepted=True)
+
+
+def test_what_a_refused_commit_would_have_settled_is_owed_still(scene: Scene) -> None:
+    scene.transaction.answered(is_accepted=False)
+    assert scene.orders.seen[scene.settled.number].settled_tick == 0
+    assert scene.orders.lines["p"] == [scene.settled], "nothing may overtake it"
+
+
+def test_a_transaction_that_nobody_heard_the_end_of_may_not_come_in_part(scene: Scene) -> None:
+    scene.transaction.unheard()
+    scene.delivers(scene.orders, scene.published)
+    with pytest.raises(Violation, match=r"came, and .* not into audit"):
+        scene.transaction.reckon()
+
+
+def test_a_transaction_of_which_nothing_came_has_settled_nothing(scene: Scene) -> None:
+    scene.transaction.unheard()
+    scene.transaction.reckon()
+    assert scene.orders.seen[scene.settled.number].settled_tick == 0
+
+
+def test_what_a_transaction_settled_may_not_come_again_when_what_it_published_came(scene: Scene) -> None:
+    scene.transaction.unheard()
+    for target in (scene.orders, scene.audit):
+        scene.delivers(target, scene.published)
+    scene.delivers(scene.orders, scene.settled, count=2)
+    with pytest.raises(Violation, match="a commit had settled it"):
+        scene.transaction.reckon()
+
+
+def test_a_crash_may_undo_a_transaction_of_which_something_was_seen(scene: Scene) -> None:
+    """A message is delivered before the disk has it."""
+    scene.transaction.unheard()
+    scene.delivers(scene.orders, scene.published)
+    scene.truth.crashes += 1
+    scene.delivers(scene.orders, scene.settled, count=2)
+    scene.transaction.reckon()
