@@ -13,10 +13,10 @@ from simulation.scenario import (
     FLEETING,
     NAMES,
     PUBLISHERS,
+    SELECTIONS,
     SUBSCRIBERS,
     TRANSACTORS,
     VIRTUAL,
-    queue_id,
 )
 from simulation.steps import Step
 from simulation.world import World
@@ -93,7 +93,8 @@ def _consume(world: World, step: Step) -> None:
     name = NAMES[step.what % len(NAMES)]
     client = _someone(world, step, CONSUMERS, ONLINE)
     if client is not None:
-        client.consume(queue_id(name), name, 1 + step.amount % 2)
+        selection = step.amount // 2 % len(SELECTIONS) if world.scenario.selects else 0
+        client.consume(name, 1 + step.amount % 2, selection=selection)
 
 
 def _subscribe(world: World, step: Step) -> None:

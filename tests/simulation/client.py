@@ -5,6 +5,7 @@ from random import Random
 
 import mqtt_packets as mqtt
 from simulation.memory_network import Wire
+from simulation.scenario import keys_of, queue_id
 from simulation.tap import Tap, number_of
 from simulation.targets import GROUP, SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
@@ -17,7 +18,7 @@ REJECTED = 0x80
 REJECTED_SHARE = 0.3
 NEVER_EXPIRES = 0xFFFF_FFFF
 UNANSWERED_MAX = 300  # below the Receive Maximum of the node
-SESSION_FILTER_ID, GROUP_FILTER_ID = 100, 101
+SESSION_FILTER_ID, GROUP_FILTER_ID = 100, 101  # above those of queues
 GROUP_PREFIX = "work/b/"
 GROUP_FILTER = f"$share/crew/{GROUP_PREFIX}#"
 KEEP_ALIVE_S = 20
@@ -162,11 +163,14 @@ class Client:
             self._bytes_out[packet_id] = packet
         self._send(packet)
 
-    def consume(self, identifier: int, queue_name: str, qos: int) -> None:
-        """Subscribe to a queue."""
+    def consume(self, queue_name: str, qos: int, *, selection: int = 0) -> None:
+        """Subscribe to a queue, to all of it or to some keys."""
         if self.state == ONLINE:
+            identifier = queue_id(queue_name, selection)
             self.names[identifier] = queue_name  # deliveries may come before the answer
-            self._subscribe(identifier, f"$queue/{queue_name}", qos, lambda code: None)
+            keys = ", ".join(f"'{key}'" for key in keys_of(identifier))
+            selector = mqtt.user_property("selector", f"JMSXGroupID IN ({keys})") if keys else b""
+            self._subscribe(identifier, f"$queue/{queue_name}", qos, lambda code: None, selector=selector)
 
     def subscribe(self, prefix: str, qos: int) -> None:
         """Subscribe to all topics with a prefix, for the session."""
@@ -212,7 +216,9 @@ class Client:
         self._membership = lambda: request(answered)
         self._membership()
 
-    def _subscribe(self, identifier: int, filter_text: str, qos: int, answered: Answered) -> None:
+    def _subscribe(
+        self, identifier: int, filter_text: str, qos: int, answered: Answered, *, selector: bytes = b""
+    ) -> None:
         packet_id = self._free_id()
 
         def done(code: int) -> None:
@@ -220,7 +226,7 @@ class Client:
             answered(code)
 
         self._waits[packet_id] = done
-        properties = mqtt.subscription_identifier(identifier)
+        properties = mqtt.subscription_identifier(identifier) + selector
         self._send(mqtt.subscribe((filter_text, qos), packet_id=packet_id, level=5, properties=properties))
 
     def unsubscribe(self, filter_text: str, answered: Answered = lambda code: None) -> None:

@@ -8,7 +8,7 @@ from simulation.client import OFFLINE, PROMPT
 from simulation.inside import check_at_rest, queues_of
 from simulation.job import OVER
 from simulation.reckoning import check_nothing_is_lost
-from simulation.scenario import CONSUMERS, FLEETING, NAMES, queue_id, scenario_of
+from simulation.scenario import CONSUMERS, FLEETING, NAMES, scenario_of
 from simulation.steps import Step, steps_of
 from simulation.targets import Violation
 from simulation.virtual_loop import EndlessLoop
@@ -79,7 +79,7 @@ def drain(world: World) -> None:
         world.advance(DRAIN_ROUND_US)
         if rounds < len(CONSUMERS):
             for name in NAMES:
-                world.clients[CONSUMERS[rounds]].consume(queue_id(name), name, 1)
+                world.clients[CONSUMERS[rounds]].consume(name, 1)
         elif not any(queue.target.gate.usage_count for queue in queues_of(world.node)):
             break
         world.advance(DRAIN_ROUND_US)

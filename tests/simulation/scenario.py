@@ -80,6 +80,10 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 TRANSACTIONS_SHARE, SELECTORS_SHARE = 0.3, 0.25  # of seeds with such clients
 
+# What consumers of queues ask for: some keys, or everything.
+SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
+SELECTION_IDS: Final = 20  # above the number of queues
+
 PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
 TRANSACTORS = ("t0", "t1")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
@@ -95,6 +99,7 @@ class Scenario(NamedTuple):
     forwards: bool  # there are virtual and composite destinations
     reader: str  # the queue that a durable cursor taps; empty: none
     transactions: bool  # clients consume and publish by AMQP transactions
+    selects: bool  # some consumers of queues take some keys only
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -120,11 +125,12 @@ class Scenario(NamedTuple):
             lock_ms=attributes.get("consumer_ack_timeout_ms", 0),
             by_priority="respect_msg_priority_enabled" in attributes,
             last_value=attributes.get("max_msg_spool_usage") == 0,
+            selects=self.selects,
         )
 
 
 PLAIN: Final = Scenario(
-    QUEUES, delays=False, priorities=False, jobs=False, forwards=False, reader="", transactions=False
+    QUEUES, delays=False, priorities=False, jobs=False, forwards=False, reader="", transactions=False, selects=False
 )
 
 
@@ -146,9 +152,16 @@ def scenario_of(seed: int) -> Scenario:
         forwards=rng.random() < SPECIAL_SHARE,
         reader=rng.choice(("", "", "first", "keyed")),
         transactions=rng.random() < TRANSACTIONS_SHARE,
+        selects=rng.random() < SELECTORS_SHARE,
     )
 
 
-def queue_id(name: str) -> int:
-    """Return the subscription identifier that consumers of a queue use."""
-    return NAMES.index(name) + 1
+def queue_id(name: str, selection: int = 0) -> int:
+    """Return the subscription identifier of consumers of a queue that take one of the selections."""
+    return NAMES.index(name) + 1 + selection * SELECTION_IDS
+
+
+def keys_of(identifier: int) -> tuple[str, ...]:
+    """Return the keys that consumers with this subscription identifier take; none: all."""
+    selection = identifier // SELECTION_IDS
+    return SELECTIONS[selection] if selection < len(SELECTIONS) else ()

@@ -4,8 +4,10 @@ It also holds the node to the protocol's own promises: the client's Receive Maxi
 """
 
 import re
+from typing import NamedTuple
 
 import mqtt_packets as mqtt
+from simulation.scenario import keys_of
 from simulation.targets import GROUP, Message, Target, Violation
 from simulation.truth import Truth
 
@@ -13,6 +15,16 @@ SUBSCRIPTION_IDENTIFIER = 0x0B
 USER_PROPERTY = 0x26
 VOID = -1  # no number of cuts
 NUMBER = re.compile(rb"(\d+)\|")
+
+
+class Written(NamedTuple):
+    """A delivery that waits for its answer."""
+
+    target: Target
+    number: int
+    flow_cuts: int  # of the target by then
+    held_us: int  # when its consumer may have been given it
+    answers_count: int  # requests of the client that were answered by then
 
 
 class Tap:
@@ -33,10 +45,11 @@ class Tap:
         self._receive_maximum = receive_maximum
         self._names = names
         self.out = out  # the client's: it begins another when it starts anew
-        self._unanswered: dict[int, tuple[Target, int, int, int] | None] = {}  # id -> target, message, its cuts, since
+        self._unanswered: dict[int, Written | None] = {}  # by packet id; None: settled, or of a queue that is gone
         self._published: set[int] = set()  # ids
         self._unread = b""
-        self._requests_count = 0
+        self._requests_count = 0  # read, and not answered
+        self._answers_count = 0
         self._has_unsubscribed = False  # and nothing that it asked for since was answered
         self._asked_last = 0  # kind of packet
         self._has_ended = False
@@ -61,6 +74,7 @@ class Tap:
                 self._release(mqtt.packet_id_of(packet))
             elif kind in (mqtt.CONNACK, mqtt.SUBACK, mqtt.UNSUBACK):
                 self._requests_count -= 1
+                self._answers_count += 1
                 self._answered_us = self._truth.now_us()
                 if self._requests_count == 0 and self._asked_last != mqtt.UNSUBSCRIBE:
                     self._has_unsubscribed = False
@@ -86,6 +100,9 @@ class Tap:
         count = int(said.get("sluicegate-delivery-count", "0"))
         now_us = self._truth.now_us()
         held_us = self._asked_us if self._answered_us == now_us else now_us  # it may have waited behind the answer
+        keys, message = keys_of(int(str(identifiers[0]))), self._truth.messages.get(number)
+        if keys and message is not None and message.key not in keys:
+            raise Violation(f"{self._client} got {message} of {name}, and takes {keys} only")
         self._truth.delivered(target, number, self, held_us=held_us, flagged=flagged, count=count, again=publish.dup)
         if target.kind == GROUP:
             self._truth.goes_to(
@@ -95,14 +112,14 @@ class Tap:
             if publish.packet_id in self._unanswered:
                 raise Violation(f"{self._client} got packet id {publish.packet_id} twice at a time")
             self._published.add(publish.packet_id)
-            self._take(publish.packet_id, (target, number, target.flow_cuts, held_us))
+            self._take(publish.packet_id, Written(target, number, target.flow_cuts, held_us, self._answers_count))
 
     def _release(self, packet_id: int) -> None:
         """A PUBREL keeps its place in the window; one for an earlier connection's message has none [MQTT 4.9]."""
         if packet_id not in self._published:  # else it answers a PUBREC that was sent twice
             self._take(packet_id, None)
 
-    def _take(self, packet_id: int, what: tuple[Target, int, int, int] | None) -> None:
+    def _take(self, packet_id: int, what: Written | None) -> None:
         self._unanswered[packet_id] = what
         count = sum(1 for each in self._unanswered if each in self._published)
         if count > self._receive_maximum:
@@ -141,8 +158,7 @@ class Tap:
     def _void_what_it_holds(self) -> None:
         for packet_id, what in self._unanswered.items():
             if what is not None:
-                target, number, _, held_us = what
-                self._unanswered[packet_id] = target, number, VOID, held_us
+                self._unanswered[packet_id] = what._replace(flow_cuts=VOID)
 
     def _settlement(self, packet_id: int, kind: int, reason_code: int) -> None:
         what = self._unanswered.get(packet_id)
@@ -152,9 +168,11 @@ class Tap:
             return  # answered twice, or of a queue that is gone
         if packet_id in self._unanswered:
             self._unanswered[packet_id] = None
-        target, number, cuts, held_us = what
+        target, number, cuts, held_us, answers_count = what
+        # Asking for other keys of a queue ends the flow, and begins one.
+        is_of_another_flow = target.rules.selects and answers_count != self._answers_count
         is_late = 0 < 1000 * target.rules.lock_ms <= self._truth.now_us() - held_us
-        is_cut = cuts != target.flow_cuts or target.is_broken
+        is_cut = cuts != target.flow_cuts or target.is_broken or is_of_another_flow
         is_void = self._requests_count > 0 or self._has_unsubscribed or is_cut or is_late
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         for_good = kind == mqtt.PUBACK and not is_void

@@ -32,6 +32,7 @@ class Rules:
     lock_ms: int = 0  # after which what is not settled has failed; 0: never
     by_priority: bool = False
     last_value: bool = False  # it keeps its newest message only
+    selects: bool = False  # some of its consumers take some keys only, and leave what is between
 
 
 @dataclass(eq=False)
@@ -154,8 +155,10 @@ class Target:
         if self.kind == SESSION:
             return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS
         if rules.by_priority:  # where a message that failed and waits holds nobody up
-            return None if rules.back_off_ms else f"{message.publisher} {message.priority}"
-        has_keys = self.kind in (PARTITIONED, SHARED, GROUP)  # the latter two have message groups
+            if rules.back_off_ms:
+                return None
+            return f"{message.publisher} {message.priority}" + (f" {message.key}" if rules.selects else "")
+        has_keys = self.kind in (PARTITIONED, SHARED, GROUP) or rules.selects  # SHARED and GROUP have message groups
         is_by_key = has_keys or rules.back_off_ms > 0
         return f"{message.publisher} {message.key}" if is_by_key else message.publisher
 

@@ -5,14 +5,17 @@ from contextlib import nullcontext
 
 import pytest
 
+import mqtt_packets as mqtt
 from simulation.actions import play
 from simulation.client import HOLD, PROMPT, REJECTED
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
 from simulation.run import MENDING_US, drain, run
-from simulation.scenario import GATHER, LOCK, PLAIN, TEMPORARY, queue_id
+from simulation.scenario import GATHER, LOCK, PLAIN, SELECTIONS, TEMPORARY, queue_id
 from simulation.steps import Step
-from simulation.targets import SESSION, Rules, Seen, Violation
+from simulation.tap import Tap
+from simulation.targets import EXCLUSIVE, SESSION, Rules, Seen, Violation
+from simulation.truth import Truth
 from simulation.world import World
 
 A_WHILE_US, A_MOMENT_US = 2_000_000, 2_000
@@ -28,7 +31,7 @@ def world() -> Iterator[World]:
     made.advance(A_WHILE_US)
     consumer = made.clients["c1"]
     consumer.mode = HOLD
-    consumer.consume(queue_id("keyed"), "keyed", 1)
+    consumer.consume("keyed", 1)
     made.advance(A_WHILE_US)
     for key in KEYS:
         made.clients["p0"].publish("work/c/x", key, 1, 40)
@@ -41,7 +44,7 @@ def test_a_rejection_by_who_has_lost_the_partition_counts_for_nothing(world: Wor
     """The owner that came after it has accepted the message: it is no dead message."""
     owner, newcomer = world.clients["c1"], world.clients["c2"]
     newcomer.mode = PROMPT
-    newcomer.consume(queue_id("keyed"), "keyed", 1)
+    newcomer.consume("keyed", 1)
     world.advance(5 * A_WHILE_US)
     seen = world.truth.targets["keyed"].seen.values()
     assert any(each.count > 1 and each.settled_tick for each in seen), "a partition has changed hands"
@@ -104,7 +107,7 @@ def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> Non
         each.connect(clean_start=False)
     world.advance(A_WHILE_US)
     consumer.mode = HOLD
-    consumer.consume(queue_id("first"), "first", 1)
+    consumer.consume("first", 1)
     world.advance(A_WHILE_US)
     publisher.publish("work/a/x", "k", 1, 40)
     world.advance(2 * A_WHILE_US)
@@ -122,7 +125,7 @@ def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> Non
 def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_counted(world: World) -> None:
     """It waits behind an answer to its client; the new ledger does not know of it, and counts from the beginning."""
     publisher, consumer = world.clients["p0"], world.clients["c1"]
-    consumer.consume(queue_id("first"), "first", 1)
+    consumer.consume("first", 1)
     world.advance(A_WHILE_US)
     world.pace.slow_left = 2
     consumer.subscribe("work/d/", 1)
@@ -156,7 +159,7 @@ def test_what_the_store_refused_without_its_publisher_hearing_of_it_may_come_beh
     world.advance(A_WHILE_US)
     publisher.connect(clean_start=False)
     world.advance(A_WHILE_US)
-    consumer.consume(queue_id("first"), "first", 1)
+    consumer.consume("first", 1)
     world.advance(A_WHILE_US)
 
     seen = world.truth.targets["first"].seen
@@ -180,7 +183,7 @@ def test_what_came_of_a_queue_before_the_truth_knew_of_it_may_come_again_behind_
     place = list(world.truth.targets).index(GATHER)
     play(world, Step("delete", who=0, what=place, amount=0, salt=0, then_us=A_WHILE_US))
     consumer.mode = HOLD
-    consumer.consume(queue_id(GATHER), GATHER, 1)
+    consumer.consume(GATHER, 1)
     world.advance(A_WHILE_US)
     publisher.publish("work/w/x", "k", 1, 40)
     world.advance(A_WHILE_US)
@@ -195,3 +198,27 @@ def test_what_came_of_a_queue_before_the_truth_knew_of_it_may_come_again_behind_
 
     assert list(world.truth.targets[GATHER].seen) == [2, 1]
     world.close()
+
+
+def test_who_selects_some_keys_of_a_queue_gets_no_others() -> None:
+    truth = Truth(lambda: 0)
+    truth.begins("first", EXCLUSIVE, ("work/",), Rules(selects=True))
+    identifier = queue_id("first", SELECTIONS.index(("k0",)))
+    tap = Tap(truth, "c0", receive_maximum=10, names={identifier: "first"}, out={})
+    for key in ("k0", "k1"):
+        truth.sent("p0", key, "work/x", 1)
+    first, second = (
+        mqtt.publish(
+            "work/x",
+            b"%d|" % number,
+            level=5,
+            qos=1,
+            packet_id=number,
+            properties=mqtt.subscription_identifier(identifier),
+        )
+        for number in truth.messages
+    )
+
+    tap.written(first)
+    with pytest.raises(Violation, match="takes"):
+        tap.written(second)

@@ -7,7 +7,7 @@ import pytest
 from gateway.answers import Refused
 from simulation.client import HOLD
 from simulation.run import drain
-from simulation.scenario import PLAIN, queue_id
+from simulation.scenario import PLAIN
 from simulation.world import World
 
 A_WHILE_US = 2_000_000
@@ -23,7 +23,7 @@ def world() -> Iterator[World]:
     consumer.connect(clean_start=False)
     made.advance(A_WHILE_US)
     consumer.mode = HOLD
-    consumer.consume(queue_id("keyed"), "keyed", 1)
+    consumer.consume("keyed", 1)
     made.advance(A_WHILE_US)
     for key in KEYS:
         publisher.publish("work/c/x", key, 1, 40)

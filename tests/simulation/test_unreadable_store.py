@@ -6,7 +6,7 @@ import pytest
 
 from simulation.client import HOLD
 from simulation.run import drain
-from simulation.scenario import PLAIN, queue_id
+from simulation.scenario import PLAIN
 from simulation.world import World
 
 A_WHILE_US = 2_000_000
@@ -33,7 +33,7 @@ def test_messages_of_a_page_that_cannot_be_read_now_come_later(world: World) -> 
     assert world.image.pages, "the backlog is large enough to lie in pages"
     world.faults.reads_fail = 5
 
-    consumer.consume(queue_id("first"), "first", 1)
+    consumer.consume("first", 1)
     world.advance(10 * A_WHILE_US)
 
     assert world.faults.reads_fail == 0
@@ -48,7 +48,7 @@ def test_what_was_rejected_goes_to_the_dead_messages_when_the_disk_can_be_read_a
     consumer.connect(clean_start=False)
     world.advance(A_WHILE_US)
     consumer.mode = HOLD
-    consumer.consume(queue_id("first"), "first", 1)
+    consumer.consume("first", 1)
     world.advance(A_WHILE_US)
     for _ in range(BACKLOG_COUNT):
         publisher.publish("work/a/x", "k", 1, LARGE_BYTES)

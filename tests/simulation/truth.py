@@ -271,7 +271,7 @@ class Truth:
         seen = target.seen.setdefault(message_number, Seen())
         self._check_order(target, message, seen, holder, again=again)
         check_time(target, message, seen, now_us=self.now_us(), life=self.life)
-        if target.rules.by_priority:
+        if target.rules.by_priority and not target.rules.selects:
             check_priority(target, message, seen, now_us=self.now_us())
         check_holder(target, message, seen, now_us=self.now_us(), life=self.life)
         is_forgotten = message.crashes_when_sent < self.crashes or message.sent_tick < target.forgot_tick
