@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 
 from messaging.cursors import EARLIEST, LATEST
 from pyspark_sluicegate.connection import bulk_for
-from pyspark_sluicegate.offsets import starting_places
+from pyspark_sluicegate.offsets import named_places
 from pyspark_sluicegate.options import OptionError, SourceOptions
 from pyspark_sluicegate.planning import RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
@@ -74,10 +74,11 @@ class QueueReader(DataSourceReader):
         if options.starting_offsets == LATEST:
             raise OptionError("startingOffsets=latest is for streams; a batch from there on is empty")
         status = bulk_for(options.connect).queue_status(options.queue)
-        starts = {} if options.starting_offsets == EARLIEST else starting_places(options.starting_offsets)
-        ends = {} if options.ending_offsets == LATEST else starting_places(options.ending_offsets)
+        here = status.positions
+        starts = {} if options.starting_offsets == EARLIEST else named_places(options.starting_offsets, here)
+        ends = {} if options.ending_offsets == LATEST else named_places(options.ending_offsets, here)
         ranges: list[RangeToRead] = []
-        for position in status.positions:
+        for position in here:
             number = position.partition
             if self._wanted.partitions is not None and number not in self._wanted.partitions:
                 continue

@@ -127,8 +127,11 @@ def ids_of(positions: Iterable[Position]) -> dict[int, int]:
     return {each.partition: each.partition_id for each in positions if each.partition_id != UNKNOWN}
 
 
-def starting_places(text: str) -> Mapping[int, int]:
-    """Return the sequences that a user names as JSON, `{"0": 1501, "1": 1490}`. Raises OffsetError."""
+def named_places(text: str, positions: Iterable[Position]) -> Mapping[int, int]:
+    """Return the sequences that a user names as JSON, `{"0": 1501, "1": 1490}`, in partitions that there are.
+
+    Raises OffsetError.
+    """
     try:
         found = json.loads(text)
         places = {int(partition): int(sequence) for partition, sequence in found.items()}
@@ -139,4 +142,7 @@ def starting_places(text: str) -> Mapping[int, int]:
         ) from None
     if any(partition < 0 or sequence < FIRST_SEQUENCE for partition, sequence in places.items()):
         raise OffsetError(f"{text!r}: partitions count from 0 and sequences from {FIRST_SEQUENCE}")
+    there_are = {each.partition for each in positions}
+    if not there_are.issuperset(places):
+        raise OffsetError(f"{text!r}: the queue has the partitions 0 to {max(there_are)}")
     return places

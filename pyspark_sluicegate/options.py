@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self, final
 
 from messaging.cursors import CONSUME, EARLIEST, LATEST, TAP
+from protocols.flow.client.options import target_of
 from protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
 from sluicegate import ClientOptions
 
@@ -78,8 +79,10 @@ def secret_of(ref: str) -> str:
     kind, _, place = ref.partition(":")
     try:
         secret = os.environ[place] if kind == "env" else Path(place).read_text(encoding="utf-8").strip()
-    except (KeyError, OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"credentialRef {ref}: {type(error).__name__} on this host") from None
+    except KeyError:
+        raise OptionError(f"credentialRef {ref}: there is no such variable on this host") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"credentialRef {ref} on this host: {error}") from None
     if not secret:
         raise OptionError(f"credentialRef {ref} is empty on this host")
     return secret
@@ -106,8 +109,13 @@ class ConnectOptions:
         user = given.text("user")
         if user and not ref:
             raise OptionError(f"user is {user!r}, but no credentialRef says where the password is")
+        url = given.required("url")
+        try:
+            target_of(url)
+        except ValueError as error:
+            raise OptionError(f"url: {error}") from None
         return cls(
-            url=given.required("url"),
+            url=url,
             vpn=given.text("vpn"),
             user=user,
             credential_ref=ref,

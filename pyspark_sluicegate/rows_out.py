@@ -15,29 +15,42 @@ from pyspark_sluicegate.options import OptionError, SinkOptions
 Array: TypeAlias = Any  # pyarrow ships no types
 
 
+_OF_PAYLOADS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+
+
 class RowError(ValueError):
     """A row without what every message needs."""
 
 
-def rows_with_destination(batch: Any, options: SinkOptions) -> Any:
-    """Return a batch with the destinations in the column `topic`. Raises OptionError."""
-    names = batch.schema.names
+def check_columns(schema: Any, options: SinkOptions) -> None:
+    """Raise OptionError unless rows of an Arrow schema can be messages."""
     allowed = [*WRITTEN, "queue"]
-    unknown = [name for name in names if name not in allowed]
+    unknown = [name for name in schema.names if name not in allowed]
     if unknown:
         raise OptionError(f"the sink knows no column {', '.join(unknown)}; it takes {', '.join(allowed)}")
-    if "payload" not in names:
+    if "payload" not in schema.names:
         raise OptionError("the sink needs a column payload")
+    kind = schema.field("payload").type
+    if not any(of_kind(kind) for of_kind in _OF_PAYLOADS):
+        raise OptionError(f"the column payload is {kind}; the sink takes texts and bytes, such as to_json makes")
+    if not (options.queue or options.topic or _destination(options) in schema.names):
+        raise OptionError("where to? Give the option topic or queue, or a column of that name")
+
+
+def rows_with_destination(batch: Any, options: SinkOptions) -> Any:
+    """Return a batch, whose columns were checked, with the destinations in the column `topic`."""
+    names = batch.schema.names
     named = options.queue or options.topic
-    source = "queue" if options.is_to_queue else "topic"
     if named:
         destinations = pa.repeat(pa.scalar(named, pa.string()), batch.num_rows)
-    elif source in names:
-        destinations = batch.column(names.index(source))
     else:
-        raise OptionError("where to? Give the option topic or queue, or a column of that name")
+        destinations = batch.column(names.index(_destination(options)))
     kept = {name: batch.column(at) for at, name in enumerate(names) if name not in ("queue", "topic")}
     return pa.RecordBatch.from_pydict({"topic": destinations, **kept})
+
+
+def _destination(options: SinkOptions) -> str:
+    return "queue" if options.is_to_queue else "topic"
 
 
 def encode_rows(rows: Any) -> ColumnWriter:

@@ -5,6 +5,7 @@ of its own, imported when it is asked for: Spark imports this one whenever it lo
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
@@ -37,7 +38,7 @@ class SluicegateSource(DataSource):
         from pyspark_sluicegate.batch import QueueReader, QueueReaderWithFilters
         from pyspark_sluicegate.reading import RangeReader
 
-        options = SourceOptions.of(self.options)
+        options = _source_options(self.options, schema)
         make = QueueReaderWithFilters if options.pushdown else QueueReader
         return make(options, RangeReader(options, _arrow_schema(schema)))
 
@@ -46,7 +47,7 @@ class SluicegateSource(DataSource):
         from pyspark_sluicegate.reading import RangeReader
         from pyspark_sluicegate.stream import QueueStreamReader
 
-        options = SourceOptions.of(self.options)
+        options = _source_options(self.options, schema)
         return QueueStreamReader(options, RangeReader(options, _arrow_schema(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":
@@ -55,7 +56,7 @@ class SluicegateSource(DataSource):
 
         if overwrite:
             raise OptionError("a queue cannot be overwritten: write with mode append")
-        options = SinkOptions.of(self.options, schema.names)
+        options = _sink_options(self.options, schema)
         return QueueWriter(options, options.transaction or f"spark/{uuid.uuid4()}")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "QueueStreamWriter":  # noqa: N802, Spark's name
@@ -64,7 +65,28 @@ class SluicegateSource(DataSource):
 
         if overwrite:
             raise OptionError("a queue cannot be overwritten: write with output mode append")
-        return QueueStreamWriter(SinkOptions.of(self.options, schema.names))
+        return QueueStreamWriter(_sink_options(self.options, schema))
+
+
+def _source_options(given: Mapping[str, str], schema: StructType) -> SourceOptions:
+    """Check options, and that the schema, if a user gave one, is the one that they lead to. Raises OptionError."""
+    from pyspark_sluicegate.columns import chosen_columns
+
+    options = SourceOptions.of(given)
+    names = [column.name for column in chosen_columns(options.columns)]
+    if schema.names != names:
+        wanted = ",".join(schema.names)
+        raise OptionError(f"the schema names {wanted}, and the columns are {','.join(names)}: choose them by `columns`")
+    return options
+
+
+def _sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """Check options and columns before any task begins: each would fail, as often as tasks are tried."""
+    from pyspark_sluicegate.rows_out import check_columns
+
+    options = SinkOptions.of(given, schema.names)
+    check_columns(_arrow_schema(schema), options)
+    return options
 
 
 def _arrow_schema(schema: StructType) -> Any:

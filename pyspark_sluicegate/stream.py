@@ -26,7 +26,7 @@ from protocols.flow.codes import FENCED, NOT_FOUND
 from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.limiting import next_ends
-from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, ids_of, starting_places
+from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, ids_of, named_places
 from pyspark_sluicegate.options import FAIL, OptionError, SourceOptions
 from pyspark_sluicegate.planning import ALL, RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
@@ -56,7 +56,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         stands = acked_places(self._stood_when_bound)
         if options.starting_offsets not in (EARLIEST, LATEST):
-            wished = starting_places(options.starting_offsets)
+            wished = named_places(options.starting_offsets, self._stood_when_bound)
+            for each in self._stood_when_bound:
+                if wished.get(each.partition, FIRST_SEQUENCE) > each.next_sequence:
+                    text = (
+                        f"startingOffsets: partition {each.partition} of {options.queue} ends at {each.next_sequence}"
+                    )
+                    raise OffsetError(f"{text}, and what is to come cannot be passed over")
             too_early = [each for each, sequence in wished.items() if sequence < stands.get(each, FIRST_SEQUENCE)]
             if too_early and options.on_rewind == FAIL:
                 raise OffsetError(self._rewound(too_early[0], wished[too_early[0]], stands[too_early[0]]))

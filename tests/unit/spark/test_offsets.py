@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.checkpoint import CheckpointError, last_progress
-from pyspark_sluicegate.offsets import Offset, OffsetError, starting_places
+from pyspark_sluicegate.offsets import Offset, OffsetError, named_places
 
 offsets = st.builds(
     Offset,
@@ -96,10 +96,13 @@ def test_an_offset_of_an_earlier_release_names_no_message_vpn_and_goes_on_in_any
 
 
 def test_places_to_begin_at_are_json() -> None:
-    assert starting_places('{"0": 1501, "1": 1}') == {0: 1501, 1: 1}
+    stands = [standing(0, 7), standing(1, 8)]
+    assert named_places('{"0": 1501, "1": 1}', stands) == {0: 1501, 1: 1}
     for wrong in ("tomorrow", "[1]", '{"0": 0}', '{"-1": 5}', '{"0": "x"}'):
         with pytest.raises(OffsetError):
-            starting_places(wrong)
+            named_places(wrong, stands)
+    with pytest.raises(OffsetError, match="the queue has the partitions 0 to 1"):
+        named_places('{"0": 1, "2": 5}', stands)
 
 
 def test_the_last_batch_that_is_through_is_found_in_sparks_files(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
 
 from protocols.flow import columns as wire
 from protocols.flow.columns import Columns, counts_of, cut_values, read_columns
 from pyspark_sluicegate.options import OptionError, SinkOptions
 from pyspark_sluicegate.rows_out import RowError, encode_rows, rows_with_destination
+from pyspark_sluicegate.source import SluicegateSource
 
 texts = st.one_of(st.none(), st.text(max_size=6))
 rows = st.lists(
@@ -71,12 +73,26 @@ def test_where_rows_go_is_named_once_or_by_each_of_them() -> None:
     batch = pa.RecordBatch.from_pydict({"queue": ["a", "b"], "payload": [b"1", b"2"]})
     assert rows_with_destination(batch, _sink({}, batch)).column(0).to_pylist() == ["a", "b"]
     assert rows_with_destination(batch, _sink({"queue": "all"}, batch)).column(0).to_pylist() == ["all", "all"]
-    nowhere = pa.RecordBatch.from_pydict({"payload": [b"1"]})
-    with pytest.raises(OptionError, match="topic or queue"):
-        rows_with_destination(nowhere, _sink({}, nowhere))
-    more = pa.RecordBatch.from_pydict({"payload": [b"1"], "colour": ["red"]})
-    with pytest.raises(OptionError, match="no column colour; it takes topic, payload"):
-        rows_with_destination(more, _sink({"queue": "all"}, more))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"payload": BinaryType()}, "topic or queue"),
+        ({"payload": BinaryType(), "queue": StringType(), "hue": LongType()}, "no column hue; it takes topic, payload"),
+        ({"queue": StringType()}, "needs a column payload"),
+        ({"payload": LongType(), "queue": StringType()}, "payload is int64; the sink takes texts and bytes"),
+    ],
+)
+def test_columns_that_no_message_is_made_of_are_refused_before_a_task_begins(
+    columns: dict[str, DataType], said: str
+) -> None:
+    """Each task would fail with it, as often as tasks are tried, and none where there are no rows."""
+    source = SluicegateSource({"url": "flow://gateway"})
+    schema = StructType([StructField(name, kind) for name, kind in columns.items()])
+    for make in (source.writer, source.streamWriter):
+        with pytest.raises(OptionError, match=said):
+            make(schema, False)
 
 
 def test_rows_without_what_every_message_needs_are_refused() -> None:

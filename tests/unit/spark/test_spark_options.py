@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from pyspark_sluicegate.options import OptionError, SinkOptions, SourceOptions
+from pyspark_sluicegate.source import SluicegateSource
 
 GIVEN = {"url": "flow://gateway", "queue": "orders"}
 
@@ -19,6 +21,7 @@ def test_names_have_no_case_as_sparks_have_none() -> None:
     [
         ({"url": "flow://gateway"}, "queue is missing"),
         ({"queue": "orders"}, "url is missing"),
+        ({**GIVEN, "url": "http://gateway"}, "url: 'http://gateway' is no URL of a gateway: flow://HOST"),
         ({**GIVEN, "quue": "x"}, "no option quue; there are .*queue"),
         ({**GIVEN, "mode": "shared"}, "mode is 'shared'; allowed are tap, consume"),
         ({**GIVEN, "tasks": "-1"}, "tasks is '-1'; allowed are whole numbers from 0"),
@@ -32,6 +35,18 @@ def test_names_have_no_case_as_sparks_have_none() -> None:
 def test_what_is_wrong_is_named(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         SourceOptions.of(given)
+
+
+def test_a_schema_of_the_user_s_own_is_refused_where_its_columns_are_others() -> None:
+    """Tasks would fail with it, in words about arrays."""
+    schema = StructType([StructField("partition", IntegerType()), StructField("payload", BinaryType())])
+    chosen = SluicegateSource({**GIVEN, "columns": "partition, payload"})
+    other = SluicegateSource({**GIVEN, "columns": "payload,partition"})
+    assert chosen.reader(schema) is not None
+    assert chosen.streamReader(schema) is not None
+    for make in (other.reader, other.streamReader):
+        with pytest.raises(OptionError, match="names partition,payload, and the columns are payload,partition"):
+            make(schema)
 
 
 def test_secrets_are_looked_up_where_they_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

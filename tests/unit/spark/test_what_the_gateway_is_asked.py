@@ -97,6 +97,13 @@ def test_a_stream_waits_for_messages_though_a_partition_that_came_later_has_none
     assert cursor.waited_above == [{0: 5, 1: 1}]
 
 
+def test_a_query_that_is_to_begin_behind_the_end_of_its_queue_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway would refuse to acknowledge that, at each start, and the checkpoint would have it for good."""
+    assert _reader(monkeypatch, OneCursor(0xA1), startingOffsets='{"0": 5}').initialOffset()["next"]["0"] == 5
+    with pytest.raises(OffsetError, match="partition 0 of orders ends at 5"):
+        _reader(monkeypatch, OneCursor(0xA1), startingOffsets='{"0": 6}').initialOffset()
+
+
 @pytest.mark.parametrize("on_rewind", ["fail", "skip"])
 def test_a_checkpoint_from_before_a_partition_was_added_is_known_for_an_old_one_when_that_partition_was_read(
     monkeypatch: pytest.MonkeyPatch, on_rewind: str
