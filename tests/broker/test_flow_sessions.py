@@ -7,8 +7,8 @@ import pytest
 from scramp import ScramClient
 
 from flow_client import FlowClient, Refused
+from held_sign_in import hold_sign_ins
 from named_queues import create
-from protocols.authentication import Principal
 from protocols.flow import codes
 from protocols.flow.cursor_frames import QueueStatus
 from protocols.flow.engine import FlowEngine
@@ -292,18 +292,11 @@ async def test_a_client_that_took_too_long_is_not_told_as_connected(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flow: sessions. Its connection had ended when its password was found right, and was told as ended never."""
-    asked, is_over = asyncio.Event(), asyncio.Event()
-
-    async def checked(user_name: str, password: bytes, host: str) -> Principal:
-        asked.set()
-        await is_over.wait()
-        return Principal(user_name)
-
-    monkeypatch.setattr(broker.node.default.accounts.authenticator, "password", checked)
+    sign_in = hold_sign_ins(broker, monkeypatch)
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.flow_port)
     says_who = Auth("PLAIN", b"\0ada\0engine").encode()
     writer.write(PREFACE + Hello("slow", "test", 0, ()).encode() + says_who)
-    await asked.wait()
+    await sign_in.begun.wait()
     broker.forward(11)
     broker.node.flow.look_at_the_clock()
     async with asyncio.timeout(DEADLINE_S):
@@ -311,6 +304,6 @@ async def test_a_client_that_took_too_long_is_not_told_as_connected(
         writer.close()
         while broker.node.flow.open_connections():
             await asyncio.sleep(0.01)
-    is_over.set()
+    sign_in.may_end.set()
     await create(broker, "q")  # takes longer
     assert broker.node.runtime.events.record.counts.get("CLIENT_CLIENT_CONNECT", 0) == 0

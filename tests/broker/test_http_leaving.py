@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.node_port import NodeView
+from held_sign_in import hold_sign_ins
 from http_client import create, event_stream, http_client
-from protocols.authentication import Principal
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -45,22 +45,14 @@ async def test_a_message_of_a_client_that_left_before_its_password_was_checked_i
 ) -> None:
     """Its body was let go of: what was published in its place was an empty message."""
     await create(broker, "q")
-    authenticator = broker.node.default.accounts.authenticator
-    asked, left = asyncio.Event(), asyncio.Event()
-
-    async def checked(user_name: str, password: bytes, host: str) -> Principal:
-        asked.set()
-        await left.wait()
-        return Principal(user_name)
-
-    monkeypatch.setattr(authenticator, "password", checked)
+    sign_in = hold_sign_ins(broker, monkeypatch)
     _, writer = await comes(broker)
     async with leaving_nothing_behind():
         says_who = b"Authorization: Basic " + base64.b64encode(b"anna:secret")
         writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n" + says_who + b"\r\n\r\nhello")
-        await asked.wait()
+        await sign_in.begun.wait()
         await leaves(broker, writer)
-        left.set()
+        sign_in.may_end.set()
     assert await NodeView(broker.node).browse_queue("q", limit=10) == []
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from amqp_client import AMQP_HEADER, SASL_HEADER, AmqpClient
 from closing_stream import open_closing
+from held_sign_in import hold_sign_ins
 from protocols.amqp.encoding import encode_composite
 from protocols.amqp.frames import frame, sasl_frame
 from protocols.amqp.performatives import Open
 from protocols.amqp.sasl_frames import INIT
 from protocols.amqp.values import AmqpValue, Symbol
-from protocols.authentication import Principal
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -21,23 +21,16 @@ async def test_a_container_that_left_before_it_was_let_in_is_not_connected(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2.4.1: a client may send its open at once. Who wants to be the only connection of its container can come."""
-    begun, left = asyncio.Event(), asyncio.Event()
-
-    async def checked(user_name: str, password: bytes, host: str) -> Principal:
-        begun.set()
-        await left.wait()
-        return Principal(user_name)
-
-    monkeypatch.setattr(broker.node.default.accounts.authenticator, "password", checked)
+    sign_in = hold_sign_ins(broker, monkeypatch)
     init: list[AmqpValue] = [Symbol("PLAIN"), b"\0ada\0engine"]
     _, writer = await open_closing(broker.amqp_port)
     writer.write(SASL_HEADER + sasl_frame(encode_composite(INIT, init)) + AMQP_HEADER + frame(0, Open("c").encode()))
     async with asyncio.timeout(DEADLINE_S):
-        await begun.wait()
+        await sign_in.begun.wait()
         writer.transport.abort()
         while broker.node.amqp.open_connections():
             await asyncio.sleep(0.01)
-    left.set()
+    sign_in.may_end.set()
     sole = ["sole-connection-for-container"]
     client = await AmqpClient.open(broker.amqp_port, "c", desired=sole, account=("ada", "engine"))
     answer = await client.awaited(Open)

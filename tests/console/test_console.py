@@ -1,10 +1,9 @@
 """The console in a browser, over a real gateway with real messages."""
 
-import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import APIResponse, Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from browser_page import PHONE, WAIT_MS, answer, browser_page, fill_in, go, row
 from console_traffic import client_of, publish
@@ -112,32 +111,6 @@ def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess, own:
 
     expect(page.locator(".health")).to_contain_text("done, 1 done")
     assert (running.held_count(graveyard), running.held_count(work)) == (0, 1)
-
-
-def test_a_redrive_is_shown_that_began_while_the_page_asked_whether_there_was_one(
-    page: Page, running: GatewayProcess, own: Own
-) -> None:
-    name = own("emptied")
-    running.create_queue(name)
-    looks: list[tuple[Route, APIResponse]] = []
-
-    def hold_until_it_began(route: Route) -> None:
-        if began or route.request.method != "GET":
-            route.continue_()
-        else:
-            looks.append((route, route.fetch()))
-
-    began = False
-    page.route(re.compile("/redrive"), hold_until_it_began)
-    go(page, f"queues/{name}")
-    page.get_by_role("button", name="Re-drive").click()
-    answer(page, "Re-drive")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    began = True
-    for look, there_was_none in looks:
-        look.fulfill(response=there_was_none)
-
-    expect(page.locator(".health")).to_contain_text("done")
 
 
 def test_a_definition_is_edited_and_what_it_may_not_be_stays_in_the_form(
