@@ -22,6 +22,7 @@ from protocols.mqtt.reason_codes import (
 from protocols.mqtt.session import Session
 from protocols.mqtt.sides import begin_delivering, writes_of
 from protocols.mqtt.subscribing import revoke_denied
+from protocols.mqtt.will import Will
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -49,7 +50,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     client_id = event.client_id or f"{ASSIGNED_PREFIX}{connection.runtime.rng.getrandbits(64):016x}"
     expiry_s = min(event.session_expiry_s, connection.services.session_expiry_s_max)
     try:
-        await _check(connection, event, client_id, proven)
+        will = await _check(connection, event, client_id, proven)
         user = connection.identity.user
         claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user)
         claimed: SessionClaimed = await connection.share.ask(connection.services.sessions, claim)
@@ -62,12 +63,12 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         return
     if not connection.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
-        will = event.will if connection.engine.goodbye is None else None
-        released = SessionReleased(claimed.session, will, connection.cell)
+        due = will if connection.engine.goodbye is None else None
+        released = SessionReleased(claimed.session, due, connection.cell)
         connection.services.sessions.inbox.post(released)
         return
     session = claimed.session
-    attached = connection.attached = _attached(connection, event, session)  # at once: who fails now gives it back
+    attached = connection.attached = _attached(connection, event, session, will)  # at once: who fails now gives it back
     if not _accept(connection, event, claimed, client_id, expiry_s, proven):
         connection.attached = None
         connection.services.sessions.inbox.post(SessionReleased(session, None, connection.cell))
@@ -82,8 +83,10 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     await resume_flows(connection, session)
 
 
-async def _check(connection: "MqttConnection", event: ConnectReceived, client_id: str, proven: Proven | None) -> None:
-    """Find out who the client is, and give it its place. Raises ConnectRefused and ClientDenied."""
+async def _check(
+    connection: "MqttConnection", event: ConnectReceived, client_id: str, proven: Proven | None
+) -> Will | None:
+    """Find out who the client is, and give it its place; return its will. Raises ConnectRefused and ClientDenied."""
     if not event.client_id and not connection.services.allows_no_client_id:
         raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here")
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
@@ -100,10 +103,17 @@ async def _check(connection: "MqttConnection", event: ConnectReceived, client_id
     assert connection.peer is not None
     rights = identity.admit(client_id, connection.peer.host, takes_over=True)
     connection.gate.limit(rights)
-    if event.will is not None:
-        if event.will.topic.startswith(GATEWAY_TOPICS):
-            raise ConnectRefused(TOPIC_NAME_INVALID, f"will topic {event.will.topic!r} belongs to the server")
-        rights.check_publish(event.will.topic, guaranteed=event.will.qos > 0)
+    will = event.will
+    if will is not None and will.topic.startswith(GATEWAY_TOPICS):
+        text = f"will topic {will.topic!r} belongs to the server"
+        if event.level == 5:
+            raise ConnectRefused(TOPIC_NAME_INVALID, text)
+        # Dropped like what 3.x publishes there, for it has no word for it. Bridges of mosquitto set such a will.
+        log.info("will of client %r at %s is dropped: %s", client_id, connection.peer_name(), text)
+        return None
+    if will is not None:
+        rights.check_publish(will.topic, guaranteed=will.qos > 0)
+    return will
 
 
 def _who(connection: "MqttConnection", event: ConnectReceived) -> str:
@@ -170,9 +180,11 @@ def _accept(
     )
 
 
-def _attached(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:
+def _attached(
+    connection: "MqttConnection", event: ConnectReceived, session: Session, will: Will | None
+) -> AttachedSession:
     limit = event.receive_maximum if event.level == 5 else connection.services.window_v3
-    return AttachedSession(session, event.will, receive_maximum=limit, explains=event.request_problem_information)
+    return AttachedSession(session, will, receive_maximum=limit, explains=event.request_problem_information)
 
 
 def _begin(connection: "MqttConnection", attached: AttachedSession) -> None:

@@ -264,3 +264,16 @@ async def test_the_broker_s_own_topics_are_no_will_topics(broker: RunningBroker)
     client = await broker.open(5)
     client.send(mqtt.connect("liar", level=5, will=WillPart("$SYS/uptime")))
     await client.is_refused(0x90)
+
+
+@pytest.mark.parametrize("level", [3, 4])
+async def test_a_3_x_client_is_let_in_without_a_will_on_the_broker_s_own_topics(
+    broker: RunningBroker, level: int
+) -> None:
+    """What it publishes there is dropped as well; bridges of mosquitto do both, and would never get in."""
+    witness = await broker.connect("witness")
+    await witness.subscribe("#", "$SYS/#")
+    client = await broker.connect("bridge", level, will=WillPart("$SYS/broker/connection/bridge/state"))
+    await client.vanish()
+    await broker.has_no_more_than(sessions=1, queues=0)
+    await witness.is_quiet()
