@@ -52,12 +52,13 @@ class PlainDepartures(PlainPartition):
 class DepartureMachine(PartitionMachine):
     """Goal: departures lose, double or reorder nothing either. Method: the same steps to both, compare."""
 
-    @initialize(rules=some_rules(), dead_letters=st.booleans())
-    def begin(self, rules: DeliveryRules, dead_letters: bool = False) -> None:
-        super().begin(rules)
+    @initialize(rules=some_rules(), data=st.data(), dead_letters=st.booleans())
+    def begin(self, rules: DeliveryRules, data: st.DataObject, dead_letters: bool = False) -> None:
+        self.begin_empty(rules)
         self.delivery_rules.dead_msg_queue = "dead" if dead_letters else ""
         self.model = self.plain = PlainDepartures(self.delivery_rules)
         self.kept_out: set[int] = set()  # settled by the commit of another queue, so not to be persisted
+        self.begin_with_messages(data)
 
     @rule(skip=st.integers(0, 8), count=st.integers(1, 8))
     def depart(self, skip: int, count: int) -> None:

@@ -29,7 +29,7 @@ class PagingMachine(PartitionMachine):
     @rule()
     def journal_writes(self) -> None:
         for publication in self.publications:
-            if publication.record_number == UNWRITTEN and publication.open_count > 0:
+            if publication.record_number == UNWRITTEN and publication.open_count > 0 and not publication.refused:
                 written(publication, len(self.publications))
 
     @precondition(lambda self: not self.planned)

@@ -2,14 +2,14 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared
 from messaging.settlement import ACCEPTED
 from unit.cores.messages import flow_of, numbered
-from unit.cores.partition_machine import PartitionMachine, some_rules
+from unit.cores.partition_machine import PartitionMachine
 from unit.cores.plain_partition import PlainPartition
 
 PREPARED = -1  # in the place of the flow that holds a message
@@ -26,9 +26,8 @@ class PlainPrepared(PlainPartition):
 class PreparedMachine(PartitionMachine):
     """Goal: commits and rollbacks lose, double or reorder nothing. Method: the same steps to both, compare."""
 
-    @initialize(rules=some_rules())
-    def begin(self, rules: DeliveryRules) -> None:
-        super().begin(rules)
+    def begin_empty(self, rules: DeliveryRules) -> None:
+        super().begin_empty(rules)
         self.model = self.plain = PlainPrepared(self.delivery_rules)
         self.prepared: list[tuple[PreparedRanges, list[int]]] = []
 
