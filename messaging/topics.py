@@ -159,12 +159,9 @@ class SharedFilter(NamedTuple):
     filter: TopicFilter
 
 
-def check_topic_name(topic: str, *, bytes_max: int = MQTT_TOPIC_BYTES_MAX) -> None:
-    """Raise TopicError unless an MQTT client may publish to this topic.
-
-    `bytes_max` counts UTF-8 bytes. Whether this client is allowed to is not asked here.
-    """
-    _check_text(topic, bytes_max, MQTT_TOPIC_LEVELS_MAX)
+def check_topic_name(topic: str) -> None:
+    """Raise TopicError unless an MQTT client may publish to this topic; whether this client may is not asked here."""
+    _check_text(topic, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
     for wildcard in ("#", "+"):
         if wildcard in topic:
             reason = f"{wildcard!r} in a topic that is published to"
@@ -179,11 +176,6 @@ def check_published_topic(topic: str) -> None:
         reason = f"topics that begin with {' or '.join(GATEWAY_TOPICS)} are the gateway's"
         raise TopicError(reason, text=topic, level=1, allowed="another beginning")
     check_topic_name(topic)
-
-
-def check_smf_topic_name(topic: str, *, bytes_max: int = SMF_TOPIC_BYTES_MAX) -> None:
-    """Raise TopicError unless an SMF-like client may publish to this topic. `*`, `>` and `!` are plain characters."""
-    _check_text(topic, bytes_max, SMF_TOPIC_LEVELS_MAX)
 
 
 def parse_filter(text: str, syntax: Syntax) -> TopicFilter:

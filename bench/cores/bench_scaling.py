@@ -34,7 +34,6 @@ BATCH: Final = 10  # messages of a lane in a round
 PAYLOAD_BYTES: Final = 100
 HALF_ROUND_S: Final = 0.001
 MESSAGES: Final = 5_000  # measured
-IDLE_S: Final = 20  # measured, where nothing is published
 TOPIC: Final = "bench/{:05}"  # all of one length: so are the packets, and their ids are found by slicing
 QUEUE: Final = "bench-{:05}"
 OTHER_FILTERS: Final = ("bench/+/{}/deeper/#", "bench/+/other-{}", "+/other-{}/#")  # that match no topic of ours

@@ -65,7 +65,6 @@ class Tally:
         self.received_count = 0  # each message once
         self.duplicate_count = 0
         self.out_of_order_count = 0  # behind a later one of their key, when they came for the first time
-        self.foreign_count = 0  # of no run, or of another
         self._run = run
         self._by_key: dict[int, RangeSet] = {}
 
@@ -73,7 +72,6 @@ class Tally:
         """Count a message; return its stamp if it is one of this run that came for the first time."""
         stamp = stamp_of(payload)
         if stamp is None or stamp.run != self._run:
-            self.foreign_count += 1
             return None
         seen = self._by_key.setdefault(stamp.key, RangeSet())
         if stamp.number in seen:

@@ -8,7 +8,7 @@ from typing import Final, final
 from protocols.amqp.decoding import decode_list
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.fields import Fields
-from protocols.amqp.outcomes import ACCEPTED_STATE, DeliveryState, read_state
+from protocols.amqp.outcomes import DeliveryState, read_state
 
 SERIAL_MASK: Final = 0xFFFF_FFFF
 
@@ -95,10 +95,6 @@ class DispositionRuns:
         if runs:
             self._runs = []
         return runs
-
-    def accept(self, first: int, last: int) -> None:
-        """Note that deliveries we received are accepted and settled: by far the most frequent outcome."""
-        self.add(first, last, ACCEPTED_STATE, is_receiver=True, settled=True)
 
 
 def _uint(value: int) -> bytes:

@@ -21,7 +21,6 @@ from messaging.topics import (
     Level,
     Syntax,
     TopicError,
-    check_smf_topic_name,
     check_topic_name,
     hidden_from_wildcards,
     matches,
@@ -290,7 +289,7 @@ def test_any_text_parses_or_is_a_topic_error(text: str, syntax: Syntax) -> None:
 @pytest.mark.parametrize("topic", ["a", "/", "a//b", " ", "$SYS/x", "a/*/>", "!a", "/".join(["a"] * 200), "a" * 65535])
 def test_good_mqtt_topic_names_are_accepted(topic: str) -> None:
     """[MQTT 4.7.3] `*`, `>` and `!` are plain characters."""
-    check_topic_name(topic, bytes_max=MQTT_TOPIC_BYTES_MAX)
+    check_topic_name(topic)
 
 
 @pytest.mark.parametrize(
@@ -308,34 +307,20 @@ def test_good_mqtt_topic_names_are_accepted(topic: str) -> None:
 def test_bad_mqtt_topic_names_are_refused(topic: str, level: int | None) -> None:
     """[MQTT 3.3.2-2, 4.7.3] No wildcards, not empty, no U+0000, within the limits."""
     with pytest.raises(TopicError) as caught:
-        check_topic_name(topic, bytes_max=MQTT_TOPIC_BYTES_MAX)
+        check_topic_name(topic)
     assert caught.value.level == level
 
 
-def test_a_lower_limit_of_bytes_can_be_set_for_topic_names() -> None:
-    """The limit counts bytes of UTF-8."""
-    check_topic_name("\u00e9\u00e9", bytes_max=4)
-    with pytest.raises(TopicError, match="it has 6 bytes; allowed: at most 4 bytes"):
-        check_topic_name("\u00e9\u00e9\u00e9", bytes_max=4)
+def test_the_limit_of_topic_names_counts_bytes_of_utf_8() -> None:
+    check_topic_name("\u00e9" * 32_767)
+    with pytest.raises(TopicError, match="it has 65536 bytes; allowed: at most 65535 bytes"):
+        check_topic_name("\u00e9" * 32_768)
 
 
 def test_nobody_publishes_to_a_share() -> None:
     """[MQTT 4.8.2] `$share/` begins a filter form."""
     with pytest.raises(TopicError, match="begins a filter"):
         check_topic_name("$share/g/t")
-
-
-@pytest.mark.parametrize("topic", ["a/*/>", "a/+/#", "!a", "a//b", "#P2P/x", "a" * 250, "/".join(["a"] * 125)])
-def test_good_smf_topic_names_are_accepted(topic: str) -> None:
-    """SMF topics: every character but U+0000 is legal in a topic that is published to."""
-    check_smf_topic_name(topic)
-
-
-@pytest.mark.parametrize("topic", ["", "a\0", "a" * 251, "/" * 128])
-def test_bad_smf_topic_names_are_refused(topic: str) -> None:
-    """SMF topics: at most 250 bytes and 128 levels."""
-    with pytest.raises(TopicError):
-        check_smf_topic_name(topic)
 
 
 # --- what is remembered -----------------------------------------------------------------------------------------
