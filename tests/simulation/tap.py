@@ -128,6 +128,7 @@ class Tap:
     def ended(self) -> None:
         """The node closes the connection, or has lost it."""
         self.has_let_go = True
+        self._truth.hangs_up(self._names.values())
 
     # --- client to node ---
 

@@ -119,6 +119,7 @@ class Target:
     damaged: set[int] = field(default_factory=set)
     forsaken: set[int] = field(default_factory=set)  # may have waited for a member whose session has ended
     flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
+    hung_up_tick: int = 0  # when the node last lost a connection of one of its consumers
     is_broken: bool = False  # a partition may have failed too often, and may yet be read back from the store
     forgot_tick: int = 0  # when it may last have forgotten how often its messages were tried
     touched_us: int = 0  # when it was last certain to exist, or had a consumer

@@ -19,7 +19,7 @@ Rules it holds the node to, `Violation` otherwise:
 """
 
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from simulation.targets import (
     DEAD,
@@ -229,6 +229,13 @@ class Truth:
         if begins or target.unordered_until == NOT_YET:
             target.unordered_until = NOT_YET if begins else self.next_tick()
 
+    def hangs_up(self, names: Iterable[str]) -> None:
+        """The node has lost a connection whose client consumes these targets."""
+        tick = self.next_tick()
+        for name in names:
+            if name in self.targets:
+                self.targets[name].hung_up_tick = tick
+
     def breaks(self, target: Target, *, is_over: bool) -> None:
         """A partition may have failed too often: what the store does not know yet is forgotten when it is read back."""
         target.is_broken = not is_over
@@ -275,6 +282,8 @@ class Truth:
             check_priority(target, message, seen, now_us=self.now_us())
         check_holder(target, message, seen, now_us=self.now_us(), life=self.life)
         is_forgotten = message.crashes_when_sent < self.crashes or message.sent_tick < target.forgot_tick
+        # What was on its way to a connection that was lost may not have been written to it.
+        is_forgotten = is_forgotten or message.sent_tick < target.hung_up_tick
         if target.kind not in (SESSION, GROUP) or not (is_forgotten or again):
             # else its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
             check_expiry(target, message, seen, now_us=self.now_us())
