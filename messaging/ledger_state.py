@@ -347,13 +347,13 @@ class LedgerState:
             self._forget_declined(first, end)
         if self.undelivered.total > 0:
             self.undelivered.discard(first, end)
-        if first == self.floor and self.settled.total == 0:  # in order: what consumers mostly do
-            self.floor = end
-        else:
+        if first > self.floor:
             self.settled.add(first, end)
-            if self.settled.lowest() == self.floor:
-                self.floor = self.settled.lowest_end()
-                self.settled.discard(self.settled.lowest(), self.floor)
+        elif self.settled.total > 0 and self.settled.lowest() == end:
+            self.floor = self.settled.lowest_end()
+            self.settled.discard(end, self.floor)
+        else:
+            self.floor = end
         if self.ready_from < self.floor:
             self.ready_from = self.floor
 

@@ -97,6 +97,18 @@ class RangeSet:
             ends.insert(low, end)
             self.total += end - first
             return end - first
+        if high - low == 1:  # it makes that one longer: what comes out of order fills gaps from their edges
+            start = starts[low]
+            stop = ends[low]
+            added = 0
+            if first < start:
+                starts[low] = first
+                added = start - first
+            if end > stop:
+                ends[low] = end
+                added += end - stop
+            self.total += added
+            return added
         held = 0
         for index in range(low, high):
             held += ends[index] - starts[index]
