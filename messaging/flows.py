@@ -279,19 +279,34 @@ def least_loaded(flows: list[LedgerFlow], unacked_count_max: i64) -> LedgerFlow 
     return least
 
 
-def flows_with_room(flows: list[LedgerFlow], unacked_count_max: i64) -> list[LedgerFlow]:
-    """Return the flows that may get messages now, in the order in which they are served: who holds least goes first.
+def flows_with_room(flows: list[LedgerFlow], unacked_count_max: i64, most: i64) -> list[LedgerFlow]:
+    """Return `most` flows that may get messages now, if there are so many, in the order in which they are served.
 
-    Of those that hold equally many, who stands first in `flows`. Most hold nothing, and need not be sorted.
+    Who holds least goes first; of those that hold equally many, who stands first in `flows`. Most hold nothing, and
+    need not be sorted; those behind the last that is wanted are not looked at.
     """
     idle: list[LedgerFlow] = []
     busy: list[LedgerFlow] = []
     for flow in flows:
         if flow.has_room(unacked_count_max):
-            (busy if flow.in_flight.total else idle).append(flow)
+            if flow.in_flight.total:
+                busy.append(flow)
+                continue
+            idle.append(flow)
+            if len(idle) == most:
+                return idle
     if len(busy) > 1:
         busy.sort(key=_held)
     return idle + busy
+
+
+def starved(flows: list[LedgerFlow], unacked_count_max: i64, *, gets_any: bool) -> list[Flow]:
+    """Return the flows that messages wait for; one that does not get any message may have room left."""
+    return [
+        flow.flow
+        for flow in flows
+        if not flow.paused and ((gets_any and not flow.selects()) or flow.room(unacked_count_max) == 0)
+    ]
 
 
 def _held(flow: LedgerFlow) -> int:

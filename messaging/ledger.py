@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from messaging.batch import MessageBatch
 from messaging.declining import bury_declined, decline
 from messaging.effects import Delivery
-from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room, least_loaded
+from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room, least_loaded, starved
 from messaging.grouping import MessageGroups, groups_for, has_keys
 from messaging.keys import key_hash_in
 from messaging.last_value import keep_newest
@@ -134,18 +134,26 @@ class Ledger(LedgerState):
         if ready_count == 0 or not self.flow_order.flows:
             return _NONE
         deliveries: list[Delivery] = []
-        unacked_count_max = rules.unacked_count_max
         if ready_count == 1 and groups is None and self.selecting_count == 0:
-            least = least_loaded(self.flow_order.flows, unacked_count_max)
-            if least is None:
-                self._note_starved(unacked_count_max)
-            else:
+            least = least_loaded(self.flow_order.flows, rules.unacked_count_max)
+            if least is not None:
                 self._deliver_piece(least, 1, wall_ms, deliveries)
-            return deliveries
-        line = flows_with_room(self.flow_order.flows, unacked_count_max)
+            else:
+                self.effects.starved_flows += starved(self.flow_order.flows, rules.unacked_count_max, gets_any=True)
+        else:
+            self._deal(ready_count, wall_ms, deliveries)
+        return deliveries
+
+    def _deal(self, ready_count: int, wall_ms: int, out: list[Delivery]) -> None:
+        """Give competing flows even shares: they are served in turns until the messages or all credit are used up."""
+        groups = self.groups
+        unacked_count_max = self.rules.unacked_count_max
+        flows = self.flow_order.flows
+        # Where each takes what is there, no more flows are looked for than there are messages: thousands may be idle.
+        line_max = ready_count if groups is None and self.selecting_count == 0 else len(flows)
+        line = flows_with_room(flows, unacked_count_max, line_max)
         if groups is not None and len(line) > 1:
             groups.put_owner_first(line, self.requeued.lowest())
-        # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
         share = (ready_count + len(line) - 1) // len(line) if line else 0
         place = 0
         idle_count = 0  # flows one after the other that got nothing, and may when others have
@@ -155,28 +163,22 @@ class Ledger(LedgerState):
             if room == 0:  # used up, perhaps by another flow of the same consumer
                 del line[place]
                 idle_count = 0
-            elif self._deliver_piece(flow, min(share, room), wall_ms, deliveries):
+                if not line and share == 1:  # there may be others, who were not looked for
+                    line = flows_with_room(flows, unacked_count_max, line_max)
+            elif self._deliver_piece(flow, min(share, room), wall_ms, out):
                 place += 1
                 idle_count = 0
             elif groups is not None:
                 place += 1
                 idle_count += 1
             elif not flow.selects():
-                return deliveries  # its page is on the way, or all that was left is settled
+                return  # its page is on the way, or all that was left is settled
             else:
                 del line[place]  # it wants nothing of what is at hand
             if place >= len(line):
                 place = 0
         if (not line or groups is not None) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
-            self._note_starved(unacked_count_max)
-        return deliveries
-
-    def _note_starved(self, unacked_count_max: i64) -> None:
-        """Note the flows that messages wait for; one that does not get any message may have room left."""
-        gets_any = self.groups is None
-        for flow in self.flow_order.flows:
-            if not flow.paused and ((gets_any and not flow.selects()) or flow.room(unacked_count_max) == 0):
-                self.effects.starved_flows.append(flow.flow)
+            self.effects.starved_flows += starved(flows, unacked_count_max, gets_any=groups is None)
 
     def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
         """Give a flow at most `limit` messages of one segment; return False when nothing is at hand."""

@@ -162,6 +162,14 @@ def test_flows_that_share_a_window_get_no_more_than_it_holds_together() -> None:
     assert window.available() == 0
 
 
+def test_what_a_shared_window_has_no_room_for_goes_to_flows_behind_as_many_as_there_are_messages() -> None:
+    shared = window_of(1)
+    ledger = ledger_with(flow_of(1, window=shared), flow_of(2, window=shared), flow_of(3))
+    append(ledger, numbered(2))
+
+    assert delivered(ledger) == [(1, 1), (3, 2)]
+
+
 def test_a_flow_that_shares_an_empty_window_stands_in_line_for_credit() -> None:
     window = window_of(2)
     ledger = ledger_with(flow_of(1, window=window))
