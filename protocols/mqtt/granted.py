@@ -5,7 +5,7 @@ with the identifiers of all of them. The topic space knows only that the client 
 is looked up here, once per topic.
 """
 
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.selectors import Selector
@@ -52,12 +52,24 @@ class GrantedSubscription:
         )
 
 
-class DeliveryOptions(NamedTuple):
+@final
+class DeliveryOptions:
     """What all matching subscriptions together ask of a message."""
 
-    qos: int  # -1: nobody asks for it (any more)
-    retain_as_published: bool
-    identifiers: list[int] | None
+    __slots__ = ("identifiers", "qos", "retain_as_published")
+
+    def __init__(self, qos: int, retain_as_published: bool, identifiers: list[int] | None) -> None:
+        self.qos = qos  # -1: nobody asks for it (any more)
+        self.retain_as_published = retain_as_published
+        self.identifiers = identifiers
+
+    def is_as(self, other: "DeliveryOptions") -> bool:
+        """Return whether others ask for the same."""
+        return self is other or (
+            self.qos == other.qos
+            and self.retain_as_published == other.retain_as_published
+            and self.identifiers == other.identifiers
+        )
 
 
 NOT_WANTED: Final = DeliveryOptions(-1, False, None)
@@ -146,7 +158,7 @@ class SubscriptionTable:
         options = self._options_of_row(batch, start, own)
         for row in range(start + 1, stop):
             its = self._options_of_row(batch, row, own)
-            if its != options:
+            if not its.is_as(options):
                 runs.append((first, row, options))
                 first = row
                 options = its
