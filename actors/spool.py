@@ -1,4 +1,4 @@
-"""The spool actor: decides when the store commits, and tells everybody what became of their work.
+"""The spool: decides when the store commits, and tells everybody what became of their work.
 
 A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
 time. After one that failed the pause is longer: what must not be lost is tried until the store takes it. Messages that
@@ -8,12 +8,12 @@ writer's thread; publishers are confirmed when it reports the data on disk.
 
 import logging
 from collections.abc import Callable
+from typing import Any, Final
 
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.cursor_messages import CommitSeen, WatchCommits
 from actors.data_messages import Confirmed, Refused, Settled, Store
-from actors.inbox import FlushCall
-from actors.loop_actor import LoopActor
+from actors.inbox import Flushed, Scheduled
 from actors.messages import (
     PageOut,
     PagesWritten,
@@ -44,12 +44,12 @@ from storage.unwritten import NEVER
 
 log = logging.getLogger("sluicegate.spool")
 
-JOURNAL_RECORDS_MAX = 4096  # beyond it, what holds up the head of the journal is moved into pages
-COMMIT_AGAIN_MS = 100  # after one that failed, before the next
-PROBE_INTERVAL_MS = 1000  # how often a full store is asked whether there is room again
+JOURNAL_RECORDS_MAX: Final = 4096  # beyond it, what holds up the head of the journal is moved into pages
+COMMIT_AGAIN_MS: Final = 100  # after one that failed, before the next
+PROBE_INTERVAL_MS: Final = 1000  # how often a full store is asked whether there is room again
 
 
-class SpoolActor(LoopActor):
+class Spool(Behaviour, Flushed):
     """Keeps the store. Every decision about what is written is made in storage.spool_plan.SpoolPlanner."""
 
     def __init__(
@@ -63,7 +63,8 @@ class SpoolActor(LoopActor):
         partitions: dict[int, Address],
         tracing: Tracing | None,
     ) -> None:
-        super().__init__(cell)
+        self._cell = cell
+        self._runtime = cell.runtime
         self._planner = planner
         self._writer = writer
         self._gate = gate
@@ -75,7 +76,6 @@ class SpoolActor(LoopActor):
         self._timer: TimerHandle | None = None
         self._timer_ms = 0  # when it goes off
         self._flush_asked = False
-        self._flush_call = FlushCall(self.flush, self.cell)
         self._paging_through = 0
         self._idle_callbacks: list[Callable[[], None]] = []
         self._watchers: dict[Address, None] = {}  # who wants to hear of each commit; used as an ordered set
@@ -84,9 +84,7 @@ class SpoolActor(LoopActor):
         self.commits_ns = 0  # from handing over to the writer's report
         self._commit_began_ns = 0
         self.damaged_pages_count = 0
-        self.handlers = {
-            Store: self._store,
-            Settled: self._settled,
+        self.handlers: dict[type, Callable[[Any], None]] = {  # of what does not come with each message
             SettleTogether: self._settle_together,
             WriteTables: self._write_tables,
             SessionRows: self._session_rows,
@@ -102,11 +100,24 @@ class SpoolActor(LoopActor):
             CommitFailed: self._commit_failed,
         }
 
-    def on_drained(self) -> None:
+    def receive(self, message: Any) -> None:
+        """Take what was published or settled, or do what is asked."""
+        if isinstance(message, Settled):
+            self._settled(message)
+        elif isinstance(message, Store):
+            self._store(message)
+        else:
+            self.handlers[type(message)](message)
+
+    def drained(self) -> None:
         """Look at the end of the turn whether to commit, when all of this turn's work is here."""
         if not self._flush_asked:
             self._flush_asked = True
-            self.runtime.dispatcher.at_turn_end(self._flush_call)
+            self._runtime.dispatcher.at_turn_end(self)
+
+    def owner(self) -> Scheduled | None:
+        """Return the actor that has failed if a flush does."""
+        return self._cell
 
     def flush(self) -> None:
         """Confirm what need not be written, and commit the rest if it is time.
@@ -128,7 +139,7 @@ class SpoolActor(LoopActor):
         due_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
         if self._timer is not None and self._timer_ms <= due_ms:
             return  # then there will be another flush
-        now_ms = self.runtime.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         if due_ms > now_ms:
             self._look_again(due_ms, now_ms)
         else:
@@ -137,28 +148,28 @@ class SpoolActor(LoopActor):
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back once everything taken so far is in the store; for a clean stop."""
         self._idle_callbacks.append(callback)
-        self.on_drained()
+        self.drained()
 
     def _look_again(self, at_ms: int, now_ms: int) -> None:
         """Have a flush at that moment."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = at_ms
-        self._timer = self.cell.after(at_ms - now_ms, self._timer_ended)
+        self._timer = self._cell.after(at_ms - now_ms, self._timer_ended)
 
     def _timer_ended(self) -> None:
         self._timer = None
         self._confirm_elided()
-        self.on_drained()
+        self.drained()
 
     def _commit(self, now_ms: int, patience_ms: int) -> None:
         self._confirm_elided()
         commit = self._planner.next_commit(now_ms, patience_ms)
         self._writing = True
         self._last_commit_ms = now_ms
-        self._commit_began_ns = self.runtime.clock.now_ns()
+        self._commit_began_ns = self._runtime.clock.now_ns()
         self.commits_count += 1
-        self._writer.write(commit.job, self.cell.inbox)
+        self._writer.write(commit.job, self._cell.inbox)
 
     def _idle(self) -> None:
         callbacks, self._idle_callbacks = self._idle_callbacks, []
@@ -168,7 +179,7 @@ class SpoolActor(LoopActor):
     # --- what comes in ---
 
     def _store(self, message: Store) -> None:
-        self._planner.store(message.publication, self.runtime.dispatcher.both_ms()[0])
+        self._planner.store(message.publication, self._runtime.dispatcher.both_ms()[0])
 
     def _settled(self, message: Settled) -> None:
         planner = self._planner
@@ -212,7 +223,7 @@ class SpoolActor(LoopActor):
         log.error("a page of partition %d cannot be read: %s", message.partition_id, message.damage)
         self.damaged_pages_count += 1
         text = f"a page of partition {message.partition_id} cannot be read: {message.damage}"
-        self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
+        self._runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         self._planner.quarantine_page(PageDamage(message.partition_id, message.first_sequence, message.damage))
 
     def _purge(self, message: PurgeFromStore) -> None:
@@ -223,7 +234,7 @@ class SpoolActor(LoopActor):
         """Read a partition behind the next commit, which has everything the partition has said so far."""
 
         def committed(_: str) -> None:  # or refused, and then what was refused is withdrawn
-            self._writer.reload(message, self.cell.inbox)
+            self._writer.reload(message, self._cell.inbox)
 
         self._planner.write_tables(TableRequest([], committed, uses_reserve=True))
 
@@ -252,7 +263,7 @@ class SpoolActor(LoopActor):
 
     def _commit_done(self, _: CommitDone) -> None:
         self._writing = False
-        self.commits_ns += self.runtime.clock.now_ns() - self._commit_began_ns
+        self.commits_ns += self._runtime.clock.now_ns() - self._commit_began_ns
         commit = self._planner.committed()
         self._confirm_all(commit.publications, WRITTEN)
         self._confirm_all(commit.elided, ELIDED)
@@ -278,18 +289,18 @@ class SpoolActor(LoopActor):
             _confirm(publication)
         if self._tracing is not None:
             for publication in publications:
-                self._tracing.stored(publication.batch, outcome, self.runtime.clock.wall_ms())
+                self._tracing.stored(publication.batch, outcome, self._runtime.clock.wall_ms())
 
     def _commit_failed(self, message: CommitFailed) -> None:
         self._writing = False
-        self._last_commit_ms = self.runtime.clock.now_ms() + max(0, COMMIT_AGAIN_MS - self._commit_interval_ms)
+        self._last_commit_ms = self._runtime.clock.now_ms() + max(0, COMMIT_AGAIN_MS - self._commit_interval_ms)
         self.commits_failed[message.kind] = self.commits_failed.get(message.kind, 0) + 1
         commit = self._planner.failed()
         self._paging_through = 0  # pages it had asked for may be among what was not written
         if not self._gate.blocked:
             log.warning("the spool takes no more messages: %s", message.reason)
-            self.runtime.events.emit(SYSTEM_SPOOL_CHANGED, f"message spool takes no more messages: {message.reason}")
-            self.cell.after(PROBE_INTERVAL_MS, self._probe)
+            self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, f"message spool takes no more messages: {message.reason}")
+            self._cell.after(PROBE_INTERVAL_MS, self._probe)
         self._gate.blocked = message.reason
         for publication in commit.publications:
             self._withdraw(publication, message.reason)
@@ -302,7 +313,7 @@ class SpoolActor(LoopActor):
         """Tell the publisher no, and the partitions to take the messages out again that no consumer has yet."""
         publication.refused = True
         if self._tracing is not None:
-            self._tracing.stored(publication.batch, NOT_STORED, self.runtime.clock.wall_ms())
+            self._tracing.stored(publication.batch, NOT_STORED, self._runtime.clock.wall_ms())
         for match in publication.matches:
             partition = self._partitions.get(match.partition_id)
             if partition is not None:
@@ -317,14 +328,14 @@ class SpoolActor(LoopActor):
             return
         if self._writer.has_room():
             self._unblock("the spool has room again")
-            self.on_drained()
+            self.drained()
         else:
-            self.cell.after(PROBE_INTERVAL_MS, self._probe)
+            self._cell.after(PROBE_INTERVAL_MS, self._probe)
 
     def _unblock(self, text: str) -> None:
         log.info(text)
         self._gate.blocked = ""
-        self.runtime.events.emit(SYSTEM_SPOOL_CHANGED, "message spool takes messages again")
+        self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, "message spool takes messages again")
 
     def _page_out_the_oldest(self) -> None:
         """Keep the journal short: ask whoever holds up its head to move into pages."""

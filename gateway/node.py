@@ -9,8 +9,9 @@ from typing import Any
 
 from actors.cell import ActorCell
 from actors.clock import Clock
+from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
-from actors.spool import SpoolActor
+from actors.spool import Spool
 from actors.spool_io import StoreThreads
 from actors.supervision import VITAL
 from actors.waking import watch_for_room
@@ -248,10 +249,10 @@ class Node:
         listeners: list[BaseListener] = [each for front in self.fronts for each in front.listeners.values()]
         return listeners + self.operator_ports.listeners()
 
-    def spool_actor(self) -> SpoolActor:
-        """Return the actor that has the spool."""
-        spool = self.spool.actor
-        assert isinstance(spool, SpoolActor)
+    def spool_actor(self) -> Spool:
+        """Return what the actor that has the spool does."""
+        spool = self.spool.actor.behaviour
+        assert isinstance(spool, Spool)
         return spool
 
     def endpoints(self) -> list[tuple[str, str]]:
@@ -297,14 +298,17 @@ class Node:
 
     def _spawn_spool(self) -> ActorCell:
         return self.runtime.spawn(
-            lambda cell: SpoolActor(
+            lambda cell: LoopActor(
                 cell,
-                planner=self.planner,
-                writer=self.threads,
-                gate=self.spool_gate,
-                commit_interval_ms=self.config.spool.commit_interval_ms,
-                partitions=self.partition_addresses,
-                tracing=self.tracing,
+                Spool(
+                    cell,
+                    planner=self.planner,
+                    writer=self.threads,
+                    gate=self.spool_gate,
+                    commit_interval_ms=self.config.spool.commit_interval_ms,
+                    partitions=self.partition_addresses,
+                    tracing=self.tracing,
+                ),
             ),
             kind="spool",
             name="spool",

@@ -89,7 +89,7 @@ async def test_a_client_that_subscribes_again_to_what_it_had_waits_for_no_commit
     """[4.1.0-1]: the store has its session already, and what has it keeps through a restart."""
     client = await broker.connect_durable("again")
     await client.subscribe("a", "b")
-    spool = broker.node.spool.actor
+    spool = broker.node.spool_actor()
     before = spool.commits_count
     assert await client.subscribe("a", "b") == [0, 0]
     assert spool.commits_count == before

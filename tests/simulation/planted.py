@@ -44,8 +44,8 @@ FAULTS = (
         (
             Edit(
                 "actors/spool.py",
-                "        self._writer.write(commit.job, self.cell.inbox)\n",
-                "        self._writer.write(commit.job, self.cell.inbox)\n"
+                "        self._writer.write(commit.job, self._cell.inbox)\n",
+                "        self._writer.write(commit.job, self._cell.inbox)\n"
                 "        for publication in commit.publications:\n"
                 "            _confirm(publication)\n",
             ),

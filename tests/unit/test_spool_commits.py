@@ -12,7 +12,7 @@ from actors.data_messages import Confirmed, Settled, Store
 from actors.loop_actor import LoopActor
 from actors.messages import WriteTables
 from actors.runtime import Runtime
-from actors.spool import COMMIT_AGAIN_MS, SpoolActor
+from actors.spool import COMMIT_AGAIN_MS, Spool
 from actors.spool_io import CommitDone, CommitFailed
 from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
@@ -35,8 +35,8 @@ class Publisher(LoopActor):
         self.handlers = {Confirmed: confirmed}
 
 
-class Spool:
-    """A spool actor, its disk, and the publisher of everything. Times are in microseconds."""
+class Keeper:
+    """A spool, its disk, and the publisher of everything. Times are in microseconds."""
 
     def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
         self.loop = virtual_loop(MONOTONIC_START_US)
@@ -44,14 +44,17 @@ class Spool:
         self.runtime = Runtime(loop=self.loop, clock=clock, rng=random.Random(1), on_fatal=self.fail)
         self.planner = planner_with(P)
         self.cell = self.runtime.spawn(
-            lambda cell: SpoolActor(
+            lambda cell: LoopActor(
                 cell,
-                planner=self.planner,
-                writer=self,
-                gate=SpoolGate(usage_bytes_max=1 << 40),
-                commit_interval_ms=interval_ms,
-                partitions={},
-                tracing=None,
+                Spool(
+                    cell,
+                    planner=self.planner,
+                    writer=self,
+                    gate=SpoolGate(usage_bytes_max=1 << 40),
+                    commit_interval_ms=interval_ms,
+                    partitions={},
+                    tracing=None,
+                ),
             ),
             kind="spool",
             name="spool",
@@ -122,13 +125,13 @@ class Spool:
 
 
 @pytest.fixture
-def spool() -> Iterator[Spool]:
-    made = Spool()
+def spool() -> Iterator[Keeper]:
+    made = Keeper()
     yield made
     made.runtime.stop()
 
 
-def test_a_message_without_a_consumer_is_committed_at_once_after_a_pause(spool: Spool) -> None:
+def test_a_message_without_a_consumer_is_committed_at_once_after_a_pause(spool: Keeper) -> None:
     token = spool.publish(consumers=False)
     spool.passes(us=COMMIT_US)
 
@@ -136,7 +139,7 @@ def test_a_message_without_a_consumer_is_committed_at_once_after_a_pause(spool: 
     assert spool.confirmed_us == {token: COMMIT_US}
 
 
-def test_what_consumers_settle_in_time_is_confirmed_at_once_and_costs_no_commit(spool: Spool) -> None:
+def test_what_consumers_settle_in_time_is_confirmed_at_once_and_costs_no_commit(spool: Keeper) -> None:
     for _ in range(100):
         token = spool.publish(consumers=True)
         spool.passes(us=300)
@@ -148,7 +151,7 @@ def test_what_consumers_settle_in_time_is_confirmed_at_once_and_costs_no_commit(
     assert spool.began_us == []
 
 
-def test_publishers_of_what_consumers_have_together_hear_together(spool: Spool) -> None:
+def test_publishers_of_what_consumers_have_together_hear_together(spool: Keeper) -> None:
     """Else those that publish again when they hear come back one by one."""
     first, second = spool.publish(consumers=True), spool.publish(consumers=True)
     spool.passes(us=100)
@@ -161,7 +164,7 @@ def test_publishers_of_what_consumers_have_together_hear_together(spool: Spool) 
     assert spool.confirmed_us == {first: 200, second: 200}
 
 
-def test_where_consumers_always_have_something_publishers_wait_for_an_interval_and_no_more(spool: Spool) -> None:
+def test_where_consumers_always_have_something_publishers_wait_for_an_interval_and_no_more(spool: Keeper) -> None:
     tokens = [spool.publish(consumers=True)]
     for _ in range(200):
         tokens.append(spool.publish(consumers=True))
@@ -174,7 +177,7 @@ def test_where_consumers_always_have_something_publishers_wait_for_an_interval_a
     assert max(waited_us) <= INTERVAL_MS * 1000
 
 
-def test_a_consumer_that_is_slow_delays_a_commit_by_an_interval_and_no_more(spool: Spool) -> None:
+def test_a_consumer_that_is_slow_delays_a_commit_by_an_interval_and_no_more(spool: Keeper) -> None:
     token = spool.publish(consumers=True)
     spool.passes(us=INTERVAL_MS * 1000 + COMMIT_US)
 
@@ -183,7 +186,7 @@ def test_a_consumer_that_is_slow_delays_a_commit_by_an_interval_and_no_more(spoo
 
 
 def test_where_all_but_one_are_fast_there_is_a_commit_for_the_slow_one_and_one_for_its_settlement(
-    spool: Spool,
+    spool: Keeper,
 ) -> None:
     """Not for those that come while these are made, and whose settlements would have to be written then."""
     slow = spool.publish(consumers=True)
@@ -200,7 +203,7 @@ def test_where_all_but_one_are_fast_there_is_a_commit_for_the_slow_one_and_one_f
     assert sorted(spool.confirmed_us) == sorted(spool.published)
 
 
-def test_a_message_without_a_consumer_does_not_wait_for_others_that_have_one(spool: Spool) -> None:
+def test_a_message_without_a_consumer_does_not_wait_for_others_that_have_one(spool: Keeper) -> None:
     spool.publish(consumers=True)
     spool.passes(us=1500)
     spool.publish(consumers=False)
@@ -209,7 +212,7 @@ def test_a_message_without_a_consumer_does_not_wait_for_others_that_have_one(spo
     assert spool.began_us == [1500]
 
 
-def test_what_is_due_earlier_than_what_consumers_have_is_committed_earlier(spool: Spool) -> None:
+def test_what_is_due_earlier_than_what_consumers_have_is_committed_earlier(spool: Keeper) -> None:
     spool.publish(consumers=False)
     spool.passes(us=2000)
     spool.publish(consumers=True)
@@ -220,7 +223,7 @@ def test_what_is_due_earlier_than_what_consumers_have_is_committed_earlier(spool
     assert spool.began_us == [0, INTERVAL_MS * 1000]
 
 
-def test_rows_do_not_wait_for_consumers(spool: Spool) -> None:
+def test_rows_do_not_wait_for_consumers(spool: Keeper) -> None:
     token = spool.publish(consumers=True)
     spool.write_a_row()
     spool.passes(us=COMMIT_US)
@@ -229,18 +232,18 @@ def test_rows_do_not_wait_for_consumers(spool: Spool) -> None:
     assert token in spool.confirmed_us, "what came before the rows is written with them"
 
 
-def test_a_clean_stop_does_not_wait_for_consumers(spool: Spool) -> None:
+def test_a_clean_stop_does_not_wait_for_consumers(spool: Keeper) -> None:
     token = spool.publish(consumers=True)
     idle_us: list[int] = []
     spool.passes(us=100)
-    spool.cell.actor.when_idle(lambda: idle_us.append(spool.now_us()))
+    spool.cell.actor.behaviour.when_idle(lambda: idle_us.append(spool.now_us()))
     spool.passes(us=1_000_000)
 
     assert token in spool.confirmed_us
     assert idle_us == [100 + COMMIT_US]
 
 
-def test_commits_keep_their_interval(spool: Spool) -> None:
+def test_commits_keep_their_interval(spool: Keeper) -> None:
     for _ in range(100):
         spool.publish(consumers=False)
         spool.passes(us=100)
@@ -267,7 +270,7 @@ def test_publishers_hear_when_their_messages_are_written_or_settled_and_never_wa
     steps: list[tuple[str, int]], interval_ms: int
 ) -> None:
     """Beside the interval of consumers there is that between commits, one that may be under way, and clock's grain."""
-    spool = Spool(interval_ms)
+    spool = Keeper(interval_ms)
     waiting: list[int] = []  # for their consumers
     for step, value in [*steps, ("pass", 50_000)]:
         if step == "publish":
@@ -288,7 +291,7 @@ def test_publishers_hear_when_their_messages_are_written_or_settled_and_never_wa
     spool.runtime.stop()
 
 
-def test_a_store_that_fails_is_given_a_pause_before_it_is_tried_again(spool: Spool) -> None:
+def test_a_store_that_fails_is_given_a_pause_before_it_is_tried_again(spool: Keeper) -> None:
     """What has to be written is tried until it is: without a pause, a disk that fails for hours costs a core."""
     token = spool.publish(consumers=False)
     spool.passes(us=COMMIT_US)
