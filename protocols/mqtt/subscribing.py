@@ -40,6 +40,7 @@ from protocols.mqtt.reason_codes import (
 )
 from protocols.mqtt.session import ExtraSubscription, Session
 from protocols.mqtt.sides import delivering_of, writes_of
+from protocols.mqtt.wire import has_unwanted_characters
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -144,6 +145,8 @@ async def _subscribe(
     asked: _Asked,
 ) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
     text = request.filter_text
+    if connection.services.limits.refuse_control_characters and has_unwanted_characters(text):
+        raise _Refused(TOPIC_FILTER_INVALID, "the filter has control characters")
     queue_name = parse_queue_address(text)
     if text.startswith(SHARE_PREFIX):
         if request.no_local:

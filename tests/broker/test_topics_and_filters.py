@@ -46,6 +46,16 @@ async def test_what_is_no_filter_is_refused_and_the_connection_lives(
     await subscriber.is_quiet()
 
 
+@pytest.mark.settings("mqtt.reject_control_characters=true")
+@pytest.mark.parametrize("topic_filter", ["a\x01", "$share/g/a\x7f", "$queue/q\x9f"])
+async def test_filters_with_control_characters_are_refused_when_configured(
+    broker: RunningBroker, topic_filter: str
+) -> None:
+    """[1.5.4-2] leaves them to the server; 3.1.1 has one code for all refusals."""
+    assert await (await broker.connect(level=5)).subscribe(topic_filter, "a") == [0x8F, 0]
+    assert await (await broker.connect(level=4)).subscribe(topic_filter, "a") == [0x80, 0]
+
+
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_wildcards_at_the_first_level_do_not_match_dollar_topics(broker: RunningBroker, qos: int) -> None:
     """[4.7.2-1]."""
