@@ -335,7 +335,7 @@ class MessageGroups(Choice):
         for bucket, draining in list(self._draining.items()):
             for flow_id, held in list(draining.held.items()):
                 flow = state.flows.get(flow_id)
-                if flow is None or not any(flow.in_flight.within(first, end) for first, end in held.ranges()):
+                if flow is None or not _holds_any(flow, held):
                     del draining.held[flow_id]
             if not draining.held:
                 self._let_go(state, bucket)
@@ -358,7 +358,7 @@ class MessageGroups(Choice):
     def _held_by(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> dict[int, RangeSet]:
         """Return what a flow holds of some buckets, of which it holds anything."""
         held: dict[int, RangeSet] = {}
-        for first, end in flow.in_flight.ranges():
+        for first, end in [each for holding in flow.flow.holdings for each in holding.ranges()]:
             for segment in state.segments.overlapping(first, end):
                 batch = segment.batch
                 for sequence in range(max(first, segment.first), min(end, segment.end)):
@@ -398,3 +398,9 @@ class MessageGroups(Choice):
                     if batch is not None:
                         key_hash = key_hash_in(state.rules.key_source, batch, sequence - segment.first)
                         assert self._owners[key_hash % self.buckets] == owner, "a stretch is one flow's"
+
+
+def _holds_any(flow: LedgerFlow, sequences: RangeSet) -> bool:
+    """Return whether a flow holds some of these, or may again when a commit under way is not made."""
+    ranges = sequences.ranges()
+    return any(holding.within(first, end) for holding in flow.flow.holdings for first, end in ranges)

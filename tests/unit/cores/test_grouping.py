@@ -12,6 +12,7 @@ from messaging.grouping import GAPS_MAX, SEQUENCE_NAME, closes_group
 from messaging.headers import Headers, UserPropertyValue
 from messaging.ledger import Ledger
 from messaging.paging import page_loaded, pages_written, plan_pages
+from messaging.prepared import give_back_prepared, prepare, settle_prepared
 from messaging.selectors import Selectors
 from messaging.settlement import ACCEPTED, FAILED, RELEASED
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, written
@@ -97,6 +98,25 @@ def test_when_the_owner_leaves_its_groups_go_on_with_others_in_order() -> None:
 
     assert (list(sequences_of(first)), first.redelivered, first.first_of_group) == ([2], True, True)
     assert (list(sequences_of(second)), second.redelivered, second.first_of_group) == ([3, 4], False, False)
+
+
+def test_a_group_that_changes_hands_waits_for_what_a_commit_may_give_back() -> None:
+    """Who settles in a transaction has its messages again if the commit is not made: before newer ones of the key."""
+    ledger = ledger_with(7, 8, 7, 8, rebalance=True)
+    bind(ledger, 1, limit=2)
+    assert delivered(ledger) == {1: [1, 2]}
+    before = prepare(ledger, 1, 1, [(1, 3)])
+    assert before is not None
+    bind(ledger, 2)  # has one of the groups from now on
+    assert delivered(ledger) == {}
+    give_back_prepared(ledger, before, 0)
+    assert delivered(ledger) == {}
+
+    meanwhile = prepare(ledger, 1, 1, [(2, 3)])
+    assert meanwhile is not None
+    assert delivered(ledger) == {}
+    settle_prepared(ledger, meanwhile)
+    assert delivered(ledger) == {2: [4]}
 
 
 def test_groups_that_take_turns_are_claimed_in_neighbourhoods() -> None:
