@@ -7,7 +7,7 @@ from actors.directory_messages import QueueHandle, UpdateQueue, UpdateRefused
 from actors.futures import LoopFuture
 from messaging.queue_config import QueueConfig, QueueDefinition
 
-Answer = LoopFuture[QueueDefinition]
+InLine = tuple[UpdateQueue, LoopFuture[QueueDefinition]]
 
 
 @final
@@ -19,7 +19,7 @@ class QueueUpdates:
 
     def __init__(self, directory: ActorCell) -> None:
         self._directory = directory
-        self._waiting: dict[str, list[tuple[UpdateQueue, Answer]]] = {}  # behind the change of each such queue
+        self._waiting: dict[str, list[InLine]] = {}  # behind the change of each such queue
 
     def is_under_way(self, name: str) -> bool:
         """Return whether a change of a queue is on its way to the store."""
@@ -30,9 +30,9 @@ class QueueUpdates:
         assert name not in self._waiting, "others wait"
         self._waiting[name] = []
 
-    def wait(self, message: UpdateQueue) -> Answer:
+    def wait(self, message: UpdateQueue) -> LoopFuture[QueueDefinition]:
         """Have a change asked for again when the one that is under way has ended."""
-        answer = Answer()
+        answer: LoopFuture[QueueDefinition] = LoopFuture()
         self._waiting[message.name].append((message, answer))
         return answer
 
