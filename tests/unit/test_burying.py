@@ -11,7 +11,7 @@ from actors.clock import Clock
 from actors.data_messages import Append
 from actors.errands import ErrandPlace
 from actors.runtime import Runtime
-from messaging.address import Address
+from lone_actors import Idle, spawned
 from messaging.admission import QueueGate
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
@@ -40,16 +40,6 @@ class FailingClock(Clock):
         return 1
 
 
-class Inbox(Address):
-    """Keeps what it is posted."""
-
-    def __init__(self) -> None:
-        self.messages: list[object] = []
-
-    def post(self, message: object) -> None:
-        self.messages.append(message)
-
-
 def endless_gate() -> QueueGate:
     return QueueGate(None, usage_bytes_max=ENDLESS, message_bytes_max=ENDLESS)
 
@@ -59,7 +49,8 @@ class Graveyard:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.clock = FailingClock()
-        self.arrived = Inbox()
+        runtime = Runtime(loop=loop, clock=self.clock, rng=random.Random(1), on_fatal=lambda _: None)
+        self.arrived = spawned(runtime, Idle).inbox
         self.ledger = Ledger(durable=True, rules=DeliveryRules(dead_msg_queue=DMQ))
         self.ledger.attach(flow_of(1), 1)
         self.ledger.append(numbered(6), None)
@@ -67,8 +58,8 @@ class Graveyard:
         target = QueueTarget(DMQ, endless_gate(), Pressure(high_bytes=ENDLESS, low_bytes=0), durable=True)
         target.partitions.append(PartitionTarget(2, self.arrived))
         self.place = ErrandPlace(
-            Runtime(loop=loop, clock=self.clock, rng=random.Random(1), on_fatal=lambda _: None),
-            Inbox(),
+            runtime,
+            spawned(runtime, Idle).inbox,
             ledger=self.ledger,
             queue_name="q",
             number=0,
@@ -82,7 +73,7 @@ class Graveyard:
     def bury(self) -> list[bytes]:
         """Do what a partition does at the end of its turn; return what has come to the dead message queue by then."""
         bury(self.place)
-        appends = [each for each in self.arrived.messages if isinstance(each, Append)]
+        appends = [each for each in self.arrived.items if isinstance(each, Append)]
         return sorted([payload for each in appends for payload in each.batch.payloads()])
 
 
