@@ -78,6 +78,17 @@ def _job(world: World, step: Step) -> None:
         world.begins_job(Job(world.truth, f"job {len(world.jobs)}", _topics(world), world.salted))
 
 
+def _retain(world: World, step: Step) -> None:
+    client = world.clients[PUBLISHERS[0]]  # one only: what is newer is known by its number
+    client.retain(1 + step.amount % 2)
+
+
+def _look(world: World, step: Step) -> None:
+    client = _someone(world, step, SUBSCRIBERS, ONLINE)
+    if client is not None:
+        client.look()
+
+
 def _transact(world: World, step: Step) -> None:
     """Do a transaction; who is not there comes, and one of a few leaves."""
     transactor = world.transactors[TRANSACTORS[step.who % len(TRANSACTORS)]]
@@ -160,6 +171,8 @@ CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "publish": _publish,
     "job": _job,
     "transact": _transact,
+    "retain": _retain,
+    "look": _look,
     "connect": _connect,
     "settle": _settle,
     "consume": _consume,

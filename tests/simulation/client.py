@@ -7,7 +7,7 @@ import mqtt_packets as mqtt
 from simulation.memory_network import Wire
 from simulation.scenario import keys_of, queue_id
 from simulation.tap import Tap, number_of
-from simulation.targets import GROUP, SESSION, Message, Rules, Target, Violation
+from simulation.targets import GROUP, RETAINED, SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
@@ -18,7 +18,8 @@ REJECTED = 0x80
 REJECTED_SHARE = 0.3
 NEVER_EXPIRES = 0xFFFF_FFFF
 UNANSWERED_MAX = 300  # below the Receive Maximum of the node
-SESSION_FILTER_ID, GROUP_FILTER_ID = 100, 101  # above those of queues
+SESSION_FILTER_ID, GROUP_FILTER_ID, RETAINED_FILTER_ID = 100, 101, 102  # above those of queues
+RETAINED_BYTES = 40
 GROUP_PREFIX = "work/b/"
 GROUP_FILTER = f"$share/crew/{GROUP_PREFIX}#"
 KEEP_ALIVE_S = 20
@@ -141,7 +142,16 @@ class Client:
             self._wire.stall(stalls)
 
     def publish(
-        self, topic: str, key: str, qos: int, size: int, *, expiry_s: int = 0, delay_s: int = 0, priority: int = 4
+        self,
+        topic: str,
+        key: str,
+        qos: int,
+        size: int,
+        *,
+        expiry_s: int = 0,
+        delay_s: int = 0,
+        priority: int = 4,
+        retain: bool = False,
     ) -> None:
         """Publish a message, if there is a connection and a packet id for it."""
         if self.state != ONLINE or len(self.out) + len(self._released) >= UNANSWERED_MAX:
@@ -157,7 +167,9 @@ class Client:
             properties += mqtt.user_property("sluicegate-delivery-delay-ms", str(1000 * delay_s))
         if priority != 4:
             properties += mqtt.user_property("priority", str(priority))
-        packet = mqtt.publish(topic, payload, level=5, qos=qos, packet_id=packet_id, properties=properties)
+        packet = mqtt.publish(
+            topic, payload, level=5, qos=qos, packet_id=packet_id, properties=properties, retain=retain
+        )
         if qos:
             self.out[packet_id] = message
             self._bytes_out[packet_id] = packet
@@ -185,6 +197,23 @@ class Client:
                 target.since_tick = self._truth.next_tick()
 
         self._subscribe(SESSION_FILTER_ID, f"{prefix}#", qos, answered)
+
+    def retain(self, qos: int) -> None:
+        """Publish the next retained message, once the one before was answered: sent again, that would be the newer."""
+        if not any(message.topic == RETAINED for message in self.out.values()):
+            self.publish(RETAINED, "", qos, RETAINED_BYTES, retain=True)
+
+    def look(self) -> None:
+        """Subscribe to the retained message, and be sent it."""
+        if self.state == ONLINE and self._tap is not None:
+            self.names[RETAINED_FILTER_ID] = RETAINED
+            self._tap.looks()
+            self._subscribe(RETAINED_FILTER_ID, RETAINED, 0, lambda code: None)
+
+    @property
+    def saw(self) -> int:
+        """The number of the retained message that it was sent last on this connection; 0: none."""
+        return self._tap.saw if self._tap is not None else 0
 
     def join(self, qos: int) -> None:
         """Become a member of the shared subscription. A durable one only: it decides what the group outlives."""

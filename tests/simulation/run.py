@@ -8,7 +8,7 @@ from simulation.client import OFFLINE, PROMPT
 from simulation.inside import check_at_rest, queues_of
 from simulation.job import OVER
 from simulation.reckoning import check_nothing_is_lost
-from simulation.scenario import CONSUMERS, FLEETING, NAMES, scenario_of
+from simulation.scenario import CONSUMERS, FLEETING, NAMES, SUBSCRIBERS, scenario_of
 from simulation.steps import Step, steps_of
 from simulation.targets import Violation
 from simulation.virtual_loop import EndlessLoop
@@ -100,8 +100,22 @@ def drain(world: World) -> None:
             if "retention_time_s" in plan.attributes and name in world.truth.targets:
                 world.ask(world.change(name, {"retention_time_s": 0}))
         world.advance(DRAIN_ROUND_US)
+    look_at_what_is_retained(world)
     check_nothing_is_lost(world.truth)
     check_at_rest(world.node, world.image)
     world.restart()
+    look_at_what_is_retained(world)
     check_nothing_is_lost(world.truth)
     check_at_rest(world.node, world.image)
+
+
+def look_at_what_is_retained(world: World) -> None:
+    """See that the newest retained message that was confirmed is there, or one that came behind it."""
+    client = world.clients[SUBSCRIBERS[0]]
+    if client.state == OFFLINE:
+        client.connect(clean_start=False)
+        world.advance(DRAIN_ROUND_US)
+    client.look()
+    world.advance(DRAIN_ROUND_US)
+    if client.saw < world.truth.retained_number:
+        raise Violation(f"retained message {world.truth.retained_number} was confirmed, and {client.saw} is retained")

@@ -78,7 +78,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
     "small": (LAST_VALUE, TTL),
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
-TRANSACTIONS_SHARE, SELECTORS_SHARE = 0.3, 0.25  # of seeds with such clients
+TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE = 0.3, 0.25, 0.2  # of seeds with such clients
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -100,6 +100,7 @@ class Scenario(NamedTuple):
     reader: str  # the queue that a durable cursor taps; empty: none
     transactions: bool  # clients consume and publish by AMQP transactions
     selects: bool  # some consumers of queues take some keys only
+    retains: bool  # a publisher keeps a retained message up to date, and subscribers look at it
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -130,7 +131,15 @@ class Scenario(NamedTuple):
 
 
 PLAIN: Final = Scenario(
-    QUEUES, delays=False, priorities=False, jobs=False, forwards=False, reader="", transactions=False, selects=False
+    QUEUES,
+    delays=False,
+    priorities=False,
+    jobs=False,
+    forwards=False,
+    reader="",
+    transactions=False,
+    selects=False,
+    retains=False,
 )
 
 
@@ -153,6 +162,7 @@ def scenario_of(seed: int) -> Scenario:
         reader=rng.choice(("", "", "first", "keyed")),
         transactions=rng.random() < TRANSACTIONS_SHARE,
         selects=rng.random() < SELECTORS_SHARE,
+        retains=rng.random() < RETAINED_SHARE,
     )
 
 

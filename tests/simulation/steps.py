@@ -61,15 +61,18 @@ WEIGHTS = {
     "break": 0.7,
 }
 TRANSACTIONS = {"transact": 24.0}  # in runs that have them
-ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room", "transact")
+RETAINED = {"retain": 8.0, "look": 6.0}  # the same
+ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room", "transact", "retain", "look")
 PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
 
 
 def steps_of(seed: int, count: int) -> list[Step]:
     """Return the steps of a seed. Each seed has its own taste, so that rare things meet often in some of them."""
     rng = Random(seed)
+    scenario = scenario_of(seed)
+    kinds_there = WEIGHTS | (TRANSACTIONS if scenario.transactions else {}) | (RETAINED if scenario.retains else {})
     weights = {}
-    for kind, weight in (WEIGHTS | (TRANSACTIONS if scenario_of(seed).transactions else {})).items():
+    for kind, weight in kinds_there.items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))
         weights[kind] = weight * (max(taste, 1.0) if kind in ALWAYS else taste)
     begin = ["connect"] * 12 + ["consume"] * 6 + ["subscribe"] * 2

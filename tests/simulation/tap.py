@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import mqtt_packets as mqtt
 from simulation.scenario import keys_of
-from simulation.targets import GROUP, Message, Target, Violation
+from simulation.targets import GROUP, RETAINED, Message, Target, Violation
 from simulation.truth import Truth
 
 SUBSCRIPTION_IDENTIFIER = 0x0B
@@ -56,6 +56,8 @@ class Tap:
         self._asked_us = 0  # when the requests were read that the node answered last, or has yet to answer
         self._answered_us = 0
         self.has_let_go = False  # as the truth's Holder has it
+        self.saw = 0  # number of the retained message that was sent last
+        self._saw_min = 0  # of those that may be: it looks at no older one
 
     # --- node to client ---
 
@@ -87,6 +89,9 @@ class Tap:
         name = self._names.get(int(str(identifiers[0]))) if identifiers else None
         if name is None:
             raise Violation(f"{self._client} got {publish} and has no such subscription")
+        if name == RETAINED:
+            self._retained(publish)
+            return
         target = self._truth.targets.get(name)
         if target is None:  # it is being deleted, or there is one of its name again
             self._truth.came_unjudged.add(number_of(publish.payload))
@@ -113,6 +118,16 @@ class Tap:
                 raise Violation(f"{self._client} got packet id {publish.packet_id} twice at a time")
             self._published.add(publish.packet_id)
             self._take(publish.packet_id, Written(target, number, target.flow_cuts, held_us, self._answers_count))
+
+    def looks(self) -> None:
+        """The client is about to ask for the retained message."""
+        self._saw_min = self._truth.retained_number
+
+    def _retained(self, publish: mqtt.Published) -> None:
+        number = number_of(publish.payload)
+        if publish.retain and number < self._saw_min:
+            raise Violation(f"{self._client} was sent retained message {number}, and {self._saw_min} was confirmed")
+        self.saw = number
 
     def _release(self, packet_id: int) -> None:
         """A PUBREL keeps its place in the window; one for an earlier connection's message has none [MQTT 4.9]."""

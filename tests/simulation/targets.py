@@ -17,6 +17,8 @@ DEAD = "dead"  # a dead message queue, or one for what is moved: it wants nothin
 
 QUEUE_KINDS = (EXCLUSIVE, SHARED, PARTITIONED)
 
+RETAINED = "state/x"  # the topic of retained messages, which no queue wants
+
 NOT_YET = 1 << 60  # a tick that never comes
 
 

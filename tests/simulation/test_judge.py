@@ -7,14 +7,14 @@ import pytest
 
 import mqtt_packets as mqtt
 from simulation.actions import play
-from simulation.client import HOLD, PROMPT, REJECTED
+from simulation.client import HOLD, PROMPT, REJECTED, RETAINED_FILTER_ID
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
 from simulation.run import MENDING_US, drain, run
 from simulation.scenario import GATHER, LOCK, PLAIN, SELECTIONS, TEMPORARY, queue_id
 from simulation.steps import Step
 from simulation.tap import Tap
-from simulation.targets import EXCLUSIVE, SESSION, Rules, Seen, Violation
+from simulation.targets import EXCLUSIVE, RETAINED, SESSION, Rules, Seen, Violation
 from simulation.truth import Truth
 from simulation.world import World
 
@@ -222,3 +222,25 @@ def test_who_selects_some_keys_of_a_queue_gets_no_others() -> None:
     tap.written(first)
     with pytest.raises(Violation, match="takes"):
         tap.written(second)
+
+
+def test_who_looks_at_a_retained_message_sees_none_that_is_older_than_one_confirmed_before() -> None:
+    truth = Truth(lambda: 0)
+    tap = Tap(truth, "s0", receive_maximum=10, names={RETAINED_FILTER_ID: RETAINED}, out={})
+    for _ in range(2):
+        truth.promised(truth.sent("p0", "", RETAINED, 1), 0)
+    tap.looks()
+    first, second = (
+        mqtt.publish(
+            RETAINED,
+            b"%d|" % number,
+            level=5,
+            retain=True,
+            properties=mqtt.subscription_identifier(RETAINED_FILTER_ID),
+        )
+        for number in truth.messages
+    )
+
+    tap.written(second)
+    with pytest.raises(Violation, match="was confirmed"):
+        tap.written(first)
