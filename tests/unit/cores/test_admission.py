@@ -19,6 +19,7 @@ from messaging.refusals import (
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
 )
+from messaging.thresholds import Exceedance, Threshold, ThresholdPair
 from unit.cores.messages import batch_of, with_priority
 
 
@@ -43,6 +44,46 @@ def test_a_queue_takes_messages_up_to_its_quota_and_not_a_byte_more() -> None:
 
     assert gate.verdict(batch_of([b"1234"])) == ADMITTED
     assert gate.verdict(batch_of([b"12345"])) == REFUSED_QUEUE_FULL
+
+
+def test_a_spool_takes_messages_up_to_its_quota_and_not_a_byte_more() -> None:
+    spool = SpoolGate(usage_bytes_max=10)
+    gate = gate_with(spool=spool)
+    gate.reserve(batch_of([b"123456"]))
+
+    assert gate.verdict(batch_of([b"1234"])) == ADMITTED
+    assert gate.verdict(batch_of([b"12345"])) == REFUSED_SPOOL_FULL
+
+
+def test_the_numbers_of_messages_are_watched_as_they_rise_and_fall() -> None:
+    told: list[tuple[str, bool, int]] = []
+    spool = SpoolGate(usage_bytes_max=1000)
+    gate = gate_with(spool=spool)
+    spool.count_threshold = Threshold(lambda raised, _, value: told.append(("spool", raised, value)))
+    gate.low_priority_threshold = Threshold(lambda raised, _, value: told.append(("queue", raised, value)))
+    for each in (spool.count_threshold, gate.low_priority_threshold):
+        each.watch(ThresholdPair("3/2"), limit=10, unit=1, value=0)
+
+    gate.reserve(batch_of([b"a", b"b"]))
+    gate.reserve(batch_of([b"c"]))
+    gate.release(1, 1)
+    gate.release(1, 1)
+
+    assert told == [("queue", True, 3), ("spool", True, 3), ("queue", False, 1), ("spool", False, 1)]
+
+
+def test_a_store_without_room_is_no_quota_that_refuses() -> None:
+    """That it is full is told when it becomes so."""
+    told: list[int] = []
+    spool = SpoolGate(usage_bytes_max=10)
+    spool.usage_exceeded = Exceedance(told.append)
+    gate = gate_with(spool=spool)
+    spool.blocked = "the disk is full"
+    gate.refuse(REFUSED_SPOOL_FULL, 1, hears=True)
+    assert told == []
+    spool.blocked = ""
+    gate.refuse(REFUSED_SPOOL_FULL, 1, hears=True)
+    assert told == [10]
 
 
 def test_the_size_limit_is_for_each_message_of_a_batch() -> None:

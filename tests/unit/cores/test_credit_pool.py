@@ -51,6 +51,64 @@ def test_a_consumer_that_goes_gives_everything_back() -> None:
     assert (pool.used, window.available()) == (0, 0)
 
 
+def test_a_consumer_that_goes_stands_in_line_no_more() -> None:
+    pool: CreditPool[Address] = CreditPool(1)
+    holder: CreditWindow[Address] = CreditWindow(4, pool)
+    window: CreditWindow[Address] = CreditWindow(4, pool)
+    holder.take(1)
+    window.wait(Address())
+    window.close()
+    assert pool.next_window() is None
+
+
+def test_who_settles_while_others_wait_for_the_node_stands_behind_them() -> None:
+    pool: CreditPool[Address] = CreditPool(1)
+    first: CreditWindow[Address] = CreditWindow(4, pool)
+    second: CreditWindow[Address] = CreditWindow(4, pool)
+    second.take(1)
+    first.wait(Address())
+    second.give(1)
+    second.wait(Address())
+
+    assert second.next_waiters() == []
+    assert [pool.next_window(), pool.next_window(), pool.next_window()] == [first, second, None]
+
+
+def test_nobody_is_called_before_the_node_has_room() -> None:
+    """Retained messages count and do not wait, so more may be held than the maximum."""
+    pool: CreditPool[Address] = CreditPool(2)
+    looks: list[int] = []
+    pool.has_room = lambda: looks.append(pool.used)
+    window: CreditWindow[Address] = CreditWindow(4, pool)
+    window.take(3)
+    window.wait(Address())
+    window.give(1)
+    assert looks == []
+    window.give(1)
+    assert looks == [1]
+
+
+def test_settlements_of_one_turn_call_no_more_partitions_than_there_is_credit_for() -> None:
+    """Who was called may have nothing any more: what it leaves is for the next, after a look."""
+    window: CreditWindow[Address] = CreditWindow(5)
+    window.take(5)
+    partitions = [Address() for _ in range(5)]
+    for each in partitions:
+        window.wait(each)
+    window.give(2)
+    assert window.next_waiters() == partitions[:2]
+    window.give(1)
+    assert window.next_waiters() == partitions[2:3]
+    assert window.further_waiters() == partitions[3:]
+
+
+def test_a_consumer_whose_socket_is_full_has_room_for_nothing() -> None:
+    pool: CreditPool[Address] = CreditPool(3)
+    window: CreditWindow[Address] = CreditWindow(4, pool)
+    window.is_shut = True
+    assert (window.room(), window.available()) == (0, 0)
+
+
 def test_a_key_that_waits_for_the_whole_node_says_so() -> None:
     pool: CreditPool[Address] = CreditPool(1)
     ledger = Ledger(durable=True, rules=DeliveryRules())

@@ -16,6 +16,7 @@ STEPS = st.lists(
         st.tuples(st.just("take"), st.integers(0, 40), st.integers(0, 10)),
         st.tuples(st.just("peek"), st.integers(0, 40), st.integers(0, 10)),
         st.tuples(st.just("keep"), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("skip"), st.integers(0, 2), st.integers(1, 3)),
     ),
     max_size=40,
 )
@@ -44,6 +45,8 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
             held.add(next_id, two, next_sequence[one], SOURCES[one])
             model |= {next_id + number: (one, next_sequence[one] + number) for number in range(two)}
             next_id += two
+            next_sequence[one] += two
+        elif kind == "skip":  # others got these
             next_sequence[one] += two
         elif kind == "keep":
             gone = {key: value for key, value in model.items() if value[0] != one}

@@ -78,6 +78,16 @@ def restarted(ledger: Ledger, *, was_clean: bool) -> Ledger:
     return again
 
 
+def test_a_message_without_a_key_is_held_for_no_partition() -> None:
+    """Not for that of the last slot either, where -1 would lead."""
+    holds = Holds()
+    holds.close(0, modulo_slots(2), [1])
+    keyed = Headers(partition_key=_key_of(1), key_hash=key_hash(_key_of(1)))
+    batch = batch_of([b"m"] * 2, headers=[Headers(key_hash=-1), keyed])
+
+    assert holds.free_run(batch, 1, 1, 3, None) == (1, 2)
+
+
 def test_messages_of_a_slot_that_moved_are_passed_over_until_their_source_is_open() -> None:
     gaining = Gaining("om.mo")
     gaining.attach()

@@ -38,6 +38,15 @@ def test_a_destination_without_progress_loses_its_protection() -> None:
     assert not pressure.over, "publishers go on, what it cannot take is dropped"
 
 
+def test_a_destination_that_nobody_waits_for_keeps_its_protection() -> None:
+    pressure = Pressure(high_bytes=100, low_bytes=40)
+
+    assert pressure.waive_if_stalled(5000, 1000) == []
+    pressure.level(100, 5001)
+
+    assert pressure.over
+
+
 def test_progress_starts_the_patience_anew() -> None:
     pressure, publisher = pressed()
     pressure.progress(1500)
