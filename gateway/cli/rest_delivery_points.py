@@ -15,6 +15,7 @@ from gateway.cli.admin_objects import AdminObjects
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.tables import print_table
+from gateway.config.allowed import shown
 from gateway.config.errors import ConfigError
 from gateway.config.load import text_of
 from gateway.config.sources import apply_settings
@@ -64,7 +65,7 @@ def show(
     state = "up" if view.up else f"down{f': {view.reason}' if view.reason else ''}"
     rows: list[tuple[str, object]] = [("origin", view.origin), ("state", state)]
     for key, value in view.definition.to_dict().items():
-        rows.append((key, orjson.dumps(value).decode() if isinstance(value, list) else value))
+        rows.append((key, orjson.dumps(value).decode() if isinstance(value, list) else shown(value)))
     print_table(("field", "value"), rows)
 
 

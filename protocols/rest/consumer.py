@@ -116,8 +116,8 @@ class RestConsumer:
                         answer.close()
                         break
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            self._down(str(error))
-            raise Unreachable(str(error)) from None
+            self._down(_why(error))
+            raise Unreachable(_why(error)) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._count("no-answer")
             raise NoAnswer(str(error) or f"no answer within {settings.max_post_wait_ms} ms") from None
@@ -144,7 +144,7 @@ class RestConsumer:
                 )
             writer.close()
         except (OSError, TimeoutError, ssl.SSLError, UnicodeError) as error:  # the last is of a name that no host has
-            self._down(str(error) or "no connection in time")
+            self._down(_why(error) or "no connection in time")
             return
         if not self._is_stopped:
             self._failures_count = 0
@@ -167,3 +167,8 @@ class RestConsumer:
 
     def __repr__(self) -> str:
         return f"RestConsumer({self._name}, {'up' if self.is_up else self.reason})"
+
+
+def _why(error: Exception) -> str:
+    """Return what the system says of a failure, without its number; empty: nothing."""
+    return getattr(error, "strerror", None) or str(error)

@@ -50,7 +50,7 @@ async def test_an_exception_that_keeps_a_message_out_is_named(broker: RunningBro
     answer = await explained(broker, "orders/test/1")
     [destination] = answer.destinations
     assert (destination.verdict, destination.exception) == ("kept-out", "orders/test/>")
-    assert (answer.verdict, answer.reason) == ("dropped", "503 No Subscription Match")
+    assert (answer.verdict, answer.reason) == ("dropped", "503 No Subscription Match: nobody subscribes to the topic")
 
 
 async def test_a_retained_message_and_a_client_that_is_away_are_seen(broker: RunningBroker) -> None:

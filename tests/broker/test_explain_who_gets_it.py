@@ -99,7 +99,7 @@ async def test_a_publisher_without_the_right_is_refused_as_explain_said(broker: 
         assert (await ada.publish(topic) == 0x87) is refused
         denials.clear()
     answer = await explained(broker, "data/bob/x", client_id="somebody")
-    assert (answer.publisher, answer.reason) == ("", "503 No Subscription Match")
+    assert (answer.publisher, answer.reason) == ("", "503 No Subscription Match: nobody subscribes to the topic")
     answer = await explained(broker, "t", client_username="bob")
     assert (answer.verdict, answer.reason.split(":")[0]) == ("refused", "403 Permission Denied")
     assert (await explained(broker, "t", client_username="bob", qos=0)).verdict == "dropped"  # nobody subscribes

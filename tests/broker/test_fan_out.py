@@ -108,7 +108,7 @@ async def test_a_composites_target_that_refuses_refuses_for_all(broker: RunningB
 )
 async def test_a_target_that_was_deleted_refuses_by_its_name(broker: RunningBroker, amqp: AmqpClients) -> None:
     await NodeView(broker.node).delete_queue("Gone")
-    assert await refusal(amqp, "topic://T") == "400 Queue Not Found"
+    assert await refusal(amqp, "topic://T") == "400 Queue Not Found: there is no such queue"
     assert await publish(broker, "T", b"m") == [0x83], "nobody has it, and that is no success"
     assert (await depth(broker, "Ok2"), broker.node.default.space.missing_count) == (0, 2)
     await redefine(

@@ -135,7 +135,7 @@ async def test_a_direct_message_is_not_kept(broker: RunningBroker) -> None:
 @pytest.mark.parametrize(
     ("path", "headers", "status", "detail"),
     [
-        ("/QUEUE/none", {}, 400, "Queue Not Found"),
+        ("/QUEUE/none", {}, 400, "there is no such queue"),
         ("/QUEUE/", {}, 400, "/QUEUE/ without the name of a queue"),
         ("/TOPIC/a/%23", {}, 400, "topic 'a/#': "),
         ("/%FF", {}, 400, "the path is not UTF-8 when its percent-encoding is undone"),
@@ -168,7 +168,7 @@ async def test_a_request_that_means_nothing_hears_why(
 async def test_errors_are_json_for_those_who_take_that(broker: RunningBroker) -> None:
     async with client_of(broker) as client:
         answer = await client.post("/QUEUE/none", headers={"Accept": "application/json"})
-    assert answer.json() == {"code": 400, "reason": "Queue Not Found", "detail": "Queue Not Found"}
+    assert answer.json() == {"code": 400, "reason": "Queue Not Found", "detail": "there is no such queue"}
 
 
 @pytest.mark.settings("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB")

@@ -169,7 +169,10 @@ async def test_messages_that_nobody_subscribes_to_are_refused_where_that_is_want
     """Solace 6.3: rejectMsgToSenderOnNoSubscriptionMatchEnabled."""
     await create(broker)
     client = await broker.connect(level=5)
-    assert await answer_to(client, topic="nobody") == (UNSPECIFIED_ERROR, "503 No Subscription Match")
+    assert await answer_to(client, topic="nobody") == (
+        UNSPECIFIED_ERROR,
+        "503 No Subscription Match: nobody subscribes to the topic",
+    )
     ids = [client.next_packet_id() for _ in range(3)]
     topics = ["t", "nobody", "t"]
     client.send(*[mqtt.publish(topic, level=5, qos=1, packet_id=each) for topic, each in zip(topics, ids, strict=True)])

@@ -211,6 +211,19 @@ async def test_a_host_whose_name_is_none_is_not_up(broker: RunningBroker) -> Non
     assert broker.node.runtime.events.record.counts["VPN_REST_CONSUMER_DOWN"] == 1
 
 
+async def test_a_port_that_nobody_listens_at_is_told_in_words(broker: RunningBroker) -> None:
+    """And not by the number that the system has for it."""
+    await create(broker, "q")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        await configure(broker, point(WebServer(), "q", remote_port=closed.getsockname()[1]))
+        [consumer] = broker.node.default.rest.running["p"].consumers
+        async with asyncio.timeout(DEADLINE_S):
+            while consumer.reason == "not tried yet":
+                await asyncio.sleep(0.01)
+    assert consumer.reason == "Connection refused"
+
+
 async def test_a_connection_that_breaks_counts_a_try(broker: RunningBroker) -> None:
     await create(broker, "q")
     answers = iter([None, 200])

@@ -1,5 +1,6 @@
 """`sluicegate rest-delivery-point` and `show rest-delivery-point` against a real admin server."""
 
+import re
 from pathlib import Path
 
 import orjson
@@ -24,7 +25,9 @@ def test_a_point_is_made_from_words_changed_in_one_place_and_deleted(shell: Shel
     assert changed["definition"]["rest_consumers"][0]["remote_port"] == 8443
     assert changed["definition"]["queue_bindings"][0]["queue"] == "q"
     assert (changed["enabled"], changed["origin"]) == (False, "operator")
-    assert "post_request_target" in shell.run("rest-delivery-point", "show", "p")
+    told = shell.run("rest-delivery-point", "show", "p")
+    assert "post_request_target" in told
+    assert re.search(r"^enabled +false *$", told, re.MULTILINE), "as it is written in a file"
     assert shell.run("rest-delivery-point", "delete", "p") == "deleted REST delivery point p\n"
     assert "there is no REST delivery point 'p'" in shell.run("rest-delivery-point", "show", "p", expect=FAILED)
 
