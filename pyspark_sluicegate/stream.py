@@ -107,9 +107,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan the tasks of a batch, and have the gateway keep its messages until it is acknowledged."""
         begin, stop = self._resumed(start), self._resumed(end)
         cursor = self._bound()
+        positions = cursor.positions  # once: heartbeats bring others
+        if not positions:
+            raise OffsetError(f"the queue {self._options.queue} was deleted while a batch of it was planned")
         # Of a partition that went since the batch was planned there is nothing to read: its consumers had it all.
-        ends = {each: end for each, end in stop.places(cursor.positions).items() if each in stop.next}
-        firsts = self._not_rewound(begin, ends)
+        ends = {each: end for each, end in stop.places(positions).items() if each in stop.next}
+        firsts = begin.places(positions) | self._rewound_in(begin, ends)
         ranges = [RangeToRead(each, firsts[each], end) for each, end in sorted(ends.items()) if firsts[each] < end]
         options = self._options
         if ranges:
@@ -175,12 +178,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset.check_is_of(self._options.queue, cursor.vpn, cursor.incarnation)
         return offset
 
-    def _not_rewound(self, begin: Offset, wanted: Container[int]) -> dict[int, int]:
-        """Return where reading begins. Raises OffsetError when the cursor was further than that when it was bound.
+    def _rewound_in(self, begin: Offset, wanted: Container[int]) -> dict[int, int]:
+        """Return where reading goes on in those of the partitions in which the cursor was further when it was bound.
 
-        Then the checkpoint is an older one, and what lies between may be gone. Only partitions that are wanted count.
+        Then the checkpoint is an older one, and what lies between may be gone. Raises OffsetError unless the user
+        wants it passed over.
         """
-        firsts = begin.places(self._bound().positions)
+        firsts: dict[int, int] = {}
         for position in self._stood_when_bound:
             number, first = position.partition, begin.next_in(position)
             if number in wanted and first < position.acked:

@@ -29,9 +29,10 @@ class OneCursor:
         self.incarnation = incarnation
         self.vpn = "sales"
         self.epoch = 1
-        self.positions = (Position(0, 1, 5, 5, 0), second)
+        self.positions: tuple[Position, ...] = (Position(0, 1, 5, 5, 0), second)
         self.acknowledged: list[Mapping[int, int]] = []
         self.waited_above: list[Mapping[int, int]] = []
+        self.pinned: list[Mapping[int, int]] = []
 
     def look_at_cursor(self, queue: str, cursor: str) -> "OneCursor":
         return self
@@ -46,7 +47,7 @@ class OneCursor:
         self.acknowledged.append(before)
 
     def pin(self, before: Mapping[int, int]) -> None:
-        pass
+        self.pinned.append(before)
 
     def status(self, above: Mapping[int, int], *, wait_s: float) -> "OneCursor":
         self.waited_above.append(above)
@@ -95,6 +96,25 @@ def test_a_stream_waits_for_messages_though_a_partition_that_came_later_has_none
     begin = ORDERS.to_json()
     assert reader.latestOffset(begin, ReadAllAvailable()) == begin
     assert cursor.waited_above == [{0: 5, 1: 1}]
+
+
+def test_a_batch_of_a_queue_that_was_deleted_is_not_taken_for_one_without_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A status that is answered at that moment names no partitions."""
+    cursor = OneCursor(0xA1)
+    reader = _reader(monkeypatch, cursor)
+    cursor.positions = ()
+    with pytest.raises(OffsetError, match="the queue orders was deleted"):
+        reader.partitions(ORDERS.to_json(), ORDERS.moved({0: 9}, (), 1).to_json())
+
+
+def test_a_batch_leaves_out_partitions_that_went_since_it_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    cursor = OneCursor(0xA1)
+    end = ORDERS.moved({0: 9, 2: 7}, (), 1).to_json()
+    (task,) = _reader(monkeypatch, cursor).partitions(ORDERS.to_json(), end)
+    assert task.value == ((0, 5, 9),)
+    assert cursor.pinned == [{0: 9}]
 
 
 def test_a_query_that_is_to_begin_behind_the_end_of_its_queue_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
