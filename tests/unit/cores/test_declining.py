@@ -79,6 +79,20 @@ def test_a_flow_that_is_paused_is_waited_for() -> None:
     ledger.check()
 
 
+def test_what_only_those_who_are_left_have_declined_dies_when_the_other_leaves() -> None:
+    ledger = ledger_with(1)
+    ledger.append(batch_of([b"m"]), None)
+    ledger.deliver(0)
+    ledger.attach(flow_of(2), 2)
+    ledger.settle(1, 1, 2, RELEASED_ELSEWHERE)
+    assert ledger.effects.discards == {}
+
+    ledger.detach(2, count_as_failed=False)
+
+    assert ledger.effects.discards == {DISCARD_UNDELIVERABLE: 1}
+    ledger.check()
+
+
 def test_the_owner_of_a_group_is_the_only_one_who_could_have_it() -> None:
     """Message groups: nobody gets a message of a key while another flow has the key."""
     ledger = ledger_with(1, 2, rules=DeliveryRules(group_buckets=8))

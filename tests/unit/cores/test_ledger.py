@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from messaging.batch import MessageBatch
-from messaging.flows import DeliveryRules, Flow
+from messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow
 from messaging.ledger import Ledger
 from messaging.settlement import (
     ACCEPTED,
@@ -228,6 +228,32 @@ def test_after_the_last_permitted_redelivery_the_message_is_dropped() -> None:
     assert ledger.deliver(0) == []
     assert ledger.effects.discards == {DISCARD_MAX_REDELIVERY: 1}
     assert ledger.waiting_count == 0
+
+
+def test_messages_that_failed_differently_often_are_delivered_apart() -> None:
+    """A delivery has one count."""
+    ledger = ledger_with(flow_of(1))
+    append(ledger, numbered(4))
+    ledger.deliver(0)
+    ledger.settle(1, 2, 4, FAILED)
+    ledger.settle(1, 1, 5, RELEASED)
+
+    told = [(list(sequences_of(each)), each.delivery_count) for each in ledger.deliver(0)]
+
+    assert told == [([1], 1), ([2, 3], 2), ([4], 1)]
+
+
+def test_on_an_exclusive_queue_nothing_overtakes_a_failed_message_without_a_key() -> None:
+    rules = DeliveryRules(order=ORDER_OF_ALL, redelivery_delay_ms=100, redelivery_delay_ms_max=100)
+    ledger = ledger_with(flow_of(1), rules=rules)
+    append(ledger, numbered(4))
+    ledger.deliver(1)
+    ledger.settle(1, 2, 3, FAILED)
+    ledger.settle(1, 1, 5, RELEASED)
+
+    assert [list(sequences_of(each)) for each in ledger.deliver(1000)] == [[1]]
+    assert [list(sequences_of(each)) for each in ledger.deliver(1100)] == [[2], [3, 4]]
+    ledger.check()
 
 
 def test_losing_a_consumer_counts_as_one_delivery_attempt() -> None:

@@ -259,6 +259,45 @@ def test_a_partition_that_comes_back_reserves_anew_before_it_is_used() -> None:
     assert put.next_sequence == 500 + SEQUENCES_RESERVED
 
 
+def test_a_reservation_that_a_failed_commit_should_have_made_is_made_by_the_next() -> None:
+    """Else a crash would begin again with sequences that consumers saw."""
+    planner = SpoolPlanner(next_record_number=1)
+    planner.register(P, floor=1, next_sequence_reserved=500)
+    planner.next_commit(now_ms=0, patience_ms=0)
+    planner.failed()
+
+    assert planner.due_ms(0) == 0
+    (put,) = committed(planner).job.cursor_puts
+    assert put.next_sequence == 500 + SEQUENCES_RESERVED
+
+
+def test_rows_of_what_was_consumed_are_written_though_a_commit_of_them_fails() -> None:
+    """By them a publisher that repeats itself is known; it is confirmed when they are safe, and never refused."""
+    planner = planner_with(P)
+    consumed = publication_to({P: 1})
+    consumed.session_rows = [(b"publisher", b"1")]
+    planner.store(consumed, now_ms=0)
+    done_with(planner, consumed)
+    planner.next_commit(now_ms=0, patience_ms=0)
+    assert planner.failed().publications == []
+
+    assert planner.due_ms(0) == 0
+    commit = committed(planner)
+    assert commit.elided == [consumed]
+    assert commit.job.table_writes == [TableWrite(Table.SESSIONS, b"publisher", b"1")]
+
+
+def test_rows_that_nobody_needs_to_go_on_leave_the_reserve_alone() -> None:
+    planner = planner_with(P)
+    answers: list[str] = []
+    for uses_reserve in (True, False):
+        planner.write_tables(TableRequest([TableWrite(Table.CATALOG, b"k", b"v")], answers.append, uses_reserve=True))
+        planner.write_tables(
+            TableRequest([TableWrite(Table.CATALOG, b"l", b"v")], answers.append, uses_reserve=uses_reserve)
+        )
+        assert committed(planner).job.uses_reserve == uses_reserve
+
+
 def test_pages_of_a_deleted_partition_are_not_written_after_it_was_purged() -> None:
     planner = planner_with(P, Q)
     answers: list[bool] = []

@@ -55,6 +55,35 @@ def test_an_id_at_the_end_is_followed_by_the_first() -> None:
     assert ids.allocate(1, 1, AT_LEAST_ONCE, SOURCE).first_packet_id == 1
 
 
+def test_an_answer_to_what_waits_for_the_store_is_to_nothing_that_was_sent() -> None:
+    ids = OutboundIds(RangeSet())
+    run = ids.allocate(3, 1, EXACTLY_ONCE, SOURCE)
+    run.waits = True
+
+    assert ids.run_of(1, 3, EXACTLY_ONCE) is None
+    assert not ids.stands_for_other_qos(1, 3, AT_LEAST_ONCE)
+    assert ids.acknowledge(1, 3) == ids.release(2, 2) == []
+    assert ids.unanswered() == [run]
+
+    run.waits = False
+    assert ids.stands_for_other_qos(1, 3, AT_LEAST_ONCE)
+    assert ids.run_of(1, 3, EXACTLY_ONCE) is run
+
+
+def test_what_is_unanswered_of_a_subscription_that_ends_is_not_sent_again() -> None:
+    not_sent_again = RangeSet()
+    ids = OutboundIds(not_sent_again)
+    source = DeliverySource(Address(), 1, 1, sent := SentIds())
+    ids.allocate(2, 1, EXACTLY_ONCE, source)
+    assert not_sent_again.total == 0
+
+    ids.disown(sent)
+
+    assert not_sent_again.ranges() == [(1, 3)]
+    assert len(ids.acknowledge(1, 2)) == 1
+    assert not_sent_again.total == 0
+
+
 def meaning(runs: list[OutboundRun]) -> dict[int, int]:
     """Return which sequence each packet id stands for."""
     return {run.first_packet_id + step: run.first_sequence + step for run in runs for step in range(run.count)}
