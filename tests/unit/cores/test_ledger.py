@@ -256,6 +256,17 @@ def test_on_an_exclusive_queue_nothing_overtakes_a_failed_message_without_a_key(
     ledger.check()
 
 
+def test_a_lock_that_was_renewed_runs_out_as_one_granted_then() -> None:
+    ledger = ledger_with(flow_of(1), rules=DeliveryRules(ack_timeout_ms=100))
+    append(ledger, numbered(1))
+    ledger.deliver(1000)
+    assert ledger.renew(1, 1, [(1, 2)], 1050) == 1
+
+    assert ledger.deliver(1149) == []
+    assert [each.delivery_count for each in ledger.deliver(1160)] == [2]
+    assert ledger.lock_losses_count == 1
+
+
 def test_losing_a_consumer_counts_as_one_delivery_attempt() -> None:
     """Solace 13.4: disconnect of a consumer counts for the messages already sent to it."""
     ledger = ledger_with(flow_of(1), rules=DeliveryRules(redelivery_count_max=1))
