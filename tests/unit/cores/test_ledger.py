@@ -16,7 +16,7 @@ from messaging.settlement import (
     FAILED,
     RELEASED,
 )
-from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of
+from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of, written
 from unit.cores.partition_machine import PartitionMachine
 
 
@@ -348,6 +348,20 @@ def test_a_message_that_is_delivered_again_is_not_given_to_a_consumer_for_the_fi
         ledger.flows[1].flow.window.give(ledger.settle(1, 1, 2, RELEASED))
 
     assert not publication.may_be_spared()
+
+
+def test_a_settlement_is_of_what_was_written_once_the_store_has_the_message() -> None:
+    """Then it is worth a commit of its own, or the message would come again after the next start."""
+    ledger = ledger_with(flow_of(1))
+    publication = published(numbered(2))
+    ledger.append(publication.batch, publication)
+    ledger.deliver(0)
+
+    ledger.settle(1, 1, 2, ACCEPTED)
+    assert not ledger.effects.settled_written
+    written(publication)
+    ledger.settle(1, 2, 3, ACCEPTED)
+    assert ledger.effects.settled_written
 
 
 def test_a_ledger_whose_queue_is_deleted_lets_go_of_its_publications() -> None:
