@@ -197,8 +197,10 @@ def test_after_a_crash_everything_may_have_been_delivered_before() -> None:
     ledger.append(numbered(1), None)
     ledger.attach(flow_of(1), epoch=1)
 
+    shown = [ledger.was_delivered(sequence) for sequence in (2, 3, 100)]
     told = [(list(sequences_of(each)), each.redelivered) for each in ledger.deliver(0)]
 
+    assert shown == [True, True, False], "a browser says so before a consumer has them"
     assert told == [([2, 3], True), ([100], False)]
 
 
