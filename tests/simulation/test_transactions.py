@@ -86,3 +86,15 @@ def test_a_crash_may_undo_a_transaction_of_which_something_was_seen(scene: Scene
     scene.truth.crashes += 1
     scene.delivers(scene.orders, scene.settled, count=2)
     scene.transaction.reckon()
+
+
+def test_what_another_consumer_has_settled_before_the_commit_was_refused_is_not_owed(scene: Scene) -> None:
+    """Its partition changed hands while the transaction was open."""
+    scene.transaction.answered(is_accepted=False)
+    other = Line(scene.truth, "another", "orders")
+    transaction = Transaction(scene.truth, scene.line, commits=True)
+    transaction.settles(scene.orders, scene.settled.number)
+    scene.truth.settled(scene.orders, scene.settled.number, other, for_good=False, rejected=False)
+    transaction.discharged()
+    transaction.answered(is_accepted=False)
+    assert scene.orders.seen[scene.settled.number].settled_tick > 0

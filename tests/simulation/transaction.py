@@ -21,7 +21,7 @@ class Taken:
     target: Target
     number: int
     count: int  # deliveries when it was settled
-    tick_before: int  # of an earlier settlement that was void
+    tick_before: int = 0  # of a settlement by somebody else, when the transaction was discharged
     tick: int = 0
 
 
@@ -45,8 +45,7 @@ class Transaction:
 
     def settles(self, target: Target, number: int) -> None:
         """A delivery is accepted in it."""
-        seen = target.seen[number]
-        self.settled.append(Taken(target, number, seen.count, seen.settled_tick))
+        self.settled.append(Taken(target, number, target.seen[number].count))
 
     def discharged(self) -> None:
         """Its client has asked for its end: what that is, is seen at any moment from now on."""
@@ -59,8 +58,10 @@ class Transaction:
         for message in self.messages:
             message.withheld = False
         for taken in self.settled:
+            seen = taken.target.seen[taken.number]
+            taken.tick_before = seen.settled_tick
             self._truth.settled(taken.target, taken.number, self._holder, for_good=False, rejected=False)
-            taken.tick = taken.target.seen[taken.number].settled_tick
+            taken.tick = seen.settled_tick
 
     def answered(self, *, is_accepted: bool) -> None:
         """The node wrote the outcome of its discharge. Raises Violation."""
