@@ -40,13 +40,26 @@ def test_a_compiled_core_does_no_io_and_reads_no_clock() -> None:
     assert impure == {}
 
 
-def test_a_build_requires_what_compiled_code_imports() -> None:
-    """mypy looks into it as it compiles, and most builds have an environment of their own, with nothing else in it."""
+def test_a_build_requires_what_mypy_looks_into_as_it_compiles() -> None:
+    """Most builds have an environment of their own, with nothing else in it. mypy follows imports from file to file."""
     required = {normal(re.split("[=<>]", each)[0]) for each in BUILD["requires"]}
-    names = set().union(*(imported_by(ROOT / each) for each in SETUP["compiled_sources"]()))
     distributions = packages_distributions()
-    foreign = {name for name in names - sys.stdlib_module_names if not (ROOT / name).is_dir()}
+    foreign = foreign_imports_behind([ROOT / each for each in SETUP["compiled_sources"]()])
     assert {name for name in foreign if not required & {normal(each) for each in distributions[name]}} == set()
+
+
+def foreign_imports_behind(sources: list[Path]) -> set[str]:
+    """Return the packages of others that these files import, or files of ours that they lead to."""
+    foreign: set[str] = set()
+    known, unread = set(sources), list(sources)
+    while unread:
+        for module in modules_named_in(unread.pop()):
+            file = ROOT / f"{module.replace('.', '/')}.py"
+            if file.is_file() and file not in known:
+                known.add(file)
+                unread.append(file)
+            foreign.add(module.partition(".")[0])
+    return {name for name in foreign - sys.stdlib_module_names if not (ROOT / name).is_dir()}
 
 
 def normal(distribution: str) -> str:
@@ -55,10 +68,16 @@ def normal(distribution: str) -> str:
 
 def imported_by(source: Path) -> set[str]:
     """Return the packages that a file imports."""
-    imported: set[str] = set()
+    return {module.partition(".")[0] for module in modules_named_in(source)}
+
+
+def modules_named_in(source: Path) -> set[str]:
+    """Return the modules that a file imports, and what may be a module or a name in one."""
+    named: set[str] = set()
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.Import):
-            imported.update(alias.name.partition(".")[0] for alias in node.names)
+            named.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            imported.add(node.module.partition(".")[0])
-    return imported
+            named.add(node.module)
+            named.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return named
