@@ -7,8 +7,6 @@ in travels along as `native`, so a consumer of the same protocol gets it back by
 
 from typing import Final, final
 
-from mypy_extensions import i64
-
 from messaging.dead_letter import DeadLetter
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
@@ -99,9 +97,9 @@ class Headers:
         self.native_format = native_format
         self.native = native
 
-    def memory_bytes(self) -> i64:
+    def memory_bytes(self) -> int:
         """Return about how much memory this takes, with what it alone refers to."""
-        size: i64 = BYTES_PER_HEADERS + len(self.native)
+        size = BYTES_PER_HEADERS + len(self.native)
         for text in (self.partition_key, self.content_type, self.reply_to, self.message_id):
             if text is not None:
                 size += BYTES_PER_TEXT + len(text)

@@ -131,7 +131,9 @@ class ConsumingSide:
         self.by_flow.pop(consuming.flow_id, None)
         consuming.link.depth = None
         unsettled = self._unsettled.get(consuming.session)
-        return [] if unsettled is None else unsettled.take_of(consuming.flow_id)
+        runs = [] if unsettled is None else unsettled.take_of(consuming.flow_id)
+        consuming.link.taken_back = [wire_ids(run) for run in runs]
+        return runs
 
     def forget_session(self, session: Session) -> None:
         """Forget a session that has no links any more."""

@@ -86,6 +86,7 @@ class OutgoingLink:
         self.is_second = attach.receiver_settle_mode == RECEIVER_SECOND  # the peer settles after us
         self.is_settled_by_us = attach.sender_settle_mode == SENDER_SETTLED  # deliveries go out settled
         self.unsettled: AmqpMap | None = None  # what we say in our attach of an earlier time of this link (2.6.13)
+        self.taken_back: list[tuple[int, int]] = []  # ids of its deliveries that were unsettled as it ended
 
     def take_credit(self, flow: Flow) -> None:
         """Compute the credit from the peer's view of the count (2.6.7): what is on its way uses it up."""

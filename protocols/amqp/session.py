@@ -141,6 +141,14 @@ class Session:
         if self.pending:
             self.pending = [each for each in self.pending if each.link is not link]
 
+    def has_taken_back(self, first: int, last: int) -> bool:
+        """Return whether any of `first` to `last` went with a link that is over for us, and not yet for the peer."""
+        return any(
+            serial_difference(last, taken_first) >= 0 and serial_difference(taken_last, first) >= 0
+            for link in self.outgoing.values()
+            for taken_first, taken_last in link.taken_back
+        )
+
     def has_pending(self, link: OutgoingLink) -> bool:
         """Return whether deliveries of a link wait for the peer's window."""
         return any(each.link is link for each in self.pending)

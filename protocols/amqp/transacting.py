@@ -15,7 +15,7 @@ Discharges are carried out one after the other, in the order in which they came.
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from actors.transacting import HeldRanges, TransactionCommit
+from actors.transacting import NOT_HELD, HeldRanges, TransactionCommit
 from messaging.ranges import RangeSet
 from protocols.amqp import conditions
 from protocols.amqp.control import Declare, Discharge, read_control
@@ -236,6 +236,8 @@ class TransactingSide:
             if settled
             else consuming.find(session, disposition.first, disposition.last)
         )
+        if session.has_taken_back(disposition.first, disposition.last):
+            transaction.fail(NOT_HELD)
         for run in runs:
             verdict = verdict_of(consuming.link_of(run), state.outcome)
             first, end = run.sequences()

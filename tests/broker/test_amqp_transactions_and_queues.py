@@ -6,7 +6,8 @@ from actors.directory_messages import DeleteQueue
 from amqp_client import AmqpClient, AmqpClients, body, in_transaction
 from inside_client import InsideClient, until
 from named_queues import change, create, shows
-from protocols.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState
+from protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, RELEASED, DeliveryState
+from protocols.amqp.performatives import Detach
 from running_broker import RunningBroker
 from storage.errors import StoreFailed
 from storage.interface import CommitJob
@@ -94,6 +95,40 @@ async def test_a_queue_that_is_deleted_takes_the_transaction_with_it(broker: Run
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:rollback"
     assert await count_in(broker, "other") == 0
+
+
+async def test_what_went_with_a_link_that_the_broker_ended_cannot_be_settled(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """The client had not heard of it. The messages come again, so their work must not be done by this commit."""
+    peer = await filled(broker, amqp)
+    await create(broker, "other")
+    await peer.sender("to other", "other", handle=3)
+    txn = await peer.declare(CONTROL)
+    held = await peer.deliveries(MESSAGES)
+    await change(broker, egress_enabled=False)
+    await peer.awaited(Detach)
+    peer.settle(held[0].delivery_id, held[-1].delivery_id, in_transaction(txn), settled=True)
+    peer.transfer(3, body("m"), state=in_transaction(txn, None))
+    state = await peer.discharge(CONTROL, txn)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:rollback"
+    assert (await count_in(broker), await count_in(broker, "other")) == (MESSAGES, 0)
+
+
+async def test_what_was_settled_before_its_link_ended_may_be_settled_in_vain(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    peer = await filled(broker, amqp)
+    held = await peer.deliveries(MESSAGES)
+    peer.settle(held[0].delivery_id, held[9].delivery_id, ACCEPTED_STATE, settled=True)
+    await change(broker, egress_enabled=False)
+    await peer.awaited(Detach)
+    txn = await peer.declare(CONTROL)
+    peer.settle(held[0].delivery_id, held[9].delivery_id, in_transaction(txn), settled=True)
+    state = await peer.discharge(CONTROL, txn)
+    assert state.error is None
+    assert await count_in(broker) == MESSAGES - 10
 
 
 async def test_a_queue_that_is_deleted_before_the_commit_cannot_be_published_to(

@@ -5,6 +5,8 @@ from simulation.scenario import SPARE
 from simulation.targets import QUEUE_KINDS, Message, Target, Violation
 from simulation.truth import Truth
 
+ON_ITS_WAY_US = 1_000_000  # what a publisher sent may come so much later than what another one sent meanwhile
+
 
 def check_nothing_is_lost(truth: Truth) -> None:
     """Raise Violation unless all that was confirmed has been settled, or there is a reason why not."""
@@ -68,10 +70,11 @@ def _check_the_newest(truth: Truth, target: Target) -> None:
     if not last or target.may_give_up:
         return
     since_tick = min(message.sent_tick for message in last)
+    since_us = min(message.sent_us for message in last) - ON_ITS_WAY_US
     last += [
         each
         for each in wanted
-        if each not in last and (each.sent_count > 1 or (each not in owed and each.sent_tick > since_tick))
+        if each not in last and (each.sent_count > 1 or (each not in owed and each.sent_us > since_us))
     ]
     if any(target.expiry_s(each) or each.number in target.damaged for each in last):
         return
@@ -92,12 +95,12 @@ def _check_the_dead(truth: Truth, target: Target, dead: Target) -> None:
     if target.until_tick or target.rules.last_value or not target.has_dead_message_queue():
         return
     for number, seen in target.seen.items():
-        if not seen.was_rejected or not _has_the_dead(truth, dead, number, seen.settled_tick):
+        if not seen.was_rejected or not _has_the_dead(truth, dead, number, seen.answered_tick):
             continue
         message = truth.messages[number]
-        if target.was_emptied_since(seen.settled_tick) or number in target.damaged:
+        if target.was_emptied_since(seen.answered_tick) or number in target.damaged:
             continue
-        if target.was_moved_since(seen.settled_tick):
+        if target.was_moved_since(seen.answered_tick):
             continue  # a crash had brought it back
         if seen.settled_crashes < truth.crashes and not target.owes(message):
             continue  # it was not confirmed, and the crash may have come before it was written

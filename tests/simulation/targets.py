@@ -73,6 +73,7 @@ class Seen:
     settled_tick: int = 0
     was_rejected: bool = False  # by the first settlement of who had it, of those since it was last delivered
     answered_us: int = -1  # when who had it last settled it
+    answered_tick: int = 0  # when that first settlement was read
     settled_crashes: int = 0  # crashes of the node by then
     settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
     is_committed: bool = False  # a transaction has settled it, and that was confirmed

@@ -355,7 +355,7 @@ class Truth:
         # more is the word on both. Of who has it no more it is none: another one says what becomes of the message.
         if seen.holder is holder:
             if seen.answered_us < seen.held_us:
-                seen.was_rejected = rejected
+                seen.was_rejected, seen.answered_tick = rejected, seen.settled_tick
             seen.answered_us = self.now_us()
         if for_good and target.kind not in (PARTITIONED, DEAD):
             seen.settled_for_good = self.crashes
