@@ -58,9 +58,10 @@ def _end(delivering: DeliveringSide) -> None:
     for flow_id, bound in delivering.flows.items():
         bound.give_back_unsent(flow_id, delivering.held)
         extra = bound.extra
-        if extra is not None and not bound.is_named_queue and extra.ids.remembered:
+        awaited = [] if extra is None or bound.is_named_queue else extra.ids.awaited_ranges()
+        if extra is not None and awaited:
             extra.parked = ParkedFlow(flow_id, bound.queue)
-            bound.queue.post(ParkFlow(flow_id, extra.ids.kept_ranges()))
+            bound.queue.post(ParkFlow(flow_id, awaited))
         else:
             bound.queue.post(UnbindFlow(flow_id))
     delivering.flows.clear()

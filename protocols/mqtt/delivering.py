@@ -168,6 +168,7 @@ class DeliveringSide:
         assert ids is not None, "nothing is known of other queues"
         offset = rows.start - first_sequence
         for start, stop in ids.taken.within(first_sequence, rows.stop - offset):
+            ids.unsettled.discard(start, stop)
             self._settle(source, start, stop, ACCEPTED)
         for start, stop in ids.taken.outside(first_sequence, rows.stop - offset):
             unknown = [(start, stop)]

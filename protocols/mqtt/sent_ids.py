@@ -95,6 +95,19 @@ class SentIds:
             kept.add(first, first + count)
         return kept.ranges()
 
+    def awaited_ranges(self) -> list[tuple[int, int]]:
+        """Return what a queue keeps for the client while it is away: what is remembered, and what it has unsettled."""
+        ranges = RangeSet()
+        for first, end in [*self.kept_ranges(), *self.unsettled.ranges()]:
+            ranges.add(first, end)
+        return ranges.ranges()
+
+    def found_unsettled(self, ranges: list[tuple[int, int]]) -> None:
+        """Note what a restart found unsettled. What the client has of it is settled when it is delivered once more."""
+        for first, end in ranges:
+            for start, stop in self.taken.within(first, end):
+                self.unsettled.add(start, stop)
+
     def ranges_of_the_client(self) -> list[tuple[int, int]]:
         """Return what after a restart nobody else may have: it is remembered, or the client has taken it."""
         ranges = RangeSet()

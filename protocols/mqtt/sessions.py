@@ -411,5 +411,6 @@ class Sessions(Behaviour):
             window=CreditWindow(0),
             bound_order=flow_id,
         )
+        extra.ids.found_unsettled(found.unsettled)
         extra.parked = ParkedFlow(flow_id, queue.cell.inbox)
         queue.cell.inbox.post(RestoreParkedFlow(flow, found.unsettled))

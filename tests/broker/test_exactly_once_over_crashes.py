@@ -83,6 +83,36 @@ async def test_a_message_that_a_client_has_stays_its_own_until_it_is_released(
     await broker.start()
 
 
+async def test_what_a_member_has_and_its_window_keeps_from_being_settled_stays_its_own_while_it_is_away(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[4.8.2-4]: the id that it has not completed takes all of its window after the crash, and it leaves once more."""
+    client, sent = await taken(broker, SHARE)
+    other = await broker.connect_durable("other")
+    await other.subscribe(SHARE, qos=2)
+    await other.is_quiet()
+    states = keep_states(broker, monkeypatch)
+    client.send(mqtt.pubrec(sent.packet_id))
+    assert await client.answered(mqtt.PUBREL, sent.packet_id) == 0
+    known = states()[0]
+    await broker.stop()
+
+    await comes_back_in(broker, known)
+    client = await broker.connect_durable("patient", properties=mqtt.receive_maximum(1))
+    assert mqtt.packet_id_of(await client.packet()) == sent.packet_id
+    await client.vanish()
+    other = await broker.connect_durable("other")
+    await other.is_quiet()
+
+    client = await broker.connect_durable("patient")
+    assert (await client.packet()).kind == mqtt.PUBREL
+    client.send(mqtt.acknowledgement(mqtt.PUBCOMP, sent.packet_id))
+    await client.is_quiet()
+    (queue,) = [each for each in await broker.node.default.queues.ask(ListQueues()) if each.name == "#share/g/t"]
+    (partition,) = (await queue.cell.ask(DescribeQueue())).partitions
+    assert (partition.waiting_count, partition.discards) == (0, {})
+
+
 async def test_what_waits_for_a_member_whose_right_to_its_group_has_gone_is_for_nobody(broker: RunningBroker) -> None:
     """[4.8.2-5]: its subscription has ended, and with that the reason to keep the message."""
     client, _ = await taken(broker, SHARE)
