@@ -128,7 +128,12 @@ def _limit(world: World, step: Step) -> None:
     if name is not None:
         limit = LIMITS[step.amount % len(LIMITS)]
         world.truth.limits(name, limit)
-        _update(world, name, {"max_redelivery_count": limit}, lambda: None)
+
+        def refused() -> None:  # whatever was in force before still is
+            if name in world.truth.targets:
+                world.truth.limits(name, 0)
+
+        _update(world, name, {"max_redelivery_count": limit}, lambda: None, refused)
 
 
 def _replay(world: World, step: Step) -> None:
@@ -182,11 +187,18 @@ def _rescale(world: World, step: Step) -> None:
     world.administer(update(), lambda: None)
 
 
-def _update(world: World, name: str, changes: dict[str, object], done: Callable[[], None]) -> None:
+def _update(
+    world: World,
+    name: str,
+    changes: dict[str, object],
+    done: Callable[[], None],
+    refused: Callable[[], None] = lambda: None,
+) -> None:
     async def update() -> None:
         try:
             await world.change(name, changes)
         except (Refused, QueueNotFound):
+            refused()
             return
         done()
 
