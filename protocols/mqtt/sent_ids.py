@@ -97,10 +97,7 @@ class SentIds:
 
     def awaited_ranges(self) -> list[tuple[int, int]]:
         """Return what a queue keeps for the client while it is away: what is remembered, and what it has unsettled."""
-        ranges = RangeSet()
-        for first, end in [*self.kept_ranges(), *self.unsettled.ranges()]:
-            ranges.add(first, end)
-        return ranges.ranges()
+        return _united(self.kept_ranges(), self.unsettled.ranges())
 
     def found_unsettled(self, ranges: list[tuple[int, int]]) -> None:
         """Note what a restart found unsettled. What the client has of it is settled when it is delivered once more."""
@@ -110,7 +107,11 @@ class SentIds:
 
     def ranges_of_the_client(self) -> list[tuple[int, int]]:
         """Return what after a restart nobody else may have: it is remembered, or the client has taken it."""
-        ranges = RangeSet()
-        for first, end in [*self.kept_ranges(), *self.taken.ranges()]:
-            ranges.add(first, end)
-        return ranges.ranges()
+        return _united(self.kept_ranges(), self.taken.ranges())
+
+
+def _united(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    united = RangeSet()
+    for first, end in [*some, *others]:
+        united.add(first, end)
+    return united.ranges()

@@ -12,7 +12,7 @@ from running_broker import RunningBroker
 from storage.errors import StoreFailed
 from storage.interface import CommitJob
 
-CONTROL, OUT, IN = 9, 0, 1
+CONTROL, OUT, IN, OTHER = 9, 0, 1, 3
 MESSAGES = 20
 
 
@@ -25,6 +25,14 @@ async def filled(broker: RunningBroker, amqp: AmqpClients, **attributes: object)
     await peer.sender("out", "q", handle=OUT)
     await peer.receiver("in", "q", handle=IN, credit=MESSAGES)
     return peer
+
+
+async def filled_beside_another(broker: RunningBroker, amqp: AmqpClients) -> tuple[AmqpClient, bytes]:
+    """Return the same, with a sender to the queue `other` as well, and a transaction."""
+    peer = await filled(broker, amqp)
+    await create(broker, "other")
+    await peer.sender("to other", "other", handle=OTHER)
+    return peer, await peer.declare(CONTROL)
 
 
 async def settle_all(peer: AmqpClient, txn: bytes) -> None:
@@ -83,12 +91,9 @@ async def test_what_is_settled_elsewhere_meanwhile_is_none_of_the_transactions_b
 
 async def test_a_queue_that_is_deleted_takes_the_transaction_with_it(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Reference 18: a commit that cannot be made undoes everything."""
-    peer = await filled(broker, amqp)
-    await create(broker, "other")
-    await peer.sender("to other", "other", handle=3)
-    txn = await peer.declare(CONTROL)
+    peer, txn = await filled_beside_another(broker, amqp)
     await settle_all(peer, txn)
-    peer.transfer(3, body("m"), state=in_transaction(txn, None))
+    peer.transfer(OTHER, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
     await broker.node.default.queues.ask(DeleteQueue("q"))
     state = await peer.discharge(CONTROL, txn)
@@ -101,15 +106,12 @@ async def test_what_went_with_a_link_that_the_broker_ended_cannot_be_settled(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """The client had not heard of it. The messages come again, so their work must not be done by this commit."""
-    peer = await filled(broker, amqp)
-    await create(broker, "other")
-    await peer.sender("to other", "other", handle=3)
-    txn = await peer.declare(CONTROL)
+    peer, txn = await filled_beside_another(broker, amqp)
     held = await peer.deliveries(MESSAGES)
     await change(broker, egress_enabled=False)
     await peer.awaited(Detach)
     peer.settle(held[0].delivery_id, held[-1].delivery_id, in_transaction(txn), settled=True)
-    peer.transfer(3, body("m"), state=in_transaction(txn, None))
+    peer.transfer(OTHER, body("m"), state=in_transaction(txn, None))
     state = await peer.discharge(CONTROL, txn)
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:rollback"
@@ -135,12 +137,9 @@ async def test_a_queue_that_is_deleted_before_the_commit_cannot_be_published_to(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """Case 79: the commit is refused whole, and says which queue it was for."""
-    peer = await filled(broker, amqp)
-    await create(broker, "other")
-    await peer.sender("to other", "other", handle=3)
-    txn = await peer.declare(CONTROL)
+    peer, txn = await filled_beside_another(broker, amqp)
     peer.transfer(OUT, body("new"), state=in_transaction(txn, None))
-    peer.transfer(3, body("m"), state=in_transaction(txn, None))
+    peer.transfer(OTHER, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
     await broker.node.default.queues.ask(DeleteQueue("other"))
     state = await peer.discharge(CONTROL, txn)
