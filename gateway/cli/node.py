@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,8 @@ def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOpt
     """Run the gateway in the foreground until it is told to stop."""
     # Whoever changes the configuration while it starts must not end it: `run` hears the signal when it can.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    # No signal ends process 1, which a container's gateway is, unless it takes it: it would start, and be killed then.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     loaded = loaded_config(config, data, settings)
     gc.disable()  # until the node is ready: a start makes what stays, and the collector would go through it all again
     from gateway.process import run  # late: every other command starts without the broker's code

@@ -1,6 +1,7 @@
 """SIGTERM under load: the gateway ends in good order, and the next start knows exactly where it was."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -11,6 +12,7 @@ import pytest
 
 from delivery_record import DeliveryRecord
 from gateway_process import PYTHON, STOP_S, GatewayProcess
+from processes import running
 from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60
@@ -95,6 +97,15 @@ def test_a_stop_when_nobody_is_connected_needs_nobody(tmp_path: Path) -> None:
         gateway.send_signal(signal.SIGTERM)
         assert gateway.wait_for_exit(STOP_S) == 0
     assert re.search(r"stopped$", gateway.stderr.strip())
+
+
+def test_a_gateway_that_starts_can_be_stopped(tmp_path: Path) -> None:
+    """It takes the signal, rather than being ended by it: process 1 of a container would go on, and be killed later."""
+    configuration = tmp_path / "gate.yaml"
+    os.mkfifo(configuration)  # what is read first, and here never comes
+    with running([*PYTHON, "serve", "--config", configuration]) as gateway, configuration.open("w"):
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.wait(STOP_S) == 0
 
 
 def test_a_start_that_fails_leaves_the_spool_in_order(tmp_path: Path) -> None:
