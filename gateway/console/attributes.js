@@ -1,7 +1,7 @@
 // Attributes of queues, users and the like in forms, which are made from the gateway's own description of them.
 
 import { get } from "./admin.js";
-import { linesOf } from "./elements.js";
+import { linesOf, numberOf } from "./elements.js";
 
 let described = null; // schemas by name, once they were asked for
 
@@ -57,9 +57,9 @@ function asText(value, of) {
 /** Leave out what is not given, for it would be most of an object. */
 const givenOnly = (_, value) => value ?? undefined;
 
-/** What is no number stays a text: the gateway says what is wrong with it. A list has lines of `before` as they were. */
+/** A list has lines of `before` as they were. */
 function typed(text, of, before = []) {
-  if (of.type === "integer") return /^\d+$/.test(text) ? Number(text) : text;
+  if (of.type === "integer") return numberOf(text);
   if (of.type === "boolean") return text === "true";
   if (of.type === "array") return holdsObjects(of) ? linesOf(text).map(objectOf) : linesOf(text).map((line) => before.find((each) => each.trim() === line) ?? line);
   return text;

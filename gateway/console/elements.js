@@ -23,6 +23,11 @@ export function linesOf(text) {
   return text.split("\n").map((each) => each.trim()).filter(Boolean);
 }
 
+/** Return the number that a text is. What is none stays a text: the gateway says what is wrong with it. */
+export function numberOf(text) {
+  return /^\d+$/.test(text) ? Number(text) : text;
+}
+
 /** Return a list of names and values; `many` of them stand in columns. */
 export function facts(pairs, { many = false } = {}) {
   return h("dl", { class: many ? "facts many" : "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));

@@ -107,7 +107,9 @@ def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess, own:
 
     go(page, f"queues/{graveyard}")
     page.get_by_role("button", name="Re-drive").click()
-    answer(page, "Re-drive")
+    fill_in(page, "Re-drive", rate="ten")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("'ten' is not allowed")
+    answer(page, "Re-drive", rate="10")
 
     expect(page.locator(".health")).to_contain_text("done, 1 done")
     assert (running.held_count(graveyard), running.held_count(work)) == (0, 1)
@@ -166,7 +168,9 @@ def test_kept_messages_are_replayed(page: Page, running: GatewayProcess, own: Ow
     go(page, f"queues/{name}")
     expect(page.locator("#page")).to_contain_text("kept for replay")
     page.get_by_role("button", name="Replay").click()
-    answer(page, "Replay", **{"from": "2"})
+    fill_in(page, "Replay", to="the third")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("'the third' is not allowed")
+    answer(page, "Replay", **{"from": "2", "to": ""})
     expect(page.locator("#notices")).to_contain_text(f"1 message offered again to the consumers of {name}")
     assert running.held_count(name) == 1
 

@@ -3,7 +3,7 @@
 import { deedButton } from "../access.js";
 import { get, post } from "../admin.js";
 import { ask, attempt } from "../dialogs.js";
-import { h } from "../elements.js";
+import { h, numberOf } from "../elements.js";
 import { LiveTable } from "../table.js";
 import { count } from "../words.js";
 import { queueNames } from "./queues.js";
@@ -75,7 +75,7 @@ async function create() {
       await post(POINTS, {
         name,
         queue_bindings: [{ queue, post_request_target: target }],
-        rest_consumers: [{ name: "server", remote_host: host, remote_port: Number(port), tls_enabled: tls === "true" }],
+        rest_consumers: [{ name: "server", remote_host: host, remote_port: numberOf(port), tls_enabled: tls === "true" }],
       });
       location.hash = pointAddress(name);
     },

@@ -7,7 +7,7 @@ import { bar } from "../charts.js";
 import { Cursors } from "../cursors.js";
 import { askToDelete } from "../deleting.js";
 import { ask, attempt, notice } from "../dialogs.js";
-import { facts, h, setText } from "../elements.js";
+import { facts, h, numberOf, setText } from "../elements.js";
 import { queueAddress } from "../figures.js";
 import { Rates } from "../rates.js";
 import { LiveTable } from "../table.js";
@@ -148,7 +148,7 @@ async function startRedrive(name) {
       { name: "to", label: "To this queue instead", options: names },
       { name: "rate", label: "Messages per second", value: "0", hint: "0: as fast as it goes" },
     ],
-    deed: ({ to, rate: perSecond }) => post(queuePath(name, "/redrive"), { rate: Number(perSecond || "0"), ...(to ? { to } : {}) }),
+    deed: ({ to, rate: perSecond }) => post(queuePath(name, "/redrive"), { rate: numberOf(perSecond || "0"), ...(to ? { to } : {}) }),
   });
   if (begun) notice(`The re-drive of ${name} has begun`);
 }
@@ -164,7 +164,7 @@ function startReplay(name) {
       { name: "partition", label: "Partition", hint: "empty: all" },
     ],
     deed: async ({ from, to, partition }) => {
-      const body = { from, ...(to ? { to: Number(to) } : {}), ...(partition ? { partition: Number(partition) } : {}) };
+      const body = { from, ...(to ? { to: numberOf(to) } : {}), ...(partition ? { partition: numberOf(partition) } : {}) };
       const { replayed_count: replayed } = await post(queuePath(name, "/replay"), body);
       notice(`${counted(replayed, "message")} offered again to the consumers of ${name}`);
     },

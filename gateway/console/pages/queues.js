@@ -3,7 +3,7 @@
 import { deedButton } from "../access.js";
 import { get, post } from "../admin.js";
 import { ask, attempt, notice } from "../dialogs.js";
-import { h, linesOf, setText } from "../elements.js";
+import { h, linesOf, numberOf, setText } from "../elements.js";
 import { QUEUE_COLUMNS, QueueLooks, openQueue, queueAddress } from "../figures.js";
 import { LiveTable } from "../table.js";
 import { counted } from "../words.js";
@@ -67,7 +67,7 @@ function create() {
     ],
     deed: async ({ name, partition_count: partitions, subscriptions }) => {
       const definition = { name };
-      if (partitions && partitions !== "0") Object.assign(definition, { partition_count: Number(partitions), access_type: "non-exclusive" });
+      if (partitions && partitions !== "0") Object.assign(definition, { partition_count: numberOf(partitions), access_type: "non-exclusive" });
       if (subscriptions) definition.subscriptions = linesOf(subscriptions);
       await post("queues", definition);
       notice(`${name} was created`);
