@@ -16,6 +16,7 @@ from protocols.mqtt.reason_codes import (
     CONNECTION_RATE_EXCEEDED,
     CONTINUE_AUTHENTICATION,
     NOT_AUTHORIZED,
+    PACKET_TOO_LARGE,
     RE_AUTHENTICATE,
     SUCCESS,
 )
@@ -72,7 +73,7 @@ class Authenticating:
             self._exchange = None
             self._proven(answer)
         else:
-            self._connection.engine.auth(CONTINUE_AUTHENTICATION, self._method, answer.data or None)
+            self._send(CONTINUE_AUTHENTICATION, answer.data or None)
 
     def _proven(self, proven: Proven) -> None:
         connection, event = self._connection, self._connect
@@ -84,7 +85,11 @@ class Authenticating:
             self._fail(NOT_AUTHORIZED, "a re-authentication is another user's")
         else:
             connection.identity.authenticated(proven.principal)
-            connection.engine.auth(SUCCESS, self._method, proven.data)
+            self._send(SUCCESS, proven.data)
+
+    def _send(self, reason_code: int, data: bytes | None) -> None:
+        if not self._connection.engine.auth(reason_code, self._method, data):
+            self._fail(PACKET_TOO_LARGE, "AUTH is larger than the client takes")
 
     def _host(self) -> str:
         peer = self._connection.peer

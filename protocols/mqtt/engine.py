@@ -233,14 +233,14 @@ class MqttEngine:
             self._queue_first_that_fits(encode_refusals(self.level, reason_code, text))
             self._end()
 
-    def auth(self, reason_code: int, method: str, data: bytes | None = None) -> None:
-        """Send a step of authentication: 0x18 before CONNACK or in a re-authentication, 0x00 to finish the latter."""
+    def auth(self, reason_code: int, method: str, data: bytes | None = None) -> bool:
+        """Send a step: 0x18, or 0x00 to finish a re-authentication. False: larger than the client takes [3.1.2-24]."""
         if self._stage == _ENDED:
-            return
+            return True
         if self._stage == _SILENT:
             raise LocalMisuse("AUTH before CONNECT")
         self._authentication.sends(reason_code, method)
-        self._queue(encode_auth(reason_code, method, data))
+        return len(self._queue_first_that_fits([encode_auth(reason_code, method, data)])) > 0
 
     # --- commands: answers and messages ---
 
@@ -332,24 +332,23 @@ class MqttEngine:
             return pos
         stop = body + length
         if stop - pos > self._packet_bytes_max:
-            raise PeerViolation(
-                PACKET_TOO_LARGE,
-                f"{NAMES[packet_type]} of {stop - pos} bytes, at most {self._packet_bytes_max} are allowed",
-            )
+            text = f"{NAMES[packet_type]} of {stop - pos} bytes, at most {self._packet_bytes_max} are allowed"
+            raise PeerViolation(PACKET_TOO_LARGE, text)
         if packet_type == PINGREQ and length:
             raise PeerViolation(MALFORMED_PACKET, f"PINGREQ with remaining length {length}")
         if self.level == 5 and is_padded(data, pos + 1, body):
             raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
         if stop > end:
             return pos
+        room = self.client_packet_bytes_max
         if packet_type == PINGREQ and self._stage == _OPEN:
             self._answer(_PINGRESP)
         elif packet_type == PINGREQ:
             self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
         elif packet_type == SUBSCRIBE:
-            heard.add(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
+            heard.add(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
         elif packet_type == UNSUBSCRIBE:
-            heard.add(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
+            heard.add(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
         elif packet_type == CONNECT:
             self._read_connect(data, body, stop, heard)
         elif packet_type == DISCONNECT:

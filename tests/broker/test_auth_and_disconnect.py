@@ -74,6 +74,22 @@ async def test_connect_need_not_bring_the_first_message(broker: RunningBroker) -
     assert mqtt.connack(answer, 5).reason_code == 0
 
 
+@ACCOUNTS
+@pytest.mark.parametrize(("packet_bytes_max", "is_asked"), [(20, True), (19, False)])
+async def test_a_client_that_takes_no_auth_as_large_as_ours_is_refused(
+    broker: RunningBroker, packet_bytes_max: int, is_asked: bool
+) -> None:
+    """[3.1.2-24]: the first AUTH, which is empty but for the method, has 20 bytes."""
+    client = await broker.open(5)
+    properties = mqtt.authentication_method(METHOD) + mqtt.maximum_packet_size(packet_bytes_max)
+    client.send(mqtt.connect("prover", level=5, properties=properties))
+
+    if is_asked:
+        assert mqtt.auth_of(await client.packet()).reason_code == 0x18
+    else:
+        await client.is_refused(0x95)
+
+
 STORED = ScramMechanism(METHOD).make_auth_info("engine", iteration_count=4096, salt=b"sixteen bytes ok")
 
 

@@ -9,6 +9,7 @@ from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, Unsubs
 from protocols.mqtt.properties import IN_SUBSCRIBE, IN_UNSUBSCRIBE, SUBSCRIPTION_IDENTIFIER, read_properties, section
 from protocols.mqtt.reason_codes import (
     MALFORMED_PACKET,
+    PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
     REFUSAL_FIRST,
@@ -16,7 +17,7 @@ from protocols.mqtt.reason_codes import (
     UNSPECIFIED_ERROR,
     UNSUBACK_CODES,
 )
-from protocols.mqtt.wire import packet, read_string, read_u8, read_u16
+from protocols.mqtt.wire import packet, read_string, read_u8, read_u16, varint
 
 # Names of User Properties: ours, for 5.0 has neither selectors nor Deliver-To-One nor partitions.
 SELECTOR_NAME: Final = "selector"
@@ -34,7 +35,9 @@ def read_packet_id(data: bytes, pos: i64, end: i64) -> i64:
     return packet_id
 
 
-def decode_subscribe(data: bytes, pos: int, end: int, level: int, filters_max: int) -> SubscribeReceived:
+def decode_subscribe(
+    data: bytes, pos: int, end: int, level: int, filters_max: int, client_packet_bytes_max: int
+) -> SubscribeReceived:
     """Decode a SUBSCRIBE. In 3.x a request reads as one of 5.0 with all options off."""
     packet_id = read_packet_id(data, pos, end)
     pos += 2
@@ -57,6 +60,7 @@ def decode_subscribe(data: bytes, pos: int, end: int, level: int, filters_max: i
         _check_count(len(requests), filters_max)
     if not requests:
         raise PeerViolation(PROTOCOL_ERROR, "SUBSCRIBE without filters [3.8.3-2]")
+    _check_answer("SUBACK", len(requests), client_packet_bytes_max)
     return SubscribeReceived(packet_id, requests, subscription_identifier, selectors, priorities, partition_counts)
 
 
@@ -75,7 +79,9 @@ def _request(filter_text: str, options: int, level: int) -> SubscriptionRequest:
     return SubscriptionRequest(filter_text, qos, no_local, options & 0x08 != 0, retain_handling)
 
 
-def decode_unsubscribe(data: bytes, pos: int, end: int, level: int, filters_max: int) -> UnsubscribeReceived:
+def decode_unsubscribe(
+    data: bytes, pos: int, end: int, level: int, filters_max: int, client_packet_bytes_max: int
+) -> UnsubscribeReceived:
     """Decode an UNSUBSCRIBE."""
     packet_id = read_packet_id(data, pos, end)
     pos += 2
@@ -88,12 +94,25 @@ def decode_unsubscribe(data: bytes, pos: int, end: int, level: int, filters_max:
         _check_count(len(filters), filters_max)
     if not filters:
         raise PeerViolation(PROTOCOL_ERROR, "UNSUBSCRIBE without filters [3.10.3-2]")
+    _check_answer("UNSUBACK", len(filters), client_packet_bytes_max)
     return UnsubscribeReceived(packet_id, filters)
 
 
 def _check_count(count: int, filters_max: int) -> None:
     if count > filters_max:
         raise PeerViolation(QUOTA_EXCEEDED, f"more than {filters_max} filters in one packet")
+
+
+def _check_answer(name: str, count: int, client_packet_bytes_max: int) -> None:
+    """Refuse what could not be answered: the answer's shortest form is larger than the client takes [3.1.2-24].
+
+    `client_packet_bytes_max`: 0: no limit, as for all of 3.x. Before anything is carried out: it would stay a secret.
+    """
+    length = 3 + count  # packet id, length of no properties, codes
+    answer_bytes = 1 + len(varint(length)) + length
+    if 0 < client_packet_bytes_max < answer_bytes:
+        reason = f"its {name} has {answer_bytes} bytes, the client takes {client_packet_bytes_max} [3.1.2-24]"
+        raise PeerViolation(PACKET_TOO_LARGE, reason)
 
 
 def encode_suback(packet_id: int, codes: list[int], level: int, properties: bytes = b"") -> bytes:

@@ -9,10 +9,10 @@ from protocols.mqtt.events import AuthReceived, ConnectReceived
 from protocols.mqtt.limits import MqttLimits
 
 
-def asking(method: str = "SCRAM", limits: MqttLimits | None = None) -> Conversation:
+def asking(method: str = "SCRAM", limits: MqttLimits | None = None, properties: bytes = b"") -> Conversation:
     """A conversation behind a CONNECT with a method."""
     conversation = Conversation(5, limits)
-    properties = mqtt.authentication_method(method) + mqtt.authentication_data(b"first")
+    properties += mqtt.authentication_method(method) + mqtt.authentication_data(b"first")
     event = only(ConnectReceived, conversation.hears(mqtt.connect("c1", level=5, properties=properties)))
     assert (event.authentication_method, event.authentication_data) == (method, b"first")
     conversation.events.clear()
@@ -126,3 +126,12 @@ def test_we_send_no_auth_to_a_client_without_a_method() -> None:
     """[4.12.0-6]."""
     with pytest.raises(LocalMisuse):
         connected(5).engine.auth(0x18, "SCRAM")
+
+
+@pytest.mark.parametrize(("packet_bytes_max", "is_sent"), [(24, True), (23, False)])
+def test_an_auth_larger_than_the_client_takes_is_not_sent(packet_bytes_max: int, is_sent: bool) -> None:
+    """[3.1.2-24]: its method and its data cannot be left out."""
+    conversation = asking(properties=mqtt.maximum_packet_size(packet_bytes_max))
+
+    assert conversation.engine.auth(0x18, "SCRAM", b"challenge") is is_sent
+    assert conversation.said() == (mqtt.auth(0x18, "SCRAM", b"challenge") if is_sent else b"")

@@ -135,3 +135,28 @@ def test_a_suback_that_must_not_be_sent_is_our_mistake(level: int, codes: list[i
     """[3.9.3-2]; a refusal does not exist in 3.1."""
     with pytest.raises(LocalMisuse):
         connected(level).engine.suback(1, codes)
+
+
+@pytest.mark.parametrize("packet", [mqtt.subscribe(*[("a", 1)] * 12, level=5), mqtt.unsubscribe(*["a"] * 12, level=5)])
+@pytest.mark.parametrize(("packet_bytes_max", "is_asked"), [(17, True), (16, False)])
+def test_what_could_not_be_answered_is_not_carried_out(packet: bytes, packet_bytes_max: int, is_asked: bool) -> None:
+    """[3.1.2-24]: SUBACK and UNSUBACK with twelve codes have 17 bytes, and no shorter form."""
+    conversation = connected(5, properties=mqtt.maximum_packet_size(packet_bytes_max))
+    conversation.hears(packet)
+
+    if is_asked:
+        assert isinstance(conversation.events[-1], (SubscribeReceived, UnsubscribeReceived))
+    else:
+        assert conversation.violation().reason_code == 0x95
+        assert conversation.said() == b"\xe0\x01\x95"
+
+
+def test_an_answer_that_fits_exactly_is_sent_without_its_reason() -> None:
+    """[3.9.2-1]: 124 codes still have a Remaining Length of one byte, 125 do not."""
+    conversation = connected(5, properties=mqtt.maximum_packet_size(129))
+    conversation.hears(mqtt.subscribe(*[("a", 1)] * 124, level=5))
+    conversation.engine.suback(1, [0x87] * 124, "no")
+    assert len(conversation.said()) == 129
+
+    conversation.hears(mqtt.subscribe(*[("a", 1)] * 125, level=5))
+    assert conversation.violation().reason_code == 0x95
