@@ -16,11 +16,12 @@ MEDIA_TYPE: Final = "application/problem+json"
 class Unacceptable(Exception):
     """A request that cannot be served as it came."""
 
-    def __init__(self, status: int, title: str, detail: str) -> None:
+    def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status = status
         self.title = title
         self.detail = detail
+        self.headers = headers or {}  # of the answer
 
 
 class NotPermitted(Unacceptable):
@@ -40,7 +41,9 @@ async def answer_error(request: Request, error: Exception) -> Response:
     """Return the problem response for an error a handler raised."""
     match error:
         case Unacceptable():
-            return problem(error.status, error.title, error.detail)
+            response = problem(error.status, error.title, error.detail)
+            response.headers.update(error.headers)
+            return response
         case QueueInvalid():
             return problem(422, "Not allowed", str(error), field=error.field, allowed=error.allowed)
         case NotFound():

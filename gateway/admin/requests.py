@@ -125,5 +125,6 @@ async def _body(request: Request) -> bytearray:
     except ClientDisconnect:  # for the audit, since nobody hears it
         raise Unacceptable(400, "Cut off", "the connection ended before the body did") from None
     except TimeoutError:
-        raise Unacceptable(408, "Too slow", f"the body did not come to its end within {BODY_S:g} s") from None
+        detail = f"the body did not come to its end within {BODY_S:g} s"
+        raise Unacceptable(408, "Too slow", detail, headers={"Connection": "close"}) from None  # RFC 9110 15.5.9
     return body

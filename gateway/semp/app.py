@@ -102,7 +102,8 @@ def _endpoint(node: NodePort, name: str, methods: dict[str, Performing], to_read
         except NotPermitted as beyond:
             return refused(asked, SempError(*UNAUTHORIZED, beyond.detail, http_status=beyond.status))
         except Unacceptable as wrong_form:
-            return refused(asked, invalid_parameter(wrong_form.detail, http_status=wrong_form.status))
+            invalid = invalid_parameter(wrong_form.detail, http_status=wrong_form.status)
+            return refused(asked, invalid, wrong_form.headers)
         except TimeoutError:
             return refused(asked, not_allowed("the node did not answer in time", http_status=503))
 
