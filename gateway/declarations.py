@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from messaging.queue_config import QueueInvalid
+from messaging.wrong_value import seen
 
 VERSION: Final = 1
 BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB
@@ -82,7 +83,7 @@ class _Reading:
             self._wrong((), f"it has {', '.join(document) or 'nothing'}; allowed: version and message_vpns")
             return found
         if document["version"] != VERSION:
-            self._wrong(("version",), f"version: {document['version']!r} is not allowed; allowed: {VERSION}")
+            self._wrong(("version",), f"version: {seen(document['version'])} is not allowed; allowed: {VERSION}")
             return found  # whatever else it says may be right in its version
         path = ("message_vpns",)
         for vpn, given in self._mapping(path, document["message_vpns"], "kinds of objects by message VPN").items():

@@ -10,6 +10,7 @@ from typing import Final, Self, final
 from actors.cursor_messages import CursorOverview
 from gateway.samples import Sample, queue_label
 from messaging.queue_config import QueueInvalid
+from messaging.wrong_value import seen
 
 JOB_CHARS_MAX: Final = 64
 REFERENCE_CHARS_MAX: Final = 250
@@ -97,12 +98,12 @@ class ReaderBatches:
 def _text(found: Mapping[str, object], name: str, chars_max: int) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= chars_max:
-        raise QueueInvalid(name, f"{value!r} is not allowed", f"1 to {chars_max} characters")
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"1 to {chars_max} characters")
     return value
 
 
 def _count(found: Mapping[str, object], name: str) -> int:
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
-        raise QueueInvalid(name, f"{value!r} is not allowed", f"a whole number from 0 to {COUNT_MAX}")
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from 0 to {COUNT_MAX}")
     return value

@@ -13,6 +13,7 @@ from messaging.selector_words import SelectorError
 from messaging.selectors import Selector, Selectors
 from messaging.settlement import DEAD_REASONS
 from messaging.topics import TopicError, TopicFilter, parse_filter, syntax_of
+from messaging.wrong_value import seen
 
 IDS_MAX: Final = 1000
 LIMIT_MAX: Final = 100_000  # what a node moves well within the time a request has
@@ -129,7 +130,7 @@ def _ids(given: object) -> tuple[MessageId, ...] | None:
         raise QueueInvalid("ids", "it is no list of ids, empty or too long", allowed)
     for each in given:
         if not isinstance(each, str):
-            raise QueueInvalid("ids", f"{each!r} is no text", allowed)
+            raise QueueInvalid("ids", f"{seen(each)} is no text", allowed)
     return tuple(sorted({parse_message_id(each) for each in given}))
 
 
@@ -145,7 +146,7 @@ def _text(values: Mapping[str, object], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or not value:
-        raise QueueInvalid(name, f"{value!r} is not allowed", "a text that is not empty")
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", "a text that is not empty")
     return value
 
 
@@ -154,5 +155,5 @@ def _number(values: Mapping[str, object], name: str, default: int, low: int, hig
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise QueueInvalid(name, f"{value!r} is not allowed", f"a whole number from {low} to {high}")
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from {low} to {high}")
     return value

@@ -20,6 +20,7 @@ from messaging.queue_attributes import (
     REJECT_WHEN_ENABLED,
     AttributeValue,
 )
+from messaging.wrong_value import seen
 
 DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
@@ -185,7 +186,7 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
             raise QueueInvalid(key, "there is no such attribute", known)
     name = values.get("name")
     if not isinstance(name, str):
-        raise QueueInvalid("name", "it is missing" if name is None else f"{name!r} is not a text", "a text")
+        raise QueueInvalid("name", "it is missing" if name is None else f"{seen(name)} is not a text", "a text")
     if name == DEAD_MESSAGE_QUEUE and "dead_msg_queue" not in values:
         values = {**values, "dead_msg_queue": ""}  # the default would make it its own
     config = QueueConfig(
@@ -282,7 +283,7 @@ def _subscriptions(given: object) -> tuple[str, ...]:
     topics: list[str] = []
     for topic in given:
         if not isinstance(topic, str) or not 1 <= len(topic.encode(errors="replace")) <= SUBSCRIPTION_BYTES_MAX:
-            raise QueueInvalid("subscriptions", f"{topic!r} is no topic", allowed)
+            raise QueueInvalid("subscriptions", f"{seen(topic)} is no topic", allowed)
         if topic not in topics:
             topics.append(topic)
     return tuple(topics)
@@ -292,7 +293,7 @@ def _checked_value(values: dict[str, object], name: str) -> object:
     attribute = ATTRIBUTE_BY_NAME[name]
     value = values.get(name, attribute.default)
     if not attribute.accepts(value):
-        raise QueueInvalid(name, f"{value!r} is not allowed", attribute.allowed())
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", attribute.allowed())
     return value
 
 

@@ -12,6 +12,7 @@ from typing import Final, final
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, AttributeValue
 from messaging.queue_config import QueueInvalid, check_queue_name, config_from_dict
 from messaging.topics import ANY_LEVEL, LITERAL, PREFIX, Level, Syntax, TopicError, TopicFilter, matches, parse_filter
+from messaging.wrong_value import seen
 
 OVERRIDE_NONE: Final = "none"
 OVERRIDE_NON_DURABLE: Final = "non-durable"  # what is asked for as durable becomes temporary
@@ -51,7 +52,7 @@ def template_from_dict(values: dict[str, object]) -> QueueTemplate:
     """
     name = values.get("name")
     if not isinstance(name, str):
-        raise QueueInvalid("name", "it is missing" if name is None else f"{name!r} is not a text", "a text")
+        raise QueueInvalid("name", "it is missing" if name is None else f"{seen(name)} is not a text", "a text")
     check_queue_name(name)
     attributes: dict[str, AttributeValue] = {}
     for key, value in values.items():
@@ -62,12 +63,12 @@ def template_from_dict(values: dict[str, object]) -> QueueTemplate:
             known = [each for each in ATTRIBUTE_BY_NAME if each not in NOT_IN_TEMPLATES]
             raise QueueInvalid(key, "templates have no such attribute", ", ".join(known))
         if not attribute.accepts(value) or not isinstance(value, str | int | bool):
-            raise QueueInvalid(key, f"{value!r} is not allowed", attribute.allowed())
+            raise QueueInvalid(key, f"{seen(value)} is not allowed", attribute.allowed())
         attributes[key] = value
     override = values.get("durability_override", OVERRIDE_NONE)
     if override not in DURABILITY_OVERRIDES or not isinstance(override, str):
         allowed = "one of: " + ", ".join(DURABILITY_OVERRIDES)
-        raise QueueInvalid("durability_override", f"{override!r} is not allowed", allowed)
+        raise QueueInvalid("durability_override", f"{seen(override)} is not allowed", allowed)
     config_from_dict({"name": name, **attributes})  # attributes that exclude each other
     return QueueTemplate(name, _checked_filter(values.get("queue_name_filter")), override, attributes)
 
@@ -90,7 +91,7 @@ def template_for(templates: Iterable[QueueTemplate], queue_name: str) -> QueueTe
 def _checked_filter(given: object) -> str:
     allowed = "a name, in which `*` ends a level or is one, and `>` is the rest after a '/'"
     if not isinstance(given, str):
-        reason = "it is missing" if given is None else f"{given!r} is not a text"
+        reason = "it is missing" if given is None else f"{seen(given)} is not a text"
         raise QueueInvalid("queue_name_filter", reason, allowed)
     try:
         parse_filter(given, Syntax.SMF)

@@ -58,6 +58,7 @@ from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, MessageView, QueueView
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import template_from_dict
+from messaging.wrong_value import seen
 
 LINES_TYPE: Final = "application/x-ndjson"
 
@@ -204,7 +205,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
         asked = await json_object(request)
         durable = asked.pop("durable", None)
         if durable is not None and not isinstance(durable, bool):
-            raise QueueInvalid("durable", f"{durable!r} is not allowed", "true or false")
+            raise QueueInvalid("durable", f"{seen(durable)} is not allowed", "true or false")
         view = await self._node.create_queue(asked, durable=durable)
         return made_answer(request, view.name, view_json(view))
 
@@ -301,7 +302,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
         """Set what a subscriber selects."""
         selectors = (await json_object(request)).get("selectors")
         if not isinstance(selectors, list) or not all(isinstance(each, str) for each in selectors):
-            raise QueueInvalid("selectors", f"{selectors!r} is not allowed", "a list of texts")
+            raise QueueInvalid("selectors", f"{seen(selectors)} is not allowed", "a list of texts")
         await self._node.put_selector(path_name(request), path_name(request, "subscriber"), selectors)
         return Response(status_code=204)
 

@@ -15,6 +15,7 @@ from gateway.admin.problems import Unacceptable
 from gateway.replay_start import SEQUENCE_MAX
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid
+from messaging.wrong_value import seen
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
@@ -68,7 +69,7 @@ def sequence(body: dict[str, object], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEQUENCE_MAX:
-        raise QueueInvalid(name, f"{value!r} is not allowed", f"a whole number from 0 to {SEQUENCE_MAX}")
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from 0 to {SEQUENCE_MAX}")
     return value
 
 

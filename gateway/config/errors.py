@@ -3,10 +3,6 @@
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
-from typing import Final
-
-SEEN_CHARS_MAX: Final = 60  # of a wrong value, in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +36,6 @@ class ConfigError(ValueError):
         assert problems, "an error without a problem"
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
-
-
-def seen(value: object) -> str:
-    """Return a value as a message shows it: quoted when it is text, cut when it is long."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, date):  # which YAML makes of it
-        return str(value)
-    shown = repr(value)
-    return shown if len(shown) <= SEEN_CHARS_MAX else shown[: SEEN_CHARS_MAX - 3] + "..."
 
 
 def no_such_key(key: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.errors import ConfigError, Place, Problem, no_such_key, seen
+from gateway.config.errors import ConfigError, Place, Problem, no_such_key
 from gateway.config.findings import Finding, finding_of
 from gateway.config.message_vpns import vpn_path
 from gateway.config.model import Config
@@ -26,6 +26,7 @@ from messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
 from messaging.queue_template import NOT_IN_TEMPLATES
 from messaging.selectors import Selectors
+from messaging.wrong_value import seen
 
 TEMPLATE_KEYS: Final = (
     "name",

@@ -15,7 +15,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from gateway.config.errors import seen
 from gateway.config.listeners import LOOPBACK, Host, Port
 from gateway.config.section import Section
 from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
@@ -26,10 +25,12 @@ from messaging.queue_template import QueueTemplate, template_from_dict
 from messaging.selector_dialect import Dialect
 from messaging.selectors import DIALECTS
 from messaging.thresholds import ThresholdPair
+from messaging.wrong_value import seen
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
 COUNT_MAX: Final = 1 << 40  # messages; far beyond what a spool of 64 TiB holds of the smallest
 QUEUE_PROBLEM: Final = "queue_problem"  # error type whose context names the attribute
+_TRUTHS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # as pydantic's
 
 
 def _named(path: object) -> object:
@@ -253,14 +254,14 @@ def _queue_problem(problem: QueueInvalid) -> PydanticCustomError:
 
 
 def _plain_value(name: str, value: object) -> object:
-    """Return what a text from the environment means for this attribute; other values as they are."""
+    """Return what a text, of the environment or a file, means for this attribute; other values as they are."""
     attribute = ATTRIBUTE_BY_NAME.get(name)
     if attribute is None or not isinstance(value, str):
         return value
     if attribute.kind == NUMBER and value.isascii() and value.isdigit() and len(value) <= 20:
         return int(value)
-    if attribute.kind == FLAG and value.lower() in ("true", "false"):
-        return value.lower() == "true"
+    if attribute.kind == FLAG:
+        return _TRUTHS.get(value.lower(), value)
     return value
 
 
@@ -287,7 +288,7 @@ def _queue_defaults(given: object) -> dict[str, AttributeValue]:
         if attribute is None:
             raise _queue_problem(QueueInvalid(key, "there is no such attribute", ", ".join(ATTRIBUTE_BY_NAME)))
         if not attribute.accepts(value) or not isinstance(value, str | int):
-            raise _queue_problem(QueueInvalid(key, f"{value!r} is not allowed", attribute.allowed()))
+            raise _queue_problem(QueueInvalid(key, f"{seen(value)} is not allowed", attribute.allowed()))
         values[key] = value
     return values
 

@@ -9,10 +9,9 @@ line.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import yaml
-
-from gateway.config.errors import Place, Problem, seen
-from gateway.config.yaml_document import Document, Path
+from gateway.config.errors import ConfigError, Place, Problem
+from gateway.config.yaml_document import Document, Path, read_value
+from messaging.wrong_value import seen
 
 ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
 LEVEL_SEPARATOR: Final = "__"
@@ -65,9 +64,10 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
     if "" in path:
         return [Problem(place, dotted, "a part of the name is empty")]
     try:
-        value = _value(text)
-    except yaml.YAMLError:
-        return [Problem(place, dotted, f"{seen(text)} starts like a YAML list or mapping and is none")]
+        value = _value(text, place.source)
+    except ConfigError as error:
+        reason = error.problems[0].text
+        return [Problem(place, dotted, f"{seen(text)} starts like a YAML list or mapping and is none: {reason}")]
     node: object = document.root
     for index, part in enumerate(path):
         last = index + 1 == len(path)
@@ -93,12 +93,9 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
     return []
 
 
-def _value(text: str) -> object:
+def _value(text: str, source: str) -> object:
     """Return a scalar as the text it is (the models know what it should be), and a YAML list or mapping as such."""
-    if text[:1] in ("[", "{"):
-        parsed: object = yaml.safe_load(text)
-        return parsed
-    return text
+    return read_value(text, source) if text[:1] in ("[", "{") else text
 
 
 def _forget_below(document: Document, path: Path) -> None:

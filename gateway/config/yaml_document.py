@@ -1,11 +1,13 @@
 """A YAML file as plain values that remember where they stood. PyYAML reads; it says nothing about meaning."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
 import yaml
 
-from gateway.config.errors import ConfigError, Place, Problem, seen
+from gateway.config.errors import ConfigError, Place, Problem
+from messaging.wrong_value import seen
 
 Path = tuple[str | int, ...]
 
@@ -38,21 +40,30 @@ class Document:
         return Place("defaults")
 
 
+class _Loader(yaml.SafeLoader):
+    """Takes for a number, a truth or nothing what can be nothing else, and for text what only YAML 1.1 reads otherwise.
+
+    There `0777` is 511, `12:30` is 750, `no` is false and `2026-01-01` no text. A setting that is a number or a truth
+    takes the text for what it says.
+    """
+
+
+_Loader.yaml_implicit_resolvers = {}  # else it adds to those of YAML 1.1
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)", list("-+0123456789")),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), _first)
+
+
 def read_yaml(text: str, source: str, *, nodes_max: int = NODES_MAX) -> Document:
     """Return the document, of at most so many values.
 
     Raises ConfigError for broken YAML, repeated keys and whatever is no mapping at the top.
     """
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as problem:
-        mark = problem.problem_mark or problem.context_mark
-        place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
-        raise ConfigError([Problem(place, "", f"this is not YAML: {problem.problem or problem.context}")]) from None
-    except yaml.YAMLError as problem:
-        raise ConfigError([Problem(Place(source), "", f"this is not YAML: {problem}")]) from None
-    except RecursionError:  # PyYAML's, which calls itself for each level
-        raise ConfigError([Problem(Place(source), "", TOO_DEEP)]) from None
+    node = _composed(text, source)
     document = Document()
     document.values[()] = Place(source, 1, 1)
     if node is None:
@@ -64,6 +75,26 @@ def read_yaml(text: str, source: str, *, nodes_max: int = NODES_MAX) -> Document
     return document
 
 
+def read_value(text: str, source: str) -> object:
+    """Return one value, such as a list, that stands by itself. Raises ConfigError as `read_yaml`."""
+    node = _composed(text, source)
+    return None if node is None else _Construction(Document(), source, NODES_MAX).value(node, ())
+
+
+def _composed(text: str, source: str) -> yaml.Node | None:
+    try:
+        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
+        raise ConfigError([Problem(place, "", f"this is not YAML: {problem.problem or problem.context}")]) from None
+    except yaml.YAMLError as problem:
+        raise ConfigError([Problem(Place(source), "", f"this is not YAML: {problem}")]) from None
+    except RecursionError:  # PyYAML's, which calls itself for each level
+        raise ConfigError([Problem(Place(source), "", TOO_DEEP)]) from None
+    return node
+
+
 class _Construction:
     """One walk over the composed nodes."""
 
@@ -72,7 +103,7 @@ class _Construction:
         self._source = source
         self._nodes_max = nodes_max
         self._node_count = 0
-        self._scalars = yaml.SafeLoader("")
+        self._scalars = _Loader("")
 
     def value(self, node: yaml.Node, path: Path) -> object:
         place = self._place(node)

@@ -22,6 +22,7 @@ from gateway.semp.resources import CLIENTS, QUEUES
 from gateway.views import TakenView
 from messaging.message_selection import MessageId, parse_message_id
 from messaging.queue_config import QueueInvalid
+from messaging.wrong_value import seen
 
 SOURCE: Final = "sourceQueueName"
 MESSAGE: Final = "replicationGroupMsgId"
@@ -101,7 +102,7 @@ async def _body(request: Request, allowed: dict[str, Schema], *, required: Seque
 def _text(body: dict[str, object], name: str) -> str:
     value = body[name]
     if not isinstance(value, str) or not value:
-        raise invalid_parameter(f"{name}: {value!r} is not allowed; allowed: a text that is not empty")
+        raise invalid_parameter(f"{name}: {seen(value)} is not allowed; allowed: a text that is not empty")
     return value
 
 
@@ -115,7 +116,7 @@ def _message_id(body: dict[str, object], name: str) -> MessageId:
 def _since_s(body: dict[str, object]) -> int:
     value = body.get(SINCE, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= SINCE_MAX:
-        raise invalid_parameter(f"{SINCE}: {value!r} is not allowed; allowed: a whole number from 0 to {SINCE_MAX}")
+        raise invalid_parameter(f"{SINCE}: {seen(value)} is not allowed; allowed: a whole number from 0 to {SINCE_MAX}")
     return value
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from gateway.semp.errors import invalid_parameter
 from gateway.semp.query import Value
+from messaging.wrong_value import seen
 
 View = TypeVar("View")
 Schema = dict[str, object]
@@ -86,7 +87,9 @@ class SempObject(Generic[View]):
         for name, value in body.items():
             if name in parents:
                 if value != parents[name]:
-                    raise invalid_parameter(f"{name}: {value!r} is not that of the path; allowed: {parents[name]!r}")
+                    raise invalid_parameter(
+                        f"{name}: {seen(value)} is not that of the path; allowed: {parents[name]!r}"
+                    )
             elif name not in writable:
                 allowed = ", ".join(writable)
                 raise invalid_parameter(f"{name}: there is no such attribute that can be set; allowed: {allowed}")

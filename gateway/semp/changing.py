@@ -37,6 +37,7 @@ from gateway.semp.resources import (
 from gateway.stored_users import asked_user
 from messaging.queue_config import QueueInvalid, config_from_dict
 from messaging.queue_template import template_from_dict
+from messaging.wrong_value import seen
 
 Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
 Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
@@ -232,7 +233,7 @@ def _text_in(fields: Fields, attribute: SempAttribute[Any]) -> str:
     """Return an attribute that a body has to set. Raises SempError."""
     value = fields.get(attribute.field)
     if not isinstance(value, str) or not value:
-        reason = f"{value!r} is not allowed" if attribute.field in fields else "it is missing"
+        reason = f"{seen(value)} is not allowed" if attribute.field in fields else "it is missing"
         raise invalid_parameter(f"{attribute.name}: {reason}; allowed: a text that is not empty")
     return value
 

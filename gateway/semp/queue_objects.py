@@ -26,6 +26,7 @@ from gateway.views import FlowView, MessageView, QueueView, attribute_schema
 from messaging.queue_attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue
 from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate
 from messaging.thresholds import ThresholdPair
+from messaging.wrong_value import seen
 
 NAMED_BIND_FAILURES: Final = (ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED)  # the others have no attribute of their own
 
@@ -57,7 +58,7 @@ def _pair_text(given: object) -> object:
         if isinstance(given, dict) and given.keys() == {set_name, clear_name}:
             return f"{given[set_name]}/{given[clear_name]}{sign}"
     allowed = "setPercent and clearPercent, or setValue and clearValue"
-    raise invalid_parameter(f"{given!r} is no pair of thresholds; allowed: {allowed}")
+    raise invalid_parameter(f"{seen(given)} is no pair of thresholds; allowed: {allowed}")
 
 
 def _configuring(attribute: Attribute, read: Callable[[View], AttributeValue]) -> SempAttribute[View]:

@@ -61,7 +61,7 @@ def test_a_redrive_is_begun_watched_and_ended(queues: RunningAdmin) -> None:
         ({"to": "other", "topic": "a//#b"}, "topic", "topic filter"),
         ({"to": "other", "dead_reason": "bored"}, "dead_reason", "'bored' is no reason"),
         ({"to": "other", "limit": 0}, "limit", "0 is not allowed"),
-        ({"to": "other", "older_than_s": True}, "older_than_s", "True is not allowed"),
+        ({"to": "other", "older_than_s": True}, "older_than_s", "true is not allowed"),
         ({"to": "other", "rate": 3}, "rate", "there is no such field"),
         ({"to": ""}, "to", "'' is not allowed"),
     ],

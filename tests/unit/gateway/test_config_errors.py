@@ -83,22 +83,61 @@ def test_files_of_rest_delivery_points_are_looked_at(tmp_path: Path) -> None:
     ]
 
 
-def test_a_yes_is_no_number(tmp_path: Path) -> None:
-    """YAML reads it as true, and Python counts that as 1: the gateway would listen on port 1."""
+def test_a_truth_is_no_number(tmp_path: Path) -> None:
+    """Python counts it as 1: the gateway would listen on port 1."""
     for path, field, value in leaves(Config()):
         if isinstance(value, int | float) and not isinstance(value, bool):
             *sections, name = path.split(".")
-            text = "".join([f"{{{each}: " for each in sections]) + f"{{{name}: yes}}" + "}" * len(sections)
+            text = "".join([f"{{{each}: " for each in sections]) + f"{{{name}: true}}" + "}" * len(sections)
             (found,) = problems_of(text, tmp_path)
             assert found.endswith(f": {path}: true is not allowed; allowed: {allowed_by(field)}")
-    assert problems_of("listeners: {mqtt: {port: yes}}", tmp_path) == [
+    assert problems_of("listeners: {mqtt: {port: true}}", tmp_path) == [
         "gate.yaml:1:26: listeners.mqtt.port: true is not allowed; allowed: a whole number from 0 to 65535"
     ]
 
 
-@pytest.mark.parametrize("value", ["yes", "5", "2026-01-01"])
-def test_a_text_that_yaml_reads_as_something_else_wants_quotes(value: str, tmp_path: Path) -> None:
-    shown = "true" if value == "yes" else value
+@pytest.mark.parametrize(("written", "port"), [("0777", 777), ("'0777'", 777), ("1_883", 1883), ("0x75B", 1883)])
+def test_a_number_is_what_its_digits_say(written: str, port: int, tmp_path: Path) -> None:
+    """To YAML 1.1 a zero in front makes it octal."""
+    file = tmp_path / "gate.yaml"
+    file.write_text(f"listeners: {{mqtt: {{port: {written}}}}}")
+    assert load(file).listeners.mqtt.port == port
+
+
+@pytest.mark.parametrize("value", ["yes", "12:30", "1e3", "0b11", "2026-01-01"])
+def test_what_is_no_number_is_told_as_it_was_written(value: str, tmp_path: Path) -> None:
+    """To YAML 1.1 `12:30` is 750 seconds, and `yes` is true."""
+    assert problems_of(f"listeners: {{mqtt: {{port: {value}}}}}", tmp_path) == [
+        f"gate.yaml:1:26: listeners.mqtt.port: '{value}' is not allowed; allowed: a whole number from 0 to 65535"
+    ]
+
+
+@pytest.mark.parametrize("value", ["yes", "off", "n", "0777", "12:30", "2026-01-01", "2026-01-01 10:00:00", "1e3", "="])
+def test_a_text_is_what_it_says_with_quotes_and_without(value: str, tmp_path: Path) -> None:
+    """Also as an item of a list, and in one that comes from outside."""
+    text = f"data: {{path: {value}}}\nhttp: {{allowed_origins: [{value}, '{value}']}}\n"
+    text += f"queues: {{declared: [{{name: {value}, owner: {value}, subscriptions: [{value}]}}]}}\n"
+    file = tmp_path / "gate.yaml"
+    file.write_text(text)
+    config = load(file, settings=[f"authentication.users=[{{name: {value}, password_file: {file}}}]"])
+    assert (str(config.data.path), config.authentication.users[0].name) == (value, value)
+    assert set(config.http.allowed_origins) == {value}
+    (queue,) = config.queues.declared
+    assert (queue.config.name, queue.config.owner, queue.subscriptions) == (value, value, (value,))
+
+
+@pytest.mark.parametrize(
+    ("word", "truth"), [("yes", True), ("On", True), ("TRUE", True), ("no", False), ("off", False)]
+)
+def test_a_truth_may_be_said_in_words(word: str, truth: bool, tmp_path: Path) -> None:
+    file = tmp_path / "gate.yaml"
+    file.write_text(f"spool: {{sync: {word}}}\nqueues: {{declared: [{{name: q, egress_enabled: '{word}'}}]}}\n")
+    config = load(file)
+    assert (config.spool.sync, config.queues.declared[0].config.egress_enabled) == (truth, truth)
+
+
+@pytest.mark.parametrize(("value", "shown"), [("5", "5"), ("true", "true"), ("1.50", "1.5")])
+def test_a_text_that_looks_like_a_number_or_a_truth_wants_quotes(value: str, shown: str, tmp_path: Path) -> None:
     text = f"data: {{path: {value}}}\nauthentication:\n  users:\n    - {{name: {value}, password: {value}}}\n"
     assert problems_of(text, tmp_path) == [
         f"gate.yaml:1:14: data.path: {shown} is not allowed; allowed: a path, in quotes",
@@ -172,6 +211,25 @@ def test_a_queue_attribute_is_named_inside_its_queue(tmp_path: Path) -> None:
         "gate.yaml:7:7: queues.declared.2: 7 is not allowed; "
         "allowed: a mapping with the name of a queue, and its attributes"
     )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "shown"),
+    [
+        ("max_ttl: true", "true"),
+        ("dead_msg_queue: false", "false"),
+        ("max_ttl: [1]", "a list"),
+        ("dead_msg_queue:", "nothing"),
+    ],
+)
+def test_a_wrong_queue_attribute_is_told_as_the_file_says_it(attribute: str, shown: str, tmp_path: Path) -> None:
+    for section in (
+        "queues: {declared: [{name: q, %s}]}",
+        "queues: {defaults: {%s}}",
+        "queues: {templates: [{name: t, queue_name_filter: a, %s}]}",
+    ):
+        (found,) = problems_of(section % attribute, tmp_path)
+        assert f": {shown} is not allowed; allowed: " in found
 
 
 @pytest.mark.parametrize("value", ["!!int ''", "!!float ''", "!!bool maybe", "!!timestamp soon"])

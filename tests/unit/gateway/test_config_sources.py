@@ -53,6 +53,14 @@ def test_lists_and_their_items_can_be_set_from_outside() -> None:
     assert config.queues.declared[1].config.max_ttl == 7
 
 
+@pytest.mark.parametrize("value", ["[a", "[!!int '']", "[&a [*a]]", "[" * 100 + "]" * 100, "{a: 1, a: 2}"])
+def test_a_list_from_outside_that_is_none_is_told(value: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^--set queues.declared: .* starts like a YAML list or mapping and is none: "
+    ):
+        load(settings=[f"queues.declared={value}"])
+
+
 def test_items_are_made_one_behind_the_other_where_there_are_none() -> None:
     """docs/configuration.md; of variables the tenth comes behind the second."""
     users = {f"SLUICEGATE_AUTHENTICATION__USERS__{n}__NAME": f"u{n}" for n in range(11)}
