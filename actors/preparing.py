@@ -8,8 +8,7 @@ from typing import Any, final
 from actors.errands import Errand, ErrandPlace
 from actors.transaction_messages import CommitEnded, PrepareSettlement
 from actors.waking import wake_waiters
-from messaging.departures import depart
-from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared
+from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
 from messaging.settlement import ACCEPTED
 
 
@@ -44,9 +43,8 @@ class Prepared(Errand):
         return self._ranges.flow.flow_id == flow_id
 
     def reloaded(self) -> None:
-        """Keep from consumers what the commit may settle; of what it has settled, the store told the ledger."""
-        for first, end in self._ranges.ranges:
-            depart(self.place.ledger, first, end)
+        """Keep from consumers what the commit may settle."""
+        take_up_prepared(self.place.ledger, self._ranges)
 
     def abandon(self) -> None:
         """The queue is gone, and what is settled with it."""

@@ -123,6 +123,10 @@ class DeliveryRules:
             self.max_ttl_ms > 0 or self.delivery_delay_ms > 0 or self.redelivery_delay_ms > 0 or self.ack_timeout_ms > 0
         )
 
+    def keeps_order(self, is_grouped: bool) -> bool:
+        """Return whether an order is to be kept, of all messages or by key; `is_grouped`: some have a key."""
+        return self.order != ORDER_NONE and not self.by_priority and (self.group_buckets == 0 or is_grouped)
+
     def redelivery_delay_after(self, failed_count: int) -> int:
         """Return how long a message waits after so many failed deliveries, in milliseconds."""
         delay_ms = self.redelivery_delay_ms

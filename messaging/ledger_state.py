@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from messaging.back_off import EVERYTHING, NO_KEY, BackOff
 from messaging.effects import Effects
-from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow, FlowOrder, LedgerFlow
+from messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow, FlowOrder, LedgerFlow
 from messaging.gaps import GapReasons
 from messaging.headers import PRIORITY_MAX
 from messaging.holds import Holds
@@ -27,6 +27,7 @@ from messaging.settlement import (
     DISCARD_PURGED,
 )
 from messaging.timetable import Timetable
+from messaging.undecided import Undecided
 
 AT_ONCE: Final = 1  # a moment that is over
 
@@ -53,6 +54,7 @@ class LedgerState:
         self.settled = RangeSet()
         self.requeued = RangeSet()
         self.leaving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
+        self.undecided = Undecided()  # commits that may settle some of `leaving`
         self.replaced: RangeSet | None = None  # of `leaving`, what messaging.last_value has set aside; None: nothing
         self.gone_end = 0  # of a last-value queue: a message right below it has left, so what is older is replaced
         self.undelivered = RangeSet()
@@ -92,6 +94,10 @@ class LedgerState:
     def looks_on(self) -> bool:
         """Return whether flows may have more to look at than one turn allows: another one is needed."""
         return (self.selecting_count > 0 or self.is_grouped) and self.looks_left <= 0
+
+    def awaits_decision(self) -> bool:
+        """Return whether nothing may be delivered before a commit is decided (messaging.undecided)."""
+        return self.undecided.of_lost_flows(self.flows) and self.rules.keeps_order(self.is_grouped)
 
     def was_delivered(self, sequence: int) -> bool:
         """Return whether an unsettled message left the queue, or may have."""
@@ -243,8 +249,7 @@ class LedgerState:
 
     def _held_up_by(self, sequence: int) -> int:
         """Return the key of those that may not overtake a failed message while it waits."""
-        order = self.rules.order
-        if order == ORDER_NONE or self.rules.by_priority or (self.rules.group_buckets > 0 and not self.is_grouped):
+        if not self.rules.keeps_order(self.is_grouped):
             return NO_KEY
         segment = self.segments.at_or_after(sequence)
         assert segment is not None, "what was delivered is in a segment"
@@ -253,7 +258,7 @@ class LedgerState:
         key_hash = key_hash_in(self.rules.key_source, segment.batch, sequence - segment.first)
         if key_hash >= 0:
             return key_hash
-        return EVERYTHING if order == ORDER_OF_ALL else NO_KEY
+        return EVERYTHING if self.rules.order == ORDER_OF_ALL else NO_KEY
 
     # --- what goes ---
 
@@ -396,25 +401,19 @@ class LedgerState:
     def check(self) -> None:
         """Assert the invariants, each on its own line."""
         self.segments.check()
-        self.settled.check()
-        self.requeued.check()
+        for whole in (self.settled, self.leaving, self.undelivered):
+            whole.check()
         assert self.floor <= self.ready_from <= self.next_sequence
         assert self.settled.total == 0 or self.settled.lowest() > self.floor, "the floor is as high as it can be"
         assert self.settled.total == 0 or self.settled.end() <= self.next_sequence
         held = RangeSet()
-        held_count = 0
-        self.leaving.check()
         self.back_off.check()
-        self.undelivered.check()
-        waiting = [self.requeued, self.delayed, self.back_off.failed, self.back_off.parked]
         passed = [] if self.holds is None else list(self.holds.passed.values())
-        waiting += passed
+        waiting = [self.requeued, self.delayed, self.back_off.failed, self.back_off.parked, *passed]
         for ranges in [*waiting, *[flow.in_flight for flow in self.flows.values()]]:
             ranges.check()
-            held_count += ranges.total
             for first, end in ranges.ranges():
-                held.add(first, end)
-        assert held.total == held_count, "no sequence is held twice"
+                assert held.add(first, end) == end - first, "no sequence is held twice"
         for first, end in self.leaving.ranges():
             assert held.add(first, end) == end - first, "what leaves is held by nobody else"
         assert held.total == 0 or held.end() <= self.ready_from, "what waits, is held or leaves is behind the cursor"

@@ -4,13 +4,15 @@ They are taken from the consumer that holds them, all or none, and lie with what
 gets them, and their place in the journal or in a page is kept. The commit settles them in its own journal record;
 then they are gone. If it is not made, they are again with who held them, or wait for a consumer if that is gone.
 
-They count for what their flow may hold all the time.
+They count for what their flow may hold all the time. If the flow is lost meanwhile, newer messages wait for the
+decision where there is an order to keep (messaging.undecided).
 
 Deliberately elsewhere: the transaction (the protocols), its commit (actors.transacting).
 """
 
 from typing import final
 
+from messaging.departures import depart
 from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.ranges import RangeSet
@@ -47,12 +49,20 @@ def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> Prepare
     for first, end in ranges:
         flow.in_flight.remove(first, end)
         ledger.leaving.add(first, end)
+    ledger.undecided.begin(flow_id, epoch)
     return PreparedRanges(flow.flow, epoch, ranges)
+
+
+def take_up_prepared(ledger: Ledger, prepared: PreparedRanges) -> None:
+    """Keep from consumers what the commit may settle, in a ledger made anew; what it has settled is settled there."""
+    for first, end in prepared.ranges:
+        depart(ledger, first, end)
+    ledger.undecided.begin(prepared.flow.flow_id, prepared.epoch)
 
 
 def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
     """Remove what the commit has settled; return how many messages. The store knows already."""
-    prepared.end()
+    _decided(ledger, prepared)
     effects = ledger.effects
     was_worth_a_commit = effects.settled_written
     count = 0
@@ -66,7 +76,7 @@ def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
 
 def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -> None:
     """Let the flow hold its messages as before, with a new lock; if it does not take part any more they failed."""
-    prepared.end()
+    _decided(ledger, prepared)
     flow_id = prepared.flow.flow_id
     flow = ledger.flows.get(flow_id)
     for first, end in prepared.ranges:
@@ -77,3 +87,8 @@ def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -
             else:
                 ledger.effects.taken_back.append((prepared.flow, start, stop))
                 ledger.requeue(start, stop, 1, prepared.flow.client)
+
+
+def _decided(ledger: Ledger, prepared: PreparedRanges) -> None:
+    prepared.end()
+    ledger.undecided.end(prepared.flow.flow_id, prepared.epoch)

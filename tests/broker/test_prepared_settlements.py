@@ -73,3 +73,26 @@ async def test_a_partition_is_not_handed_over_before_the_commit_is_through(
     await orders.publish(*[key.encode() for key in KEYS], keys=KEYS)
     await until(lambda: len(second.got) == len(held), "what came later")
     assert not any(redelivered for _, _, _, redelivered in second.got)
+
+
+async def test_what_a_lost_consumer_did_not_commit_comes_before_what_is_newer(broker: RunningBroker) -> None:
+    """AMQP 4.4.2, case 76, in the order of the queue: its next consumer waits for the commit to be decided."""
+    orders = InsideClient(broker, "orders")
+    await orders.create(access_type="exclusive")
+    first = await orders.consumer()
+    first.settles = False
+    await orders.publish(b"1", b"2", b"3")
+    await until(lambda: len(first.got) == 3, "all messages")
+    partition = next(iter(((await orders.handle()).cell.children or {}).values()))
+    epoch = (await orders.overview()).partition_statuses[0][2]
+    prepared = await partition.ask(PrepareSettlement(first.flow_id, epoch, [(1, 2)]))
+    assert prepared is not None
+
+    first.unbind()
+    second = await orders.consumer()
+    await orders.publish(b"4")
+    assert second.got == []
+    prepared.post(COMMIT_FAILED)
+
+    await until(lambda: len(second.got) == 4, "all messages again")
+    assert second.payloads() == [b"1", b"2", b"3", b"4"]

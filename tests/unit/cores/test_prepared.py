@@ -1,14 +1,16 @@
 """What a consumer settles in a transaction whose commit is under way: nobody else's, then gone or its own again."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from messaging.flows import DeliveryRules
+from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules
+from messaging.headers import Headers
 from messaging.ledger import Ledger
-from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared
+from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
 from messaging.settlement import ACCEPTED
-from unit.cores.messages import flow_of, numbered
+from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
 from unit.cores.partition_machine import PartitionMachine
 from unit.cores.plain_partition import PlainPartition
 
@@ -70,6 +72,12 @@ class PreparedMachine(PartitionMachine):
         if flow_id in self.flows:
             self.credit_comes_back(flow_id, len(sequences))
 
+    def deliver_once(self) -> int:
+        count = super().deliver_once()
+        lost = [each for each, _ in self.prepared if each.flow.flow_id not in self.flows]
+        assert not (count and lost and self.delivery_rules.keeps_order(is_grouped=False)), "newer ones wait"
+        return count
+
     def not_taken_back(self) -> dict[int, int]:
         prepared = {each: ranges.flow.flow_id for ranges, sequences in self.prepared for each in sequences}
         return {**super().not_taken_back(), **prepared}
@@ -91,9 +99,9 @@ TestPreparedAgreesWithThePlainModel = PreparedMachine.TestCase
 TestPreparedAgreesWithThePlainModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
-def ledger_of(count: int) -> Ledger:
+def ledger_of(count: int, *, order: int = ORDER_NONE) -> Ledger:
     """Return a ledger with so many messages, and one flow that was given them all."""
-    ledger = Ledger(durable=True, rules=DeliveryRules())
+    ledger = Ledger(durable=True, rules=DeliveryRules(order=order))
     ledger.attach(flow_of(1), epoch=1)
     ledger.append(numbered(count), None)
     ledger.deliver(0)
@@ -135,3 +143,76 @@ def test_the_same_flow_under_a_newer_epoch_does_not_get_it_back() -> None:
     give_back_prepared(ledger, prepared, 0)
     assert ledger.in_flight_count(1) == 0
     assert ledger.has_ready()
+
+
+def lost_with_a_commit(rules: DeliveryRules) -> tuple[Ledger, PreparedRanges]:
+    """Return a ledger of four messages of one key, whose first consumer had three and settles one as it is lost."""
+    ledger = Ledger(durable=True, rules=rules)
+    ledger.attach(flow_of(1, limit=3), epoch=1)
+    ledger.append(batch_of([b"m"] * 4, headers=[Headers(key_hash=7) for _ in range(4)]), None)
+    ledger.deliver(0)
+    prepared = prepare(ledger, 1, 1, [(2, 3)])
+    assert prepared is not None
+    ledger.detach(1, count_as_failed=True)
+    ledger.attach(flow_of(2), epoch=2)
+    return ledger, prepared
+
+
+def given(ledger: Ledger) -> list[int]:
+    """Return what consumers are given now, in its order."""
+    return [sequence for each in ledger.deliver(0) for sequence in sequences_of(each)]
+
+
+IN_ORDER = [
+    DeliveryRules(order=ORDER_BY_KEY),
+    DeliveryRules(order=ORDER_OF_ALL),
+    DeliveryRules(order=ORDER_BY_KEY, group_buckets=64),
+]
+
+
+@pytest.mark.parametrize("rules", IN_ORDER, ids=["partition", "exclusive", "groups"])
+def test_what_a_lost_consumer_settled_and_did_not_commit_comes_before_what_is_newer(rules: DeliveryRules) -> None:
+    """AMQP 4.4.2, case 76: nobody is given a newer message of the key while a commit may bring an older one back."""
+    ledger, prepared = lost_with_a_commit(rules)
+    assert given(ledger) == []
+    ledger.append(batch_of([b"m"], headers=[Headers(key_hash=7)]), None)
+    assert given(ledger) == []
+
+    give_back_prepared(ledger, prepared, 0)
+
+    assert given(ledger) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("rules", IN_ORDER, ids=["partition", "exclusive", "groups"])
+def test_what_is_newer_goes_on_when_the_commit_of_a_lost_consumer_is_made(rules: DeliveryRules) -> None:
+    ledger, prepared = lost_with_a_commit(rules)
+    assert given(ledger) == []
+
+    settle_prepared(ledger, prepared)
+
+    assert given(ledger) == [1, 3, 4]
+
+
+def test_consumers_that_compete_wait_for_nobodys_commit() -> None:
+    """Where no order is kept there is nothing to wait for, nor while the consumer is there to have it back."""
+    ledger, _ = lost_with_a_commit(DeliveryRules(order=ORDER_NONE))
+    assert given(ledger) == [1, 3, 4]
+
+    ledger = ledger_of(3, order=ORDER_OF_ALL)
+    assert prepare(ledger, 1, 1, [(1, 3)]) is not None
+    ledger.append(numbered(1), None)
+    assert given(ledger) == [4]
+
+
+def test_a_ledger_that_is_made_anew_waits_for_the_commits_under_way() -> None:
+    """Its consumers get the partition under a new epoch: they are others than had the messages."""
+    _, prepared = lost_with_a_commit(DeliveryRules(order=ORDER_BY_KEY))
+    ledger = Ledger(durable=True, rules=DeliveryRules(order=ORDER_BY_KEY))
+    ledger.append(numbered(4), None)
+    take_up_prepared(ledger, prepared)
+    ledger.attach(flow_of(1), epoch=3)
+    assert given(ledger) == []
+
+    give_back_prepared(ledger, prepared, 0)
+
+    assert given(ledger) == [1, 2, 3, 4]
