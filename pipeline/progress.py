@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from pyspark_sluicegate.checkpoint import ours_among
-from pyspark_sluicegate.offsets import FIRST_SEQUENCE
+from pyspark_sluicegate.offsets import UNKNOWN
 
 UNDECODABLE: Final = "undecodable"  # what the decode stage observes: how many rows of a batch had no value
 UNTIMED: Final = "untimed"  # what windows observe: how many rows of a batch had no event time
@@ -75,12 +75,11 @@ def observed_count(progress: StreamingQueryProgress, name: str) -> int:
 
 
 def lag_by_partition(ends: list[str], latest: list[str]) -> dict[str, int]:
-    """Return how many sequences each partition has behind the batch's end; both are Spark's texts of offsets."""
-    reached: dict[int, int] = {}
-    for offset in ours_among(ends):
-        reached.update(offset.next)
+    """Return how many sequences each partition has behind the batch's end; both are Spark's texts, one for a source."""
     return {
-        str(partition): max(0, end - reached.get(partition, FIRST_SEQUENCE))
-        for offset in ours_among(latest)
-        for partition, end in sorted(offset.next.items())
+        str(partition): max(0, behind - end.next_in(partition, newest.ids.get(partition, UNKNOWN)))
+        for texts in zip(ends, latest, strict=True)
+        for end in ours_among([texts[0]])
+        for newest in ours_among([texts[1]])
+        for partition, behind in sorted(newest.next.items())
     }

@@ -49,7 +49,9 @@ class Acknowledger(StreamingQueryListener):
         for offset in ours_among([source.endOffset or "" for source in progress.sources]):
             try:
                 stands = bulk_for(self._options).look_at_cursor(offset.queue, offset.cursor)
-                if offset.is_in(stands.vpn, stands.incarnation):  # else it is another queue that has the same name
+                # Else it is another queue that has the same name, or a batch that a driver planned which crashed: the
+                # source acknowledges that under the binding it has now, as Spark asks it for the next one.
+                if offset.is_in(stands.vpn, stands.incarnation) and offset.epoch == stands.epoch:
                     acknowledge(self._options, offset, stands.positions, reference)
             except (FlowClientError, OSError, TimeoutError) as error:
                 # The next batch or the sweep repairs it; the query itself is none the worse.

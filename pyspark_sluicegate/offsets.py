@@ -35,25 +35,24 @@ class Offset:
     vpn: str = ""  # the message VPN of the queue; empty: an earlier release did not write it down
     ids: Mapping[int, int] = field(default_factory=dict)  # partition: which it was; absent: as of `vpn`
 
-    def next_in(self, position: Position) -> int:
+    def next_in(self, number: int, partition_id: int) -> int:
         """Return where a partition goes on; one that is not named began later, so at its first sequence.
 
         So did one that has the number of another, which went when the queue had fewer partitions for a time. Not at
         what it has kept: that moves, and a batch planned again would be another one.
         """
-        number = position.partition
         known = self.ids.get(number, UNKNOWN)
-        if UNKNOWN not in (known, position.partition_id) and known != position.partition_id:
+        if UNKNOWN not in (known, partition_id) and known != partition_id:
             return FIRST_SEQUENCE
         return self.next.get(number, FIRST_SEQUENCE)
 
     def places(self, positions: Iterable[Position]) -> dict[int, int]:
         """Return where it is in the partitions that there are now. Those that went are through, and not named."""
-        return {each.partition: self.next_in(each) for each in positions}
+        return {each.partition: self.next_in(each.partition, each.partition_id) for each in positions}
 
     def is_covered_by(self, positions: Iterable[Position]) -> bool:
         """Return whether a cursor that stands there is through with all before it."""
-        return all(each.acked >= self.next_in(each) for each in positions)
+        return all(each.acked >= self.next_in(each.partition, each.partition_id) for each in positions)
 
     def moved(self, ends: Mapping[int, int], positions: Iterable[Position], epoch: int) -> Self:
         """Return the offset at other sequences, in partitions that stand at `positions`."""

@@ -186,7 +186,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         firsts: dict[int, int] = {}
         for position in self._stood_when_bound:
-            number, first = position.partition, begin.next_in(position)
+            number = position.partition
+            first = begin.next_in(number, position.partition_id)
             if number in wanted and first < position.acked:
                 if self._options.on_rewind == FAIL:
                     raise OffsetError(self._rewound(number, first, position.acked))

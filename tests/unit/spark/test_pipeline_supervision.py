@@ -1,5 +1,6 @@
 """Which failures of a job are tried again, and what is said of the others."""
 
+import json
 from collections.abc import Callable
 from threading import Event
 
@@ -116,14 +117,21 @@ def test_a_job_that_is_ended_while_it_fails_has_not_failed() -> None:
     supervise(attempt, lambda: 0, stopping)
 
 
-def test_lag_is_counted_in_each_partition_from_where_the_batch_ended() -> None:
-    def place(**sequences: int) -> str:
-        at = Offset(
-            queue="q", cursor="c", mode="tap", incarnation=1, epoch=1,
-            next={int(each.removeprefix("p")): sequence for each, sequence in sequences.items()},
-        )  # fmt: skip
-        return str(at.to_json()).replace("'", '"')
+def place(sequences: dict[int, int], *, ids: dict[int, int] | None = None) -> str:
+    """Return Spark's text of an offset at these sequences, in partitions of these ids."""
+    return json.dumps(
+        Offset(queue="q", cursor="c", mode="tap", incarnation=1, epoch=1, next=sequences, ids=ids or {}).to_json()
+    )
 
+
+def test_lag_is_counted_in_each_partition_from_where_the_batch_ended() -> None:
     # A partition that the batch had not heard of begins with its first sequence.
-    assert lag_by_partition([place(p0=10, p1=5)], [place(p0=12, p1=5, p2=4)]) == {"0": 2, "1": 0, "2": 3}
+    assert lag_by_partition([place({0: 10, 1: 5})], [place({0: 12, 1: 5, 2: 4})]) == {"0": 2, "1": 0, "2": 3}
     assert lag_by_partition(["other"], [""]) == {}
+
+
+def test_a_partition_that_came_back_under_its_number_lags_from_its_first_message_on() -> None:
+    """The queue had fewer for a time: what the number's first bearer had reached says nothing of the second."""
+    reached = place({0: 10, 1: 500}, ids={0: 21, 1: 22})
+    assert lag_by_partition([reached], [place({0: 12, 1: 20}, ids={0: 21, 1: 23})]) == {"0": 2, "1": 19}
+    assert lag_by_partition([reached], [place({0: 12, 1: 520}, ids={0: 21, 1: 22})]) == {"0": 2, "1": 20}
