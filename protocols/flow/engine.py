@@ -311,7 +311,8 @@ class FlowEngine:
             text = f"more than {BUFFERED_BYTES_MAX} bytes before the client is authenticated"
             raise PeerViolation(LIMIT_EXCEEDED, text)
         self._parts.append(data[pos:])
-        self.missing_bytes = 0 if self._waits else missing_bytes(data, pos, end)
+        is_in_frame = self.phase > BEFORE_PREFACE and not self._waits
+        self.missing_bytes = missing_bytes(data, pos, end) if is_in_frame else 0
 
     def _preface(self, data: bytes, events: list[FlowEvent]) -> int:
         """Read the peer's preface. One of another major version is answered with ours, and that is the end."""

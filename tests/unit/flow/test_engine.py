@@ -227,6 +227,17 @@ def test_a_silent_side_pings_and_a_silent_peer_is_gone_after_three_intervals() -
     assert last_violation(gateway.tick(NOW_MS + 4 * KEEP_ALIVE_MS + 1)).code == codes.TIMED_OUT
 
 
+@pytest.mark.parametrize("cut", range(1, len(PREFACE)))
+@pytest.mark.parametrize("is_gateway", [True, False], ids=["to gateway", "to client"])
+def test_a_preface_that_comes_in_two_parts_is_a_preface(cut: int, is_gateway: bool) -> None:
+    """Flow: sessions. It has no length that could be read as that of a frame."""
+    end = one_end(is_gateway=is_gateway)
+    assert end.feed(PREFACE[:cut], NOW_MS, WALL_MS) == []
+    assert end.room() is None
+    assert end.feed(PREFACE[cut:], NOW_MS, WALL_MS) == []
+    assert end.phase == GREETING
+
+
 def test_a_client_that_is_not_let_in_in_time_is_cut_off() -> None:
     """Flow: sessions, limits before authentication."""
     gateway = one_end(is_gateway=True)
