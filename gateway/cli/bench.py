@@ -22,6 +22,8 @@ PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
 QUEUE_PREFIX: Final = "sluicegate-bench-"
 SIZE_MAX: Final = 16 << 20
 WAIT_S: Final = 10.0  # without news
+GIVE_UP_S: Final = 5.0  # without a connection: it is a gateway that runs which is measured
+EXPIRES_S: Final = 60  # without a consumer, for a queue that this command cannot delete any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +74,17 @@ def bench(
         consumers_count=consumers,
         wait_s=WAIT_S,
     )
-    try:
-        target_of(flow_url)
-        options = ClientOptions(user=username or "", password=password or "", vpn="" if vpn == DEFAULT_VPN else vpn)
-    except ValueError as wrong:
-        raise typer.BadParameter(str(wrong)) from None
+    options = _options(flow_url, username or "", password or "", "" if vpn == DEFAULT_VPN else vpn)
     run = secrets.randbits(63)
     queue = f"{QUEUE_PREFIX}{run:016x}"
     admin = AdminClient(url, vpn)
     access = {"access_type": "non-exclusive", "partition_count": partitions} if partitions else {}
-    admin.create_queue({"name": queue, "owner": username or "", **access})
-    played = Run(load, url=flow_url, options=options, queue=queue, run=run)
+    admin.create_queue({"name": queue, "owner": username or "", "expires_unbound_s": EXPIRES_S, **access})
+    played = Run(load, url=flow_url, options=options, queue=queue, run=run, on_lost=_tell_lost)
     try:
         _play(played)
     finally:
-        admin.delete_queue(queue)
+        _delete(admin, queue)
     figures = _figures(played)
     if as_json:
         print_json(asdict(figures))
@@ -98,6 +96,14 @@ def bench(
         raise CommandFailed(text, exit_code=FAILED)
 
 
+def _options(flow_url: str, user: str, password: str, vpn: str) -> ClientOptions:
+    try:
+        target_of(flow_url)
+        return ClientOptions(user=user, password=password, vpn=vpn, give_up_after_s=GIVE_UP_S)
+    except ValueError as wrong:
+        raise typer.BadParameter(str(wrong)) from None
+
+
 def _play(run: Run) -> None:
     try:
         asyncio.run(run.play())
@@ -106,6 +112,18 @@ def _play(run: Run) -> None:
         raise CommandFailed(str(failed), exit_code=UNREACHABLE, advice=advice) from None
     except FlowClientError as failed:
         raise CommandFailed(str(failed), exit_code=FAILED) from None
+
+
+def _tell_lost(reason: str) -> None:
+    typer.echo(f"a connection is lost: {reason}; waiting {GIVE_UP_S:g} s for the gateway", err=True)
+
+
+def _delete(admin: AdminClient, queue: str) -> None:
+    """Delete the queue, or say what becomes of it: why the run has failed, if it has, is the command's own failure."""
+    try:
+        admin.delete_queue(queue)
+    except CommandFailed as failed:
+        typer.echo(f"{queue} is left, and deleted when it was without a consumer for {EXPIRES_S} s: {failed}", err=True)
 
 
 def _figures(played: Run) -> Figures:

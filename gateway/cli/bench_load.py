@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,7 @@ from gateway.cli.bench_figures import Latencies, Stamp, Tally
 from protocols.flow.client.client import Client
 from protocols.flow.client.consumer import Consumer
 from protocols.flow.client.errors import PublishRefused
+from protocols.flow.client.events import ClientEvent, Disconnected
 from protocols.flow.client.messages import Message
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import Publisher
@@ -35,7 +37,10 @@ class Load:
 class Run:
     """One run on a queue of its own. Figures are filled while it runs."""
 
-    def __init__(self, load: Load, *, url: str, options: ClientOptions, queue: str, run: int) -> None:
+    def __init__(
+        self, load: Load, *, url: str, options: ClientOptions, queue: str, run: int, on_lost: Callable[[str], None]
+    ) -> None:
+        """`on_lost` is called with the reason when the first of the connections is lost."""
         self.tally = Tally(run)
         self.latencies = Latencies()  # from the moment when a message was due until a consumer has it
         self.confirmed_count = 0
@@ -48,6 +53,8 @@ class Run:
         self._options = options
         self._queue = queue
         self._run = run
+        self._on_lost = on_lost
+        self._has_lost = False
         self._sent_count = 0
 
     async def play(self) -> None:
@@ -56,12 +63,12 @@ class Run:
             began_ns = time.monotonic_ns()
             tasks: list[asyncio.Task[None]] = []
             for _ in range(self._load.consumers_count):
-                client = await stack.enter_async_context(Client(self._url, self._options))
+                client = await stack.enter_async_context(self._client())
                 consumer = await stack.enter_async_context(client.consumer(self._queue))
                 tasks.append(asyncio.create_task(self._consume(consumer, began_ns)))
             publishing: list[asyncio.Task[None]] = []
             for number in range(self._load.publishers_count):
-                client = await stack.enter_async_context(Client(self._url, self._options))
+                client = await stack.enter_async_context(self._client())
                 publisher = await stack.enter_async_context(client.publisher())
                 publishing.append(asyncio.create_task(self._publish(publisher, number)))
             try:
@@ -73,6 +80,14 @@ class Run:
                 for task in [*publishing, *tasks]:
                     task.cancel()
                 await asyncio.gather(*publishing, *tasks, return_exceptions=True)
+
+    def _client(self) -> Client:
+        return Client(self._url, self._options, on_event=self._on_event)
+
+    def _on_event(self, event: ClientEvent) -> None:
+        if isinstance(event, Disconnected) and not self._has_lost:
+            self._has_lost = True
+            self._on_lost(event.reason)
 
     async def _publish(self, publisher: Publisher, number: int) -> None:
         """Send this publisher's share of the messages. A key is one publisher's, so that its order is known."""

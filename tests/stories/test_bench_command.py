@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_process import gateway
+from gateway_process import gateway, wait_until
 
 pytestmark = [pytest.mark.slow]
 
@@ -33,6 +33,23 @@ def test_what_the_gateway_refuses_makes_the_command_fail_with_the_reason(tmp_pat
         assert run.returncode == 1
         assert "4 refused" in run.stderr
         assert json.loads(node.command("queue", "list", "--json").stdout) == []
+
+
+def test_when_the_gateway_ends_it_says_so_soon_and_its_queue_goes_by_itself(tmp_path: Path) -> None:
+    """It gives up after seconds; what it can no longer delete expires without a consumer."""
+    with gateway(tmp_path) as node:
+        load = ("--rate", "500", "--duration", "60", "--publishers", "2", "--consumers", "2", "--partitions", "4")
+        with node.running_command("bench", *load, "--flow-url", node.flow_url) as run:
+            wait_until(lambda: node.metric("sluicegate_queue_messages_settled_total") > 0, within_s=30, what="messages")
+            node.kill9()
+            output, told = run.communicate(timeout=30)
+        assert (run.returncode, output) == (3, "")
+        assert "a connection is lost: " in told
+        assert "no connection for 5 s" in told
+        assert "sluicegate-bench-" in told
+        node.start()
+        (queue,) = json.loads(node.command("queue", "list", "--json").stdout)
+        assert queue["config"]["expires_unbound_s"] == 60
 
 
 def test_where_nobody_answers_it_says_so(tmp_path: Path) -> None:
