@@ -270,8 +270,7 @@ class Node:
         for vpn in self.vpns.values():
             await vpn.rest.stop()
         self.watched_files.end()
-        for front in self.fronts:
-            await front.stop(within_s=STOP_S)
+        await asyncio.gather(*[front.stop(within_s=STOP_S) for front in self.fronts])
         await self.operator_ports.stop()
         await self._spool_is_idle()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]

@@ -9,17 +9,19 @@ import psutil
 import pytest
 
 import mqtt_packets as mqtt
+from actors.clock import Clock
 from actors.supervision import ONE_CONNECTION
 from flow_wire import HELLO
 from full_socket import FullSocket
 from gateway.config.load import load
+from gateway.node import STOP_S
 from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
 from protocols.flow.engine import FlowEngine
 from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.limits import ASKED_NOW_MAX
 from protocols.transports import PeerInfo
-from raw_client import Clients
+from raw_client import DEADLINE_S, Clients
 from running_broker import RunningBroker
 
 MIB = 1024 * 1024
@@ -188,6 +190,38 @@ async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
     assert broken.is_aborted
     assert "what is a socket?" in caplog.text
     caplog.clear()
+
+
+class DeafSocket(FullSocket):
+    """The transport of a client that does not hear that it should go."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.told_ms: int | None = None
+        self._clock = clock
+
+    def close_after_flush(self) -> None:
+        self.told_ms = self._clock.now_ms()
+
+
+async def test_clients_of_all_protocols_are_told_at_once_that_the_gateway_stops(broker: RunningBroker) -> None:
+    """docs/operations.md, start and stop: those of one that do not let go cost the others, and the stop, no time."""
+    node = broker.node
+    deaf = {front.name: DeafSocket(broker.clock) for front in node.fronts}
+    for front in node.fronts:
+        cell = node.runtime.spawn(
+            front.make_actor, kind="connection", name="deaf", policy=ONE_CONNECTION, parent=front.connections
+        )
+        cell.actor.behaviour.opened(deaf[front.name], PeerInfo(listener=front.name, host="here", port=1))
+
+    stopping = asyncio.create_task(broker.stop())
+    async with asyncio.timeout(DEADLINE_S):
+        while any(each.told_ms is None for each in deaf.values()):
+            await asyncio.sleep(0.01)
+    broker.clock.forward(STOP_S)
+    await asyncio.wait_for(stopping, DEADLINE_S)
+    told_ms = [each.told_ms or 0 for each in deaf.values()]
+    assert max(told_ms) - min(told_ms) < STOP_S * 1000 / len(deaf)
+    await broker.start()
 
 
 async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
