@@ -1,6 +1,7 @@
 """`sluicegate events`: what happened on the node lately, once or as it goes on."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -25,24 +26,33 @@ def events(
 ) -> None:
     """Print recent events, oldest first; with --json one object a line."""
     client = AdminClient(url)
-    last = _print(client, 0, limit, as_json)
+    newest = _print(client.events(after=0, limit=limit), as_json)
     try:
         while follow:
             time.sleep(interval)
-            last = _print(client, last, LIMIT_MAX, as_json)
+            newest = _print(_behind(newest, client), as_json) or newest
     except KeyboardInterrupt:
         return
 
 
-def _print(client: AdminClient, after: int, limit: int, as_json: bool) -> int:
-    """Print the events behind `after`; return the number of the last one."""
-    for event in client.events(after=after, limit=limit):
-        after = event.number
+def _behind(newest: EventView | None, client: AdminClient) -> Sequence[EventView]:
+    """Return the events that came after one, all there are without one."""
+    if newest is not None:
+        # Numbers begin anew with the node: it is asked for again, and where another one has its number, so are all.
+        found = client.events(after=newest.number - 1, limit=LIMIT_MAX)
+        if found and found[0] == newest:
+            return found[1:]
+    return client.events(after=0, limit=LIMIT_MAX)
+
+
+def _print(found: Sequence[EventView], as_json: bool) -> EventView | None:
+    """Print events; return the last one."""
+    for event in found:
         if as_json:
             print_json(event)
         else:
             _print_line(event)
-    return after
+    return found[-1] if found else None
 
 
 def _print_line(event: EventView) -> None:

@@ -112,18 +112,40 @@ def test_a_queue_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNo
     assert node.definitions == {}
 
 
-def test_events_are_printed_oldest_first_and_harmlessly(shell: Shell, node: MemoryNode) -> None:
-    node.happened = [
+def events_of(*numbers: int, time_ms: int = 1_700_000_000_000) -> list[EventView]:
+    return [
         EventView(
             number=number,
-            time_ms=1_700_000_000_000,
+            time_ms=time_ms,
             level="info",
             scope="CLIENT",
             event="CLIENT_CLIENT_CONNECT",
             text=f"CLIENT: CLIENT_CLIENT_CONNECT: default c{number}\x1b[2J connected",
         )
-        for number in (1, 2, 3)
+        for number in numbers
     ]
+
+
+def test_events_are_followed_also_when_the_gateway_begins_anew(
+    shell: Shell, node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its events have numbers from 1 on, and where it has told of more by then, one looks like the last one known."""
+    anew = {"time_ms": 1_700_000_060_000}
+    looks = iter([events_of(1, 2, 3, 4), events_of(1, **anew), events_of(1, 2, **anew), events_of(1, 2, **anew)])
+
+    def passes(seconds: float) -> None:
+        node.happened = next(looks, [])
+        if not node.happened:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("gateway.cli.events.time.sleep", passes)
+    node.happened = events_of(1, 2, 3)
+    told = [orjson.loads(line) for line in shell.run("events", "--follow", "--json").splitlines()]
+    assert [each["number"] for each in told] == [1, 2, 3, 4, 1, 2]
+
+
+def test_events_are_printed_oldest_first_and_harmlessly(shell: Shell, node: MemoryNode) -> None:
+    node.happened = events_of(1, 2, 3)
     lines = shell.run("events", "--limit", "2").splitlines()
     assert lines == [
         f"2023-11-14T22:13:20.000Z info    CLIENT: CLIENT_CLIENT_CONNECT: default c{number}\\x1b[2J connected"
