@@ -64,6 +64,7 @@ class Burial(Moving):
         if eligible and not goes_in_a_circle(None if headers is None else headers.dead, self._target.name):
             return self._target
         lost(self.place.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
+        self.place.unburied.over(sequence, sequence + 1)
         return None
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers:
@@ -95,38 +96,49 @@ class Burial(Moving):
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         """Count what the dead message queue has."""
         self.place.ledger.effects.buried(self._dead.reason, count)
+        self._is_over(ranges)
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Drop what the dead message queue did not take."""
         for first, end in ranges:
             lost(self.place.ledger, first, end, self._dead.reason, by_refusal=True)
+        self._is_over(ranges)
 
     def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Try again later: the store has the messages here, and what it has it does not lose."""
-        BuryingAgain(self.place, self._dead, ranges)
+        self._is_over(ranges)
+        BuryingAgain(self.place, self._dead, ranges, BURY_AGAIN_MS)
+
+    def tell(self, error: Exception) -> None:
+        """Leave that to `unburied`, which knows what was told of these messages before."""
 
     def not_sent(self, ranges: list[tuple[int, int]]) -> None:
         """Leave to consumers what could not be read: with them it is found out and counted. The rest is tried again."""
         if self.failure is None:
+            self._is_over(ranges)
             super().not_sent(ranges)
         elif ranges:
-            BuryingAgain(self.place, self._dead, ranges)
+            BuryingAgain(self.place, self._dead, ranges, self.place.unburied.failed(ranges, self.failure))
 
     def finished(self) -> None:
         """Let others be buried."""
         self.place.burying_count -= self._dead.end - self._dead.first
 
+    def _is_over(self, ranges: list[tuple[int, int]]) -> None:
+        for first, end in ranges:
+            self.place.unburied.over(first, end)
+
 
 class BuryingAgain(Errand):
-    """Messages on their way that the store could not take where they were to go. They die once more, a little later."""
+    """Messages on their way that did not come to where they were to go. They die once more, some time later."""
 
-    def __init__(self, place: ErrandPlace, dead: DeadRange, ranges: list[tuple[int, int]]) -> None:
+    def __init__(self, place: ErrandPlace, dead: DeadRange, ranges: list[tuple[int, int]], again_ms: int) -> None:
         super().__init__(place)
         self._dead = dead
         self._ranges = ranges
         self._count = sum([end - first for first, end in ranges])
         place.burying_count += self._count  # so many fewer are tried until then
-        place.runtime.after(BURY_AGAIN_MS, self._remind)
+        place.runtime.after(again_ms, self._remind)
 
     def answered(self, message: Any) -> None:
         """Have the partition bury them at the end of this turn."""

@@ -9,8 +9,10 @@ import logging
 from typing import Any, final
 
 from actors.clock import Clock
+from actors.events import Events
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
+from actors.unburied import Unburied
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.ledger import Ledger
@@ -37,6 +39,7 @@ class ErrandPlace:
         reader: StoreReader | None,
         targets: dict[str, QueueTarget],
         trace: QueueTrace | None,
+        events: Events,
     ) -> None:
         self.runtime = runtime
         self.clock: Clock = runtime.clock
@@ -52,11 +55,13 @@ class ErrandPlace:
         self.trace = trace  # None: nothing of this queue is traced
         self.under_way: dict[int, Errand] = {}
         self.burying_count = 0  # messages on their way to the dead message queue
+        self.unburied = Unburied(runtime.clock, events, queue_name, number)
         self.settled_count = 0  # messages that transactions settled
 
     def go_on_with(self, ledger: Ledger) -> None:
         """Take up a ledger that was made anew from the store."""
         self.ledger = ledger
+        self.unburied.all_over()
         for errand in self.under_way.values():
             errand.reloaded()
 
@@ -105,9 +110,13 @@ class Errand(Address):
         """The queue is gone: tell whoever waits for this errand how far it came."""
         self.over()
 
-    def _broke_off(self, error: Exception) -> None:
+    def tell(self, error: Exception) -> None:
+        """Have the log tell over what fault it ends."""
         place = self.place
         log.error("queue %r, partition %d: an errand failed: %r", place.queue_name, place.number, error, exc_info=error)
+
+    def _broke_off(self, error: Exception) -> None:
+        self.tell(error)
         self.failed(error)
 
     def over(self) -> None:

@@ -30,6 +30,7 @@ from actors.data_messages import (
 from actors.delivering import Delivering
 from actors.drain_messages import DrainPartition
 from actors.errands import ErrandAnswer, ErrandPlace
+from actors.events import Events
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
 from actors.inbox import Inbox
@@ -113,6 +114,7 @@ class Partition(Behaviour):
         spool: Address | None,
         reader: StoreReader | None,
         trace: QueueTrace | None,
+        events: Events,
     ) -> None:
         self._address = address
         self._runtime = runtime
@@ -149,6 +151,7 @@ class Partition(Behaviour):
             reader=reader,
             targets=targets,
             trace=trace,
+            events=events,
         )
         self._timer = TurnTimer(runtime, address)
         self._commits = CommitWatch(address, spool)

@@ -175,6 +175,7 @@ def start_partition(
             spool=services.spool if target.durable else None,
             reader=services.reader if target.durable else None,
             trace=_trace_of(services, target.name, number),
+            events=services.events,
         )
 
     return services.runtime.spawn(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from actors.cell import ActorCell
 from actors.clock import SystemClock
+from actors.events import Events
 from actors.inbox import Inbox
 from actors.loop_actor import LoopActor
 from actors.partition import Partition
@@ -80,6 +81,7 @@ def spawned_partition(
             spool=None,
             reader=None,
             trace=None,
+            events=Events(runtime.clock),
         )
         return PartitionActor(cell, made)
 

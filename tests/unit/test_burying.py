@@ -8,9 +8,11 @@ import pytest
 
 from actors.burying import BuryingAgain, bury
 from actors.clock import Clock
-from actors.data_messages import Append
+from actors.data_messages import Append, Confirmed
 from actors.errands import ErrandPlace
+from actors.events import Events
 from actors.runtime import Runtime
+from actors.unburied import Unburied
 from lone_actors import Idle, spawned
 from messaging.admission import QueueGate
 from messaging.flows import DeliveryRules
@@ -29,9 +31,10 @@ class FailingClock(Clock):
 
     def __init__(self) -> None:
         self.failures_left = 0
+        self.moment_ms = 0
 
     def now_ms(self) -> int:
-        return 0
+        return self.moment_ms
 
     def wall_ms(self) -> int:
         if self.failures_left:
@@ -50,6 +53,7 @@ class Graveyard:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.clock = FailingClock()
         runtime = Runtime(loop=loop, clock=self.clock, rng=random.Random(1), on_fatal=lambda _: None)
+        self.events = Events(self.clock)
         self.arrived = spawned(runtime, Idle).inbox
         self.ledger = Ledger(durable=True, rules=DeliveryRules(dead_msg_queue=DMQ))
         self.ledger.attach(flow_of(1), 1)
@@ -68,6 +72,7 @@ class Graveyard:
             reader=None,
             targets={DMQ: target},
             trace=None,
+            events=self.events,
         )
 
     def bury(self) -> list[bytes]:
@@ -75,6 +80,16 @@ class Graveyard:
         bury(self.place)
         appends = [each for each in self.arrived.items if isinstance(each, Append)]
         return sorted([payload for each in appends for payload in each.batch.payloads()])
+
+    def try_again(self) -> None:
+        """The time of those that are to be tried again has come."""
+        for errand in list(self.place.under_way.values()):
+            if isinstance(errand, BuryingAgain):
+                errand.take(None)
+
+    def told(self) -> dict[str, int]:
+        """Return how often which event was told."""
+        return self.events.record.counts
 
 
 @pytest.fixture
@@ -92,8 +107,47 @@ def test_dead_messages_whose_move_fails_hold_up_no_others_and_are_moved_later(gr
     assert graveyard.bury() == [b"5", b"6"]
     assert graveyard.place.burying_count == 4, "those that failed are tried again"
 
-    for errand in list(graveyard.place.under_way.values()):
-        if isinstance(errand, BuryingAgain):
-            errand.take(None)  # its time has come
+    graveyard.try_again()
     assert graveyard.bury() == [b"1", b"2", b"5", b"6"]
     graveyard.ledger.check()
+
+
+def test_dead_messages_that_fail_again_and_again_are_told_once(
+    graveyard: Graveyard, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To operators, and to the log with its traceback; then that they are on their way."""
+    graveyard.ledger.settle(1, 1, 3, REJECTED)
+    for _ in range(3):
+        graveyard.clock.failures_left = 1
+        assert graveyard.bury() == []
+        graveyard.try_again()
+    assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1}
+    assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
+
+    assert graveyard.bury() == [b"1", b"2"]
+    (moving,) = graveyard.place.under_way.values()
+    moving.take(Confirmed(1))
+    assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
+    graveyard.ledger.check()
+
+
+def test_what_fails_again_and_again_is_tried_ever_more_rarely() -> None:
+    clock = FailingClock()
+    unburied = Unburied(clock, Events(clock), "q", 0)
+    pauses: list[int] = []
+    for _ in range(9):
+        pauses.append(unburied.failed([(1, 3)], ValueError("a mistake")))
+        clock.moment_ms += pauses[-1]
+    assert pauses == [1000, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
+
+    unburied.over(1, 3)
+    assert unburied.failed([(1, 3)], ValueError("another mistake")) == 1000
+
+
+def test_a_ledger_made_anew_has_no_dead_messages_that_are_stuck(graveyard: Graveyard) -> None:
+    """They wait for a consumer again."""
+    graveyard.ledger.settle(1, 1, 3, REJECTED)
+    graveyard.clock.failures_left = 1
+    graveyard.bury()
+    graveyard.place.go_on_with(graveyard.ledger)
+    assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
