@@ -118,6 +118,9 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
     for segment in segments:
         hold_undue(ledger, segment, 0)
         note_moments(ledger, segment)
+    for segment in segments:  # last: publications outlive a ledger that could not be filled
+        if segment.publication is not None:
+            segment.publication.open_count += segment.live_count
 
 
 def redelivered_ranges(ledger: Ledger) -> list[tuple[int, int, int]]:
@@ -167,7 +170,6 @@ def _batch_segments(stored: StoredPartition, settled: RangeSet) -> list[Segment]
         end = each.first + each.batch.count
         live = 0 if each.first in paged else end - each.first - settled.count_within(each.first, end)
         if live > 0:
-            each.publication.open_count += live
             size = each.batch.payload_bytes * live // each.batch.count
             segments.append(Segment(each.first, end, live, size, each.batch, each.publication, None))
     return segments

@@ -97,13 +97,13 @@ class RetainedLog:
             paged(each.first, each.first, each.end, each.payload_bytes, each.marks.arrived_ms) for each in stored.pages
         ]
         pages = sorted([(each.first, each.end) for each in stored.pages])
-        for batch in stored.batches:
-            if not _lies_in(pages, batch.first):
-                batch.publication.open_count += batch.batch.count
-                found.append(journaled(batch.first, batch.batch, batch.publication))
+        journaled_batches = [each for each in stored.batches if not _lies_in(pages, each.first)]
+        found += [journaled(each.first, each.batch, each.publication) for each in journaled_batches]
         found.sort(key=_first_of)
         for stretch in found:
             self._add(stretch)
+        for batch in journaled_batches:  # last: publications outlive a log that could not be filled
+            batch.publication.open_count += batch.batch.count
 
     def renewed(self, ledger: Ledger) -> "RetainedLog":
         """Return an inactive log beside another ledger of the partition, with the same rules and holds."""

@@ -1,5 +1,7 @@
 """A ledger in the place of one that cannot be trusted: what it takes over that the store does not have."""
 
+import pytest
+
 from actors.partition_reload import fresh_ledger
 from messaging.admission import QueueGate
 from messaging.ledger import Ledger
@@ -48,3 +50,18 @@ def test_what_was_counted_is_counted_still() -> None:
     assert ledger.lock_losses_count == 3
     assert ledger.remarks is not None
     assert ledger.remarks.lost_count == 2
+
+
+def test_a_ledger_that_cannot_be_made_leaves_publications_as_they_were() -> None:
+    """It is tried again: what counted each time would stay in the journal for good."""
+    partition = LoggedPartition()
+    publication = partition.append(batch_of([b"a", b"b"]), stored=False)
+    open_count = publication.open_count
+    stored = StoredPartition(PARTITION_ID)
+    stored.redelivered.append((1, "damaged", 0))  # type: ignore[arg-type]  # as no store of ours writes it
+    gate = QueueGate(None, usage_bytes_max=ENDLESS, message_bytes_max=ENDLESS)
+
+    with pytest.raises(TypeError):
+        fresh_ledger(partition.ledger, partition.log, stored, partition_id=PARTITION_ID, gate=gate, spool=None)
+
+    assert publication.open_count == open_count
