@@ -11,6 +11,7 @@ from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.binding import resume_flows
 from protocols.mqtt.events import ConnectReceived
 from protocols.mqtt.messages import ClaimSession, SessionClaimed, SessionReleased
+from protocols.mqtt.publishing import DROPPED
 from protocols.mqtt.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
@@ -110,6 +111,7 @@ async def _check(
             raise ConnectRefused(TOPIC_NAME_INVALID, text)
         # Dropped like what 3.x publishes there, for it has no word for it. Bridges of mosquitto set such a will.
         log.info("will of client %r at %s is dropped: %s", client_id, connection.peer_name(), text)
+        connection.services.counters.count(connection.services.counters.dropped, DROPPED)
         return None
     if will is not None:
         rights.check_publish(will.topic, guaranteed=will.qos > 0)

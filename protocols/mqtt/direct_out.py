@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def send_direct(connection: "MqttConnection", batch: MessageBatch) -> None:
     """Send a batch at most once, unless the client has too much unread."""
     attached = connection.attached
-    if attached is None or _drops(connection, batch.count):
+    if attached is None:
+        _note_away(connection, batch.count)
+        return
+    if _drops(connection, batch.count):
         return
     engine, session, counters = connection.engine, attached.session, connection.services.counters
     wall_ms = wall_ms_for(batch, connection.runtime.clock)
@@ -35,14 +38,21 @@ def send_direct(connection: "MqttConnection", batch: MessageBatch) -> None:
 def send_shared_direct(connection: "MqttConnection", message: SharedDirect) -> None:
     """Send a batch that this client got as a member of a shared group, unless it has too much unread."""
     attached, batch = connection.attached, message.batch
-    if attached is None or _drops(connection, batch.count):
+    name = f"$share/{message.group.name}/{message.group.filter_text}"
+    extra = None if attached is None else attached.session.shares.get(name)
+    if extra is None:  # it has left meanwhile, the group or the gateway
+        _note_away(connection, batch.count)
         return
-    extra = attached.session.shares.get(f"$share/{message.group.name}/{message.group.filter_text}")
-    if extra is None:
-        return  # it has left the group meanwhile
+    if _drops(connection, batch.count):
+        return
     wall_ms = wall_ms_for(batch, connection.runtime.clock)
     rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
     send_rows(connection.engine, connection.services.counters, rows, 0, dup=False)
+
+
+def _note_away(connection: "MqttConnection", count: int) -> None:
+    """Count messages that were on their way to the client when it left."""
+    connection.services.space.offline_count += count
 
 
 def _drops(connection: "MqttConnection", count: int) -> bool:

@@ -45,7 +45,7 @@ REASON_CODES: Final = {
     REFUSED_GUARANTEED_SEND: NOT_AUTHORIZED,
 }
 RECEIVED: Final = b"1"  # the row says it all by being there
-DROPPED: Final = "invalid_topic"  # counter: messages on such topics whose publisher is told nothing
+DROPPED: Final = "invalid_topic"  # counter: messages on such topics, wills too, whose publisher is told nothing
 RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {' or '.join(GATEWAY_TOPICS)} are the gateway's"
 
 

@@ -5,9 +5,12 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
+from actors.data_messages import SharedDirect
 from gateway.node_port import NodeView
+from messaging.routing import ShareGroup
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from unit.cores.messages import batch_of
 
 QUOTA_EXCEEDED = 0x97
 IMPLEMENTATION_SPECIFIC_ERROR = 0x83
@@ -224,6 +227,22 @@ async def test_what_a_client_cannot_get_is_counted(broker: RunningBroker) -> Non
     await client.publish("u", qos=0)
     await small.round_trip()
     assert await counted(broker, "sluicegate_messages_dropped_total") == {"packet_too_large": 1, "client_away": 1}
+
+
+async def test_what_comes_when_its_client_has_just_left_is_counted(broker: RunningBroker) -> None:
+    """A direct message, also one that was given to a member of a shared subscription."""
+    client = await broker.connect()
+    await client.subscribe("t", "$share/g/t")
+    (connection,) = broker.node.mqtt.open_connections()
+    batch = batch_of([b"late"])
+    group = ShareGroup("g", "t")
+    connection.receive(SharedDirect(group, batch))
+    connection.drained()
+    assert await client.payloads(1) == [b"late"]
+    await client.leave()
+    connection.receive(batch)
+    connection.receive(SharedDirect(group, batch))
+    assert await counted(broker, "sluicegate_messages_dropped_total") == {"client_away": 2}
 
 
 async def test_flows_near_their_maximum_are_an_event(broker: RunningBroker) -> None:

@@ -270,10 +270,11 @@ async def test_the_broker_s_own_topics_are_no_will_topics(broker: RunningBroker)
 async def test_a_3_x_client_is_let_in_without_a_will_on_the_broker_s_own_topics(
     broker: RunningBroker, level: int
 ) -> None:
-    """What it publishes there is dropped as well; bridges of mosquitto do both, and would never get in."""
+    """What it publishes there is dropped and counted as well; bridges of mosquitto do both, and would never get in."""
     witness = await broker.connect("witness")
     await witness.subscribe("#", "$SYS/#")
     client = await broker.connect("bridge", level, will=WillPart("$SYS/broker/connection/bridge/state"))
+    assert broker.node.mqtt.counters.dropped == {"invalid_topic": 1}
     await client.vanish()
     await broker.has_no_more_than(sessions=1, queues=0)
     await witness.is_quiet()
