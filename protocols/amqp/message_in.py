@@ -29,7 +29,7 @@ from protocols.amqp.encoding import ONE_BYTE
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.fields import Fields
 from protocols.amqp.reply_addresses import JMS_REPLY_TO, shared_reply_to
-from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections
+from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections, sections_in_order
 from protocols.amqp.text_forms import json_form, text_form, user_value
 from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar, Symbol
 
@@ -88,7 +88,11 @@ class MessageIn:
 
 def read_message(data: bytes, wall_ms: int) -> MessageIn:
     """Return a message of format 0. Raises DecodeError."""
-    sections = find_sections(data)
+    try:
+        sections = find_sections(data)
+    except DecodeError:
+        data = sections_in_order(data)
+        sections = find_sections(data)
     headers = Headers(dmq_eligible=True)  # AMQP has no way to say no
     beside: list[tuple[str, UserPropertyValue]] = []  # what becomes a user property only for other protocols
     durable = _read_header(data, sections, headers, wall_ms)

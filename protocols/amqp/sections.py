@@ -2,8 +2,10 @@
 
 A message is header, delivery-annotations, message-annotations, properties, application-properties, body and footer,
 each at most once and in this order; the body is one value, or any number of data or sequence sections, or nothing.
+Some clients do not keep that order; other brokers take what they send, and here it is put in order first.
 """
 
+from operator import itemgetter
 from typing import Final, final
 
 from protocols.amqp.decoding import decode, skip
@@ -68,6 +70,21 @@ class Sections:
         self.body_count = 0  # sections of the body
         self.body_value_at = NOWHERE  # of its first section
         self.footer_at = NOWHERE  # first byte of the footer, or the end
+
+
+def sections_in_order(data: bytes) -> bytes:
+    """Return the sections of a message in the standard's order. Raises DecodeError for what are no sections.
+
+    rhea 3 writes the footer before the body, amqp10 3 the properties before the message annotations.
+    """
+    pieces: list[tuple[int, bytes]] = []
+    start = 0
+    while start < len(data):
+        code, value_at = _section(data, start, len(data))
+        end = skip(data, value_at, len(data))
+        pieces.append((code, data[start:end]))
+        start = end
+    return b"".join(piece for _, piece in sorted(pieces, key=itemgetter(0)))  # those of one body stay as they are
 
 
 def find_sections(data: bytes) -> Sections:
