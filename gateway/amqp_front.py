@@ -23,7 +23,8 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
     name = "amqp"
     schemes: ClassVar = {"amqp": "amqp", "amqp_tls": "amqps", "amqp_websocket": "ws"}
     alpn = "amqp"
-    subprotocols = ("amqp",)
+    # The standard's name, and those of before it, which clients of Azure and examples of rhea ask for.
+    subprotocols = ("amqp", "AMQPWSB10", "binary")
 
     def __init__(self, node: "Node") -> None:
         self.transactions = TransactionAccounts()

@@ -7,7 +7,7 @@ from gateway.surroundings import Surroundings
 from messaging.events import SYSTEM_TLS_FAILED
 from protocols.listeners import BaseListener, Listener
 from protocols.transports import ConnectionFactory
-from protocols.websocket import WebSocketSettings, over_websocket
+from protocols.websocket import MESSAGE_BYTES_MAX, WebSocketSettings, over_websocket
 
 
 def make_listener(
@@ -23,9 +23,9 @@ def make_listener(
     """Return a listener, not started yet. Raises TlsFilesRefused for a certificate that cannot be used."""
     path = getattr(config, "path", None)
     if path is not None:
-        connect = over_websocket(
-            connect, WebSocketSettings(path=path, subprotocols=subprotocols, message_bytes_max=message_bytes_max)
-        )
+        bytes_max = max(message_bytes_max, MESSAGE_BYTES_MAX)  # clients put several packets or frames into one, too
+        settings = WebSocketSettings(path=path, subprotocols=subprotocols, message_bytes_max=bytes_max)
+        connect = over_websocket(connect, settings)
     tls = config.tls(alpn=alpn if path is None else HTTP_ALPN) if isinstance(config, TlsListener) else None
     return surroundings.listener(
         name=name, host=config.host, port=config.port, connect=connect, tls=tls, connections_max=config.max_connections

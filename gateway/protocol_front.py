@@ -76,7 +76,7 @@ class ProtocolFront(ABC, Generic[C, S]):
     @property
     @abstractmethod
     def message_bytes_max(self) -> int:
-        """The longest message that a WebSocket may bring."""
+        """The longest packet or frame of a client, which a WebSocket may bring in one message."""
 
     @abstractmethod
     def make_actor(self, cell: ActorCell) -> LoopActor:

@@ -64,6 +64,10 @@ class Mechanism(Protocol):
 
     needs_encryption: bool  # what the client sends is worth stealing
 
+    @property
+    def can_succeed(self) -> bool:
+        """Whether there is somebody who can prove with it who they are."""
+
     def begin(self) -> Exchange:
         """Begin one exchange."""
 
@@ -143,8 +147,12 @@ class Authenticator:
 
     @property
     def mechanisms(self) -> Mapping[str, Mechanism]:
-        """The mechanisms of several steps, by the name clients ask for."""
-        return self.credentials.mechanisms
+        """The mechanisms of several steps, by the name clients ask for.
+
+        One that nobody can succeed with is not among them: Qpid JMS and others take the strongest that is offered, and
+        try no other when it fails.
+        """
+        return {name: each for name, each in self.credentials.mechanisms.items() if each.can_succeed}
 
     def admits_anonymous(self, listener: str) -> bool:
         """Return whether clients of a listener need no user name."""
@@ -154,9 +162,18 @@ class Authenticator:
         """Return whether there is an account of that name."""
         return user_name in self.credentials.secrets
 
-    def is_guess(self, user_name: str, password: bytes) -> bool:
-        """Return whether there is something that this might prove: else it is nobody's, right or wrong."""
-        return self.knows(user_name) or self._may_be_token(password)
+    async def client(self, user_name: str, password: bytes, *, listener: str, host: str) -> Principal | None:
+        """Return who a client of a listener is by user name and password, or None.
+
+        Where nobody needs an account, a name that no account has is as good as none, and counts as no failure: many
+        clients show one whether it is asked for or not (`guest`, `admin`).
+        """
+        needs_account = not self.admits_anonymous(listener)
+        if needs_account or self.knows(user_name) or self._may_be_token(password):
+            principal = await self.password(user_name, password, host)
+            if principal is not None or needs_account or self.knows(user_name):
+                return principal
+        return ANONYMOUS
 
     async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:
         """Return who this is, or None. `host` is where it comes from: who has failed often has to wait.

@@ -23,6 +23,7 @@ class OAuthMechanism:
     """One of the two, over the one verifier. They send the token as it is, so neither is offered in the clear."""
 
     needs_encryption = True
+    can_succeed = True
 
     def __init__(self, name: str, verifier: "TokenVerifier") -> None:
         self.name = name

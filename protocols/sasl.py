@@ -95,7 +95,9 @@ class SaslDialogue(Generic[S]):
         except UnicodeDecodeError:
             raise AuthenticationFailed("a PLAIN user name that is not UTF-8") from None
         user_name, self.services = self._vpns.of_user(user_name, self.services, "")
-        principal = await self.services.authenticator.password(user_name, parts[2], self._peer.host)
+        peer = self._peer
+        authenticator = self.services.authenticator
+        principal = await authenticator.client(user_name, parts[2], listener=peer.listener, host=peer.host)
         if principal is None:
             raise AuthenticationFailed(f"PLAIN of user {user_name[:80]!r}")
         return principal

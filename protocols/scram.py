@@ -31,16 +31,21 @@ class ScramSha256:
     needs_encryption = False
 
     def __init__(self, secrets: Mapping[str, str], random_bytes: Callable[[int], bytes]) -> None:
-        self._secrets = dict(secrets)
+        self._secrets = _usable(secrets)
         self._random_bytes = random_bytes
         self._derived: dict[str, StoredSecret] = {}
         self._decoy_key = random_bytes(32)  # for good: salts of names that do not exist change as little as others
+
+    @property
+    def can_succeed(self) -> bool:
+        """Whether there is an account with a secret of use here."""
+        return bool(self._secrets)
 
     def configure(self, secrets: Mapping[str, str]) -> None:
         """Go by these accounts from now on."""
         kept = [name for name in self._derived if secrets.get(name) == self._secrets[name]]
         self._derived = {name: self._derived[name] for name in kept}
-        self._secrets = dict(secrets)
+        self._secrets = _usable(secrets)
 
     def change(self, name: str, secret: str | None) -> None:
         """Go by another secret of one account from now on. None: there is no such account any more."""
@@ -59,7 +64,7 @@ class ScramSha256:
         found = self._derived.get(user_name)
         if found is None:
             secret = self._secrets.get(user_name)
-            if secret is None or secret.startswith(ARGON2_PREFIX):
+            if secret is None:
                 return self._decoy(user_name)
             found = self._derived[user_name] = stored_secret(secret, self._random_bytes)
         return found
@@ -67,6 +72,10 @@ class ScramSha256:
     def _decoy(self, user_name: str) -> StoredSecret:
         salt = hmac.digest(self._decoy_key, b"salt" + user_name.encode(), "sha256")[:SALT_BYTES]
         return salt, self._random_bytes(32), self._random_bytes(32), ITERATIONS
+
+
+def _usable(secrets: Mapping[str, str]) -> dict[str, str]:
+    return {name: secret for name, secret in secrets.items() if not secret.startswith(ARGON2_PREFIX)}
 
 
 class ScramExchange:

@@ -128,7 +128,7 @@ class AmqpTlsListener(TlsListener):
 
 
 class AmqpWebSocketListener(Listener):
-    """A socket for AMQP 1.0 in WebSocket frames, under the subprotocol `amqp`."""
+    """A socket for AMQP 1.0 in WebSocket frames."""
 
     enabled: bool = False
     port: Port = 8010

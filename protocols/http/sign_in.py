@@ -52,7 +52,10 @@ class SignIn:
         if scheme.lower() == "basic":
             name, password = _credentials(value.strip())
             name, self.services = self._vpns.of_user(name, here, "")
-            principal = await self.services.authenticator.password(name, password, self._peer.host)
+            authenticator, peer = self.services.authenticator, self._peer
+            principal = await authenticator.client(name, password, listener=peer.listener, host=peer.host)
+            if principal is ANONYMOUS:
+                return principal  # it costs nothing to see again, and whether strangers are let in may change
         elif scheme.lower() == "bearer":
             principal = await self.services.authenticator.bearer(value.strip().encode(), self._peer.host)
         else:

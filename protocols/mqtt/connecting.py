@@ -129,14 +129,7 @@ async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Pr
     user_name = enter_vpn(connection, event)
     authenticator = connection.services.authenticator
     if user_name is not None:
-        password = event.password or b""
-        needs_account = not authenticator.admits_anonymous(peer.listener)
-        if needs_account or authenticator.is_guess(user_name, password):
-            known = await authenticator.password(user_name, password, peer.host)
-            if known is not None or needs_account or authenticator.knows(user_name):
-                return known
-        # Where nobody needs an account, a name that no account has is as good as none.
-        return ANONYMOUS
+        return await authenticator.client(user_name, event.password or b"", listener=peer.listener, host=peer.host)
     if peer.certificate_name:
         return authenticator.certificate(peer.certificate_name)
     return ANONYMOUS if authenticator.admits_anonymous(peer.listener) else None

@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
 from amqp_golden import described, frames_of, golden
+from gateway.node_port import NodeView
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode_composite
 from protocols.amqp.frames import frame, sasl_frame
@@ -23,6 +25,7 @@ SASL = b"AMQP\x03\x01\x00\x00"
 ACCOUNTS = pytest.mark.accounts(ada="engine")
 OUTCOME_AUTH = "sasl-outcome(code=ubyte(1))"
 OUTCOME_OK = "sasl-outcome(code=ubyte(0))"
+HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("engine")
 
 
 def init(mechanism: str, response: bytes | None = None, hostname: str | None = None) -> bytes:
@@ -96,6 +99,38 @@ async def test_sasl_is_answered_with_a_header_and_mechanisms_at_once(broker: Run
         words = await until(reader, "sasl-mechanisms")
     assert words[0] == "SASL"
     assert "Symbol('ANONYMOUS')" in words[1]
+
+
+async def test_a_name_that_no_account_has_is_nobodys_where_nobody_needs_one(broker: RunningBroker) -> None:
+    """As in MQTT: examples of AMQPNetLite and of SAP's client show `guest` whether it is asked for or not."""
+    await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+    frames = golden("frames.txt")
+    words = await hears(broker, SASL, init("PLAIN", b"\0guest\0guest"), AMQP, frames["open"], frames["close"])
+    assert [word.partition("(")[0] for word in words[2:]] == ["sasl-outcome", "AMQP", "open", "close"]
+    assert words[2] == OUTCOME_OK
+    assert (await hears(broker, SASL, init("PLAIN", b"\0ada\0guest")))[2:] == [OUTCOME_AUTH]
+
+
+@ACCOUNTS
+async def test_a_name_that_no_account_has_is_refused_where_everybody_needs_one(broker: RunningBroker) -> None:
+    """RFC 4616."""
+    assert (await hears(broker, SASL, init("PLAIN", b"\0guest\0engine")))[2:] == [OUTCOME_AUTH]
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        pytest.param("Symbol('SCRAM-SHA-256'), Symbol('PLAIN')", marks=ACCOUNTS, id="one with a password"),
+        pytest.param("Symbol('PLAIN')", marks=pytest.mark.accounts(ada=HASH), id="one with an argon2 hash"),
+        pytest.param("Symbol('PLAIN'), Symbol('ANONYMOUS')", id="none"),
+    ],
+)
+async def test_scram_is_offered_where_it_can_prove_an_account(broker: RunningBroker, offered: str) -> None:
+    """RFC 5802; Qpid JMS takes the strongest mechanism that is offered, and no other when that fails."""
+    async with connection(broker) as (reader, writer):
+        writer.write(SASL)
+        words = await until(reader, "sasl-mechanisms")
+    assert words[1] == f"sasl-mechanisms(sasl-server-mechanisms=array[{offered}])"
 
 
 @ACCOUNTS

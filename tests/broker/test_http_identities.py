@@ -49,5 +49,29 @@ async def test_a_password_that_an_account_has_no_more_is_not_remembered(
             await node.delete_user("ada")
         else:
             await node.update_user("ada", {"password": "difference"})
-        assert await status(client, "ada") == 401
+        assert await status(client, "ada") == (200 if is_deleted else 401)  # whom no account has is nobody
+        assert connection.identity.user == ""
         assert broker.node.http.open_connections() == [connection]
+
+
+async def test_a_name_that_no_account_has_is_nobodys_where_nobody_needs_one(broker: RunningBroker) -> None:
+    """As in MQTT: libraries show a name whether it is asked for or not."""
+    node = NodeView(broker.node)
+    await create(broker, "q", permission="consume")
+    await node.create_user({"name": "ada", "password": "engine"})
+    async with http_client(broker) as client:
+        assert await status(client, "guest", "guest") == 200
+        [connection] = broker.node.http.open_connections()
+        assert connection.identity.user == ""
+        assert await status(client, "ada", "guest") == 401
+        assert await status(client, "ada") == 200
+        await node.create_user({"name": "guest", "password": "other"})
+        assert await status(client, "guest", "guest") == 401
+
+
+@ONLY_USERS
+async def test_a_name_that_no_account_has_is_refused_where_everybody_needs_one(broker: RunningBroker) -> None:
+    """RFC 9110 15.5.2."""
+    await create(broker, "q", permission="consume")
+    async with http_client(broker) as client:
+        assert await status(client, "guest", "guest") == 401

@@ -45,6 +45,7 @@ class Claim:
     """A mechanism of two steps: what comes second proves nothing, but that it is believed."""
 
     needs_encryption = False
+    can_succeed = True
 
     def __init__(self) -> None:
         self._is_answered = False

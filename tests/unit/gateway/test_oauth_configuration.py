@@ -26,8 +26,8 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer, runtime: Runti
         accounts = Accounts(authentication, proofs, config.listeners, runtime, LoginAttempts(), {})
         return sorted(accounts.authenticator.mechanisms)
 
-    assert mechanisms() == ["SCRAM-SHA-256"]
-    assert mechanisms(*server.settings) == ["OAUTHBEARER", "SCRAM-SHA-256", "XOAUTH2"]
+    assert mechanisms() == []
+    assert mechanisms(*server.settings) == ["OAUTHBEARER", "XOAUTH2"]
 
 
 def test_what_is_missing_is_named(server: TokenServer, tmp_path: Path) -> None:
