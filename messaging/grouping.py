@@ -122,10 +122,6 @@ class MessageGroups(Choice):
         """Return how many buckets a flow owns."""
         return self._counts.get(flow_id, 0)
 
-    def owner_of(self, key_hash: int) -> int:
-        """Return the flow that has a key; 0 when none has, or it is changing hands."""
-        return max(_NOBODY, self._owners[key_hash % self.buckets])
-
     def is_open_to(self, key_hash: int, flow_id: int) -> bool:
         """Return whether a flow has a key, or may claim it."""
         return self._owners[key_hash % self.buckets] in (_NOBODY, flow_id)

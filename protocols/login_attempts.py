@@ -81,11 +81,6 @@ class LoginAttempts:
         """Note that a user is who it says: its own failures are forgotten, those of the address are not."""
         self._records.pop((host, user), None)
 
-    @property
-    def remembered_count(self) -> int:
-        """How many names and addresses are remembered."""
-        return len(self._records)
-
     def _found(self, host: str, user: str, now_ms: int) -> list[_Record]:
         found = [each for each in map(self._records.get, _keys(host, user)) if each is not None]
         return [each for each in found if now_ms - each.last_ms < REMEMBERED_MS]

@@ -28,7 +28,6 @@ RECORD_KEY: Final = struct.Struct(">Q")
 PAGE_KEY: Final = struct.Struct(">IQ")
 PARTITION_KEY: Final = struct.Struct(">I")
 
-PARTITION_MAX: Final = 0xFFFF_FFFF
 SEQUENCE_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 

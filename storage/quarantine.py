@@ -48,10 +48,10 @@ def set_aside(
     return True
 
 
-def browse(txn: "Transaction", databases: Databases, after: int, limit: int) -> Iterator[QuarantinedBytes]:
-    """Yield up to `limit` items with a number above `after`. Raises DamagedRecord for an item damaged in its turn."""
+def browse(txn: "Transaction", databases: Databases, limit: int) -> Iterator[QuarantinedBytes]:
+    """Yield the first `limit` items, or as many as there are. Raises DamagedRecord for an item damaged in its turn."""
     with txn.cursor(db=databases.quarantine) as cursor:
-        found = cursor.set_range(RECORD_KEY.pack(after + 1))
+        found = cursor.first()
         while found and limit > 0:
             yield _decode(RECORD_KEY.unpack(cursor.key())[0], cursor.value())
             limit -= 1

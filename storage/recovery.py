@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import lmdb
 
-from storage.databases import PAGE_KEY, PARTITION_KEY, PARTITION_MAX, RECORD_KEY, SEQUENCE_MAX, Databases
+from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases
 from storage.errors import DamagedRecord, PageNotFound
 from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
 from storage.quarantine import describe_page, set_aside
@@ -61,14 +61,10 @@ class RecoveryScan:
             cursors[partition_id] = cursor
         return cursors
 
-    def pages(self, partition_id: int | None = None) -> list[StoredPage]:
-        """Return the directory of one partition's pages, or of all. A damaged row is taken anew from its page."""
-        first = b"" if partition_id is None else PAGE_KEY.pack(partition_id, 0)
-        last = PAGE_KEY.pack(PARTITION_MAX if partition_id is None else partition_id, SEQUENCE_MAX)
+    def pages(self) -> list[StoredPage]:
+        """Return the directory of all pages. A damaged row is taken anew from its page."""
         pages: list[StoredPage] = []
-        for key, row in self._rows(self._databases.directory, first):
-            if key > last:
-                break
+        for key, row in self._rows(self._databases.directory):
             owner, first_sequence = PAGE_KEY.unpack(key)
             summary = self._summary(key, row, owner, first_sequence)
             if summary is not None:
@@ -125,7 +121,8 @@ class RecoveryScan:
                 txn.put(key, directory_row(page, where), db=self._databases.directory)
         return summary
 
-    def _rows(self, database: "_Database", first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    def _rows(self, database: "_Database") -> Iterator[tuple[bytes, bytes]]:
+        first = b""
         while True:
             with self._env.begin() as txn, txn.cursor(db=database) as cursor:
                 found = cursor.set_range(first) if first else cursor.first()

@@ -228,11 +228,6 @@ class SpoolPlanner:
 
     # --- commits ---
 
-    @property
-    def page_requests(self) -> list[PageRequest]:
-        """The pages that wait for the next commit."""
-        return self._pages
-
     def take_elided(self) -> list[Publication]:
         """Return the publications that need not be written after all, to be confirmed now.
 

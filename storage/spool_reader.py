@@ -98,7 +98,7 @@ class SpoolReader:
     def quarantine(self, limit: int) -> list[QuarantinedBytes]:
         """Return up to `limit` items of the quarantine. Raises DamagedRecord for one that is damaged in its turn."""
         with self._env.begin() as txn:
-            return list(browse(txn, self._databases, 0, limit))
+            return list(browse(txn, self._databases, limit))
 
     def close(self) -> None:
         """Release the files. May be called twice."""

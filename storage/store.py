@@ -29,8 +29,7 @@ from storage.environment import disk_free_bytes, fill_to_length, open_environmen
 from storage.errors import StoreFull
 from storage.folder_lock import FolderLock
 from storage.identity import read_clean, read_incarnation, write_clean, write_incarnation, write_turn
-from storage.interface import CommitJob, Quarantined, QuarantinedBytes, Recovery, StoredPage, StoreUsage, Table
-from storage.quarantine import browse
+from storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
 from storage.record_page import Run
 from storage.recovery import RecoveryScan, checked_page
 
@@ -147,11 +146,6 @@ class SpoolStore:
             data = txn.get(key, db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
 
-    def page_directory(self, partition_id: int) -> list[StoredPage]:
-        """Return what pages one partition has, in order, without reading them. For the writer thread."""
-        with translated(self.folder, needed_bytes=0):
-            return RecoveryScan(self._env, self._databases).pages(partition_id)
-
     def recover(self) -> Recovery:
         """Return what is stored. See `interface.Store.recover`."""
         scan = RecoveryScan(self._env, self._databases)
@@ -169,11 +163,6 @@ class SpoolStore:
                 quarantined=scan.quarantined,
                 lost_cursors=scan.lost_cursors,
             )
-
-    def browse_quarantine(self, *, after: int = 0, limit: int = 100) -> list[QuarantinedBytes]:
-        """Return up to `limit` items of the quarantine with a number above `after`."""
-        with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
-            return list(browse(txn, self._databases, after, limit))
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
         """Hand a consistent copy of the data file to `sink`. See `interface.Store.stream_copy`."""

@@ -1,8 +1,5 @@
 """Who guesses passwords waits: how many attempts are free, how long the others take, and who else is concerned."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from protocols.login_attempts import (
     DELAY_MS,
     FREE_OF_HOST,
@@ -76,12 +73,17 @@ def test_failures_are_forgotten_after_a_while() -> None:
     assert attempts.begin("h", "ada", REMEMBERED_MS) == 0
 
 
-@settings(max_examples=10)  # each fills it
-@given(hosts=st.lists(st.integers(0, 10**9), min_size=1, max_size=50))
-def test_memory_has_a_bound(hosts: list[int]) -> None:
+def test_of_more_names_and_addresses_than_are_remembered_the_one_that_was_quiet_longest_is_forgotten() -> None:
     attempts = LoginAttempts()
-    for host in range(REMEMBERED_MAX):
-        attempts.failed(str(-host), "", 0)
-    for number in hosts:
-        attempts.failed(str(number), "ada", 0)
-    assert attempts.remembered_count <= REMEMBERED_MAX
+    for host in ("quiet", "lately"):
+        for _ in range(FREE_OF_HOST):
+            attempts.failed(host, "", 0)
+    for number in range(REMEMBERED_MAX - 2):
+        attempts.failed(str(number), "", 0)
+    attempts.failed("lately", "", 0)
+    assert attempts.wait_in_line("quiet", "", 0)
+
+    attempts.failed("one more", "", 0)
+
+    assert not attempts.wait_in_line("quiet", "", 0)
+    assert attempts.wait_in_line("lately", "", 0)

@@ -11,7 +11,7 @@ from messaging.batch import MessageBatch
 from messaging.effects import Delivery
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
-from messaging.paging import PagePlan, page_loaded, pages_written, plan_pages
+from messaging.paging import page_loaded, pages_written, plan_pages
 from messaging.publication import Publication
 from messaging.recovery import redelivered_ranges, restore
 from messaging.settlement import DISCARD_NOT_STORED
@@ -116,6 +116,7 @@ class SpoolInMemory:
         self.refused: list[Publication] = []
         recovered: Recovered = read_store(self.store)
         self.planner: SpoolPlanner = recovered.planner
+        self.paging: set[int] = set()  # partitions with pages that wait for a commit
         self.planner.journal.records_trimmed_min = self.records_trimmed_min
         self.ledgers: dict[int, Ledger] = {}
         for partition_id in self.partition_ids:
@@ -199,7 +200,7 @@ class SpoolInMemory:
 
     def page_out(self, partition_id: int, *, page_bytes: int, bytes_to_free: int) -> None:
         ledger = self.ledgers[partition_id]
-        if any(page.partition_id == partition_id for request in self._page_requests() for page in request.pages):
+        if partition_id in self.paging:
             return  # one at a time, as the partition actor does
         plans = plan_pages(ledger, page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=None)
         if not plans:
@@ -207,7 +208,14 @@ class SpoolInMemory:
         pages = [
             PageWrite(partition_id, encode_page([Run(first, batch) for first, batch in plan.runs])) for plan in plans
         ]
-        self.planner.write_pages(PageRequest(pages, lambda written: self._paged(ledger, plans, written)))
+        self.paging.add(partition_id)
+
+        def paged(written: bool) -> None:
+            self.paging.discard(partition_id)
+            for plan in plans if written else []:
+                pages_written(ledger, plan)
+
+        self.planner.write_pages(PageRequest(pages, paged))
 
     def carry_out_effects(self) -> None:
         for partition_id, ledger in self.ledgers.items():
@@ -296,10 +304,3 @@ class SpoolInMemory:
             count = publication.batch.count if match.rows is None else len(match.rows)
             first = match.first_sequence
             self.ledgers[match.partition_id].give_up(first, first + count, DISCARD_NOT_STORED)
-
-    def _paged(self, ledger: Ledger, plans: list[PagePlan], written: bool) -> None:
-        for plan in plans if written else []:
-            pages_written(ledger, plan)
-
-    def _page_requests(self) -> list[PageRequest]:
-        return self.planner.page_requests + ([] if self.commit_out is None else self.commit_out.pages)

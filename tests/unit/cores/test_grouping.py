@@ -474,9 +474,9 @@ class GroupMachine(RuleBasedStateMachine):
             assert not [each for each in ready if self.buckets[each] < 0], "anybody may have them"
         for sequence in ready:
             if with_room and groups is not None:
-                owner = groups.owner_of(self.buckets[sequence])
-                assert owner not in with_room, f"{owner} has room for {sequence}"
-                assert owner or self._somebody_holds(self.buckets[sequence]), "nobody has the group"
+                may_have = [each for each in self.rooms if groups.is_open_to(self.buckets[sequence], each)]
+                assert not set(may_have).intersection(with_room), f"{may_have} have room for {sequence}"
+                assert may_have or self._somebody_holds(self.buckets[sequence]), "nobody has the group"
 
     def _somebody_holds(self, bucket: int) -> bool:
         """Return whether some flow holds a message of a bucket, or one whose key lies in a page with it."""

@@ -94,7 +94,7 @@ def test_a_full_map_still_settles_and_pages(small_map: SpoolStore) -> None:
     small_map.commit(CommitJob(page_writes=[moved], journal_delete_through=1, uses_reserve=True))
 
     assert journal_numbers(small_map) == list(range(2, last + 1))
-    assert len(small_map.page_directory(1)) == 1
+    assert len(small_map.recover().pages) == 1
 
 
 def test_publishing_resumes_once_messages_were_settled(small_map: SpoolStore) -> None:
@@ -114,7 +114,7 @@ def test_a_map_that_was_filled_with_the_reserve_can_be_emptied_page_by_page(smal
     for first_sequence in stored:
         small_map.commit(CommitJob(page_deletes=[PageKey(1, first_sequence)], uses_reserve=True))
 
-    assert small_map.page_directory(1) == []
+    assert small_map.recover().pages == []
     small_map.commit(publish_job(1, payload=KIB, count=24))
 
 
@@ -183,5 +183,5 @@ def test_a_disk_that_others_fill_to_the_last_byte_gives_a_refusal_and_the_store_
     store.commit(publish_job(2, payload=KIB, count=24))
 
     assert journal_numbers(store) == [1, 2]
-    assert store.page_directory(1) == []
+    assert store.recover().pages == []
     store.close()
