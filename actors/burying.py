@@ -1,6 +1,6 @@
 """Bringing dead messages of a partition into the dead message queue, or dropping them where that cannot be.
 
-Which messages are dead is the ledger's decision, and what changes on them is in messaging.dead_letters.
+Which messages are dead is the ledger's decision, and what changes on them is in messaging.dying.
 """
 
 from typing import Any, Final
@@ -9,8 +9,8 @@ from actors.errands import Errand, ErrandPlace
 from actors.moving import Moving
 from messaging.batch import MessageBatch
 from messaging.dead_letter import DeadLetter
-from messaging.dead_letters import died, goes_in_a_circle, is_eligible
 from messaging.departures import lost
+from messaging.dying import died, goes_in_a_circle, is_eligible
 from messaging.effects import DeadRange
 from messaging.headers import Headers
 from messaging.routing import QueueTarget

@@ -8,8 +8,8 @@ from actors.moving import Moving
 from actors.picking import ranges_of
 from actors.take_messages import COPY, DELETE, REDRIVE, MessagesTaken, QueueGone, TakeMessages
 from messaging.batch import MessageBatch
-from messaging.dead_letters import driven_back
 from messaging.departures import depart, stay
+from messaging.dying import driven_back
 from messaging.headers import Headers
 from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_DELETED

@@ -2,7 +2,7 @@
 
 It is a field of the headers and no user property, so that no publisher can pretend to it, and what the publisher did
 write stays as it was. Consumers of every protocol see it as the properties that `properties` names. Deliberately
-elsewhere: putting it on a message and taking it off (messaging.dead_letters).
+elsewhere: putting it on a message and taking it off (messaging.dying).
 """
 
 from typing import Final, final

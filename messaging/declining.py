@@ -8,7 +8,7 @@ has a successor, so it is waited for. When a flow leaves, what it declined is fo
 On an exclusive queue, in a partition, and in a message group there is nobody else, so there a message that is declined
 is dead at once. What is declined is known to the ledger alone, and not over a restart.
 
-Deliberately elsewhere: where a dead message goes (messaging.dead_letters).
+Deliberately elsewhere: where a dead message goes (messaging.dying).
 """
 
 from typing import Final

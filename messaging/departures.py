@@ -4,7 +4,7 @@ A message leaves in two steps. First it departs: no consumer gets it any more, n
 journal or in a page is kept. When the commit that puts it into the other queue is made, which settles it here in the
 same record, it has left. If the other queue does not take it, it stays and waits for a consumer as before.
 
-Deliberately elsewhere: why a message departs and where to (messaging.dead_letters, the actors), and what is written
+Deliberately elsewhere: why a message departs and where to (messaging.dying, the actors), and what is written
 (storage.spool_plan).
 """
 
