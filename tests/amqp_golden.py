@@ -33,6 +33,7 @@ class Field(NamedTuple):
     """One field of a composite."""
 
     name: str
+    kind: str  # the specification's name of its type; `*` for several
     is_multiple: bool
     is_mandatory: bool
 
@@ -64,11 +65,13 @@ def golden(file: str) -> dict[str, bytes]:
 def _composites() -> dict[int, Composite]:
     found: dict[int, Composite] = {}
     for code, symbol, *columns in cases("composites.txt"):
-        fields = [
-            Field(text.split()[0], "[]" in text, "!" in text) for text in (columns[0].split(", ") if columns else [])
-        ]
+        fields = [_field(*text.split()) for text in (columns[0].split(", ") if columns else [])]
         found[int(code, 16)] = Composite(int(code, 16), symbol.removesuffix(" |"), fields)
     return found
+
+
+def _field(name: str, said: str) -> Field:
+    return Field(name, said.partition("=")[0].rstrip("[]!"), "[]" in said, "!" in said)
 
 
 COMPOSITES: Final = _composites()

@@ -14,7 +14,9 @@ from actors.directory_messages import ListQueues
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.node import Node, open_store
+from gateway.surroundings import Surroundings
 from raw_client import DEADLINE_S, Clients
+from wire_referee import judged
 
 
 class MovableClock(Clock):
@@ -66,6 +68,7 @@ class RunningBroker(Clients):
         self._file = _file_of_accounts(folder, accounts) if accounts else None
         self.config: Config = load(self._file, settings=self.settings)
         self._node: Node | None = None
+        self._fouls: list[str] = []  # what the referees of the wire have seen
 
     @property
     def node(self) -> Node:
@@ -110,12 +113,15 @@ class RunningBroker(Clients):
                 await asyncio.sleep(0.01)
 
     async def start(self) -> None:
-        self._node = Node(self.config, store=open_store(self.config), clock=self.clock, rng=random.Random(1))
+        around = Surroundings(listener=judged(self._fouls))
+        store = open_store(self.config)
+        self._node = Node(self.config, store=store, clock=self.clock, rng=random.Random(1), surroundings=around)
         await self._node.start()
 
     async def stop(self) -> None:
         node, self._node = self.node, None
         await node.stop()
+        assert not self._fouls, self._fouls[0]
 
     async def restart(self, *settings: str) -> None:
         """Stop and start, with some settings changed."""

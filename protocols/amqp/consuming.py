@@ -356,14 +356,16 @@ class ConsumingSide:
     def _settle_durably(self, session: Session, run: HeldRun, verdict: Verdict, state: DeliveryState | None) -> None:
         """Tell a queue what became of deliveries, and have it say when the store knows."""
         self.give_back(run.source.flow_id, run.count)
-        resumable = self.by_flow[run.source.flow_id].resumable
-        verdict.tell(run.source, [run.sequences()], DurableSettlement(self._address, session, run, state, resumable))
+        consuming = self.by_flow[run.source.flow_id]
+        settlement = DurableSettlement(self._address, session, consuming.link, run, state, consuming.resumable)
+        verdict.tell(run.source, [run.sequences()], settlement)
 
     def stored(self, settlement: "DurableSettlement") -> None:
         """Settle what the client spoke of and left to us to settle first: the store knows."""
-        self._sessions.settle(
-            settlement.session, settlement.first, settlement.last, settlement.state, is_receiver=False
-        )
+        if settlement.link.state == ATTACHED:  # else its deliveries are no more (2.6.6)
+            self._sessions.settle(
+                settlement.session, settlement.first, settlement.last, settlement.state, is_receiver=False
+            )
 
 
 @final
@@ -374,6 +376,7 @@ class DurableSettlement(Address):
         self,
         connection: Address,
         session: Session,
+        link: OutgoingLink,
         run: HeldRun,
         state: DeliveryState | None,
         resumable: ResumableFlow | None,
@@ -383,6 +386,7 @@ class DurableSettlement(Address):
         if resumable is not None:
             resumable.stores()
         self.session = session
+        self.link = link
         self.first, self.last = wire_ids(run)
         self.state = state
 

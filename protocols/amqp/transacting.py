@@ -22,7 +22,7 @@ from protocols.amqp.control import Declare, Discharge, read_control
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.events import DeliveriesReceived
-from protocols.amqp.link import IncomingLink
+from protocols.amqp.link import ATTACHED, IncomingLink
 from protocols.amqp.outcomes import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
 from protocols.amqp.publishing import takes_rejected
 from protocols.amqp.session import Session
@@ -244,8 +244,9 @@ class TransactingSide:
             transaction.settle(run.source, first, end, verdict, by_client=settled)
         if runs and not settled:
             transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
-            sessions = self._connection.engine.sessions
-            sessions.say(session, disposition.first, disposition.last, state)
+            for run in runs:
+                if consuming.link_of(run).state == ATTACHED:  # else it was detached in this turn, which is written
+                    self._connection.engine.sessions.say(session, *wire_ids(run), state)
 
     # --- the end of a transaction ---
 

@@ -1,5 +1,7 @@
 """AMQP receivers that settle after the broker: `rcv-settle-mode` second."""
 
+import asyncio
+
 import pytest
 
 from amqp_client import AmqpClient
@@ -7,6 +9,7 @@ from inside_client import InsideClient
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.outcomes import ACCEPTED, RELEASED, RELEASED_STATE
 from protocols.amqp.performatives import RECEIVER_FIRST, RECEIVER_SECOND
+from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
 
@@ -91,6 +94,23 @@ async def test_other_outcomes_come_back_as_well(broker: RunningBroker) -> None:
     client.settle(second.delivery_id)  # settled at once: nothing is left to say
     await client.is_quiet()
     assert (await inside.overview()).usage_count == 1
+    await client.close()
+
+
+async def test_nothing_is_said_of_deliveries_whose_link_is_detached_by_then(broker: RunningBroker) -> None:
+    """AMQP 2.6.6: they ended with the link. What the client said of them before holds."""
+    inside = await queue(broker)
+    await inside.publish(b"1")
+    client = await AmqpClient.open(broker.amqp_port)
+    await client.receiver("l", "q", credit=1, rcv_second=True)
+    held = await client.delivery()
+    client.settle(held.delivery_id, settled=False)
+    await client.detached(0, closed=True)
+    assert (await inside.overview()).usage_count == 0
+    stored = asyncio.get_running_loop().create_future()
+    broker.node.spool_actor().when_idle(lambda: stored.set_result(None))
+    await asyncio.wait_for(stored, DEADLINE_S)
+    await client.is_quiet()
     await client.close()
 
 

@@ -6,6 +6,7 @@ from amqp_client import AmqpClient, AmqpClients, body, in_transaction
 from amqp_heard import Received
 from inside_client import InsideClient, until
 from protocols.amqp.decoding import decode
+from protocols.amqp.dispositions import Disposition
 from protocols.amqp.encoding import encode
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, AmqpError, DeliveryState
 from protocols.amqp.termini import Coordinator
@@ -422,6 +423,24 @@ async def test_a_message_that_was_taken_away_meanwhile_cannot_be_settled(
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:rollback"
     assert await bodies_in(broker) == [b"m"]
+
+
+async def test_nothing_is_said_of_an_outcome_whose_link_is_detached_by_then(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """AMQP 2.6.6: deliveries end with their link; nor is it said of others that the client named beside them."""
+    orders = await queue(broker)
+    await orders.publish(b"m")
+    peer = await client(amqp)
+    await peer.receiver("in", "orders", handle=IN, credit=1)
+    message = await peer.delivery()
+    txn = await peer.declare(CONTROL)
+    peer.settle(message.delivery_id, message.delivery_id + 9, in_transaction(txn), settled=False)
+    said = await peer.awaited(Disposition)
+    assert (said.first, said.last) == (message.delivery_id, message.delivery_id)
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
+    await peer.detached(IN, closed=True)
+    await peer.is_quiet()
 
 
 @pytest.mark.settings("amqp.transaction_timeout_s=2")

@@ -49,6 +49,7 @@ from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from storage.interface import CommitJob
 from storage.journal_account import RECORDS_TRIMMED_MIN
+from wire_referee import judged
 
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
@@ -96,6 +97,7 @@ class World:
             virtual_destinations=VirtualDestinationsSection.model_validate(FORWARDS if scenario.forwards else {}),
         )
         self._violations: list[Violation] = []
+        self._fouls: list[str] = []  # what the referees of the wire have seen
         self._book = SequenceBook(self.image)
         self._admin: Any = None  # the task of an administrator's request
         self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
@@ -127,7 +129,8 @@ class World:
         self._inside = []
         store = MemoryStore(self.image, self.faults, self._committed)
         surroundings = Surroundings(
-            store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace), listener=MemoryListener
+            store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace),
+            listener=judged(self._fouls, MemoryListener),
         )
 
         async def make() -> Node:
@@ -362,6 +365,8 @@ class World:
         """Hold everything that is known now against the promises."""
         if self._violations:
             raise self._violations[0]
+        if self._fouls:
+            raise Violation(f"the referee says: {self._fouls[0]}")
         for error in self.loop.errors:
             exception = error.get("exception")
             if isinstance(exception, Violation):

@@ -1,0 +1,31 @@
+"""What a referee of the wire calls, and what all of them measure by."""
+
+from typing import Final
+
+_SERIAL_MASK: Final = 0xFFFF_FFFF
+_SERIAL_HALF: Final = 0x8000_0000
+
+
+class Foul(AssertionError):
+    """The gateway has sent what it may not send. The text begins with the section that says so."""
+
+
+class ClientFoul(Exception):
+    """The client has broken a rule, on purpose as a rule: what the gateway says from now on is not judged."""
+
+
+def expect(holds: bool, section: str, text: str, *about: object) -> None:
+    """Raise Foul, with the section of the specification, unless a rule holds. `about` goes into the text's braces."""
+    if not holds:
+        raise Foul(f"{section}: {text.format(*about)}")
+
+
+def serial_ahead(later: int, earlier: int) -> int:
+    """Return how far a serial number of 32 bits (RFC 1982) is ahead of another; negative when it is behind."""
+    ahead = (later - earlier) & _SERIAL_MASK
+    return ahead if ahead < _SERIAL_HALF else ahead - _SERIAL_MASK - 1
+
+
+def serial_after(number: int, count: int = 1) -> int:
+    """Return the serial number that comes so many behind another."""
+    return (number + count) & _SERIAL_MASK

@@ -1,0 +1,130 @@
+"""Referees of the wire: each sees every byte of one connection and blows at the first thing the gateway may not send.
+
+A referee stands where the gateway's own protocol meets its transport. There the order in which bytes were read and
+written is certain: what the client has said by then, the gateway can know. What a client does is nobody's foul here:
+behind a rule that the client broke, the gateway is judged no further.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from amqp_referee import AmqpReferee
+from protocols.listeners import Listener
+from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from referee_calls import ClientFoul, Foul
+
+
+class Referee(Protocol):
+    """Judges one connection. Raises Foul, or ClientFoul for what only the client is to blame for."""
+
+    def gateway_says(self, data: bytes) -> None:
+        """The gateway has written bytes, cut anywhere."""
+
+    def client_says(self, data: bytes) -> None:
+        """The gateway has read bytes, cut anywhere."""
+
+
+REFEREES: Final[dict[str, Callable[[], Referee]]] = {"amqp": AmqpReferee, "amqp_tls": AmqpReferee}  # by listener
+
+
+def judged(fouls: list[str], listener: type[Listener] = Listener) -> type[Listener]:
+    """Return a kind of listener whose connections are judged; `fouls` gets what their gateway did against a rule."""
+
+    class JudgedListener(listener):  # type: ignore[valid-type, misc]  # mypy takes no class from a variable
+        def __init__(self, *, name: str, connect: ConnectionFactory, **options: object) -> None:
+            referee = REFEREES.get(name)
+            judging = connect if referee is None else lambda: _JudgedConnection(connect(), referee(), fouls)
+            super().__init__(name=name, connect=judging, **options)
+
+    return JudgedListener
+
+
+class _JudgedConnection:
+    """A connection of the gateway's, and its transport, with the referee between them."""
+
+    def __init__(self, connection: Connection, referee: Referee, fouls: list[str]) -> None:
+        self._connection = connection
+        self._referee: Referee | None = referee
+        self._fouls = fouls
+        self._transport: ByteTransport
+        self._place: Place
+        self._room: memoryview | None = None
+
+    # What the stream tells: Connection.
+
+    def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
+        self._transport = transport
+        self._connection.opened(self, peer)
+
+    def received(self, data: bytes) -> None:
+        if self._referee is not None:
+            self._tell(self._referee.client_says, data)
+        self._connection.received(data)
+
+    def closed(self, error: Exception | None) -> None:
+        self._connection.closed(error)
+
+    def writing_paused(self) -> None:
+        self._connection.writing_paused()
+
+    def writing_resumed(self) -> None:
+        self._connection.writing_resumed()
+
+    # What the connection asks for: ByteTransport.
+
+    def write(self, data: bytes) -> None:
+        self._written(data)
+        self._transport.write(data)
+
+    def write_all(self, buffers: list[bytes]) -> None:
+        for data in buffers:
+            self._written(data)
+        self._transport.write_all(buffers)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def close_after_flush(self) -> None:
+        self._transport.close_after_flush()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def read_into(self, place: Place) -> None:
+        self._place = place
+        self._transport.read_into(self)
+
+    def buffered_bytes(self) -> int:
+        return self._transport.buffered_bytes()
+
+    # What the stream asks for while something large comes: Place.
+
+    def room(self) -> memoryview | None:
+        self._room = self._place.room()
+        return self._room
+
+    def placed(self, count: int) -> None:
+        if self._referee is not None and self._room is not None:
+            self._tell(self._referee.client_says, bytes(self._room[:count]))
+        self._place.placed(count)
+
+    # Judging.
+
+    def _written(self, data: bytes) -> None:
+        if self._referee is not None:
+            self._tell(self._referee.gateway_says, data)
+
+    def _tell(self, hears: Callable[[bytes], None], data: bytes) -> None:
+        try:
+            hears(data)
+        except Foul as foul:
+            self._fouls.append(f"{foul}, on {self._connection!r}")
+            self._referee = None
+        except ClientFoul:
+            self._referee = None
