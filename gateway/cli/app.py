@@ -1,6 +1,7 @@
 """The command and its subcommands, put together."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -12,6 +13,7 @@ from gateway.cli.failures import FAILED, CommandFailed, report
 from gateway.cli.late_commands import LateCommands
 
 INTERRUPTED: Final = 130  # the shells' number for Ctrl-C
+TERMINATED: Final = 143  # and for SIGTERM
 TRACEBACK_VARIABLE: Final = "SLUICEGATE_TRACEBACK"
 
 app = typer.Typer(
@@ -26,6 +28,9 @@ app.callback()(take_login)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
+    # Process 1, which a command in a container is, hears no signal that it does not take. And what a command has begun
+    # is brought to an end as by Ctrl-C: a terminal is as it was, what was made for a moment is gone.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
     try:
         app(None if arguments is None else list(arguments))
     except KeyboardInterrupt:

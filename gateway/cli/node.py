@@ -32,7 +32,7 @@ def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOpt
     """Run the gateway in the foreground until it is told to stop."""
     # Whoever changes the configuration while it starts must not end it: `run` hears the signal when it can.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    # No signal ends process 1, which a container's gateway is, unless it takes it: it would start, and be killed then.
+    # For a gateway it is the way to end, from the beginning on: `main` has taken it for a failure.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     loaded = loaded_config(config, data, settings)
     gc.disable()  # until the node is ready: a start makes what stays, and the collector would go through it all again

@@ -104,12 +104,13 @@ class _Subscriber:
         if not session.run_until(lambda: self._granted is not None, timeout_s=ANSWER_TIMEOUT_S):
             raise CommandFailed("the gateway does not answer SUBSCRIBE")
         self._check_granted(filters)
-        # Ctrl-C ends between two messages: what was printed is acknowledged, whatever the moment. A second one kills.
-        before = signal.signal(signal.SIGINT, self._on_interrupt)
+        # A signal ends between two messages: what was printed is acknowledged, whatever the moment. A second one kills.
+        before = {number: signal.signal(number, self._on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             session.run_until(lambda: self.is_interrupted or self._has_all(), timeout_s=timeout_s)
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, taken in before.items():
+                signal.signal(number, taken)
         session.disconnect()
         return self._has_all()
 
@@ -118,7 +119,7 @@ class _Subscriber:
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         self.is_interrupted = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, signal.SIG_DFL)
 
     def _check_granted(self, filters: list[str]) -> None:
         refused = {

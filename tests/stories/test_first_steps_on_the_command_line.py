@@ -56,6 +56,21 @@ def test_the_three_commands_of_the_readme_take_a_message_from_publisher_to_consu
     comes_to_hold(node, 0)
 
 
+def test_commands_that_go_on_end_when_they_are_told_to(node: GatewayProcess) -> None:
+    """They take the signal: process 1 of a container hears no other. A consumer has acknowledged what it printed."""
+    says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
+    says(node.command("pub", "--topic", "orders/eu", "--message", "hello"))
+    with node.running_command("sub", "--queue", "orders") as consumer:
+        assert first_line(consumer).startswith("orders/eu hello")
+        consumer.send_signal(signal.SIGTERM)
+        assert (consumer.communicate(timeout=ANSWER_S)[1], consumer.returncode) == ("", 0)
+    comes_to_hold(node, 0)
+    with node.running_command("events", "--follow") as watcher:
+        assert "STARTUP_COMPLETE" in first_line(watcher)
+        watcher.send_signal(signal.SIGTERM)
+        assert (watcher.communicate(timeout=ANSWER_S)[1], watcher.returncode) == ("", 143)
+
+
 def test_a_refused_message_is_explained(node: GatewayProcess) -> None:
     """What a publisher is told, what `explain` says beforehand, and what operators see afterwards."""
     says(node.command("queue", "create", "orders", "--subscription", "orders/>", "--attribute", "max_msg_size=4"))
