@@ -184,6 +184,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_spool_messages_elided_total", COUNTER, "Messages settled before they had to be written"),
     Metric("sluicegate_spool_used_bytes", GAUGE, "Bytes of the spool in use"),
     Metric("sluicegate_spool_limit_bytes", GAUGE, "Bytes the spool may use"),
+    Metric("sluicegate_spool_messages_bytes", GAUGE, "Payload in durable queues, and staged"),
+    Metric("sluicegate_spool_messages_limit_bytes", GAUGE, "Quota of that payload, at which publishers are refused"),
     Metric("sluicegate_spool_damaged_records_total", COUNTER, "Records set aside because their checksum was wrong"),
     Metric("sluicegate_events_total", COUNTER, "Events emitted", ("event",)),
     Metric("sluicegate_events_suppressed_total", COUNTER, "Events not emitted: too many of a kind", ("event",)),

@@ -31,6 +31,17 @@ async def counted(broker: RunningBroker, name: str, *labels: str) -> float:
     return sum([each.value for each in samples if each.name == f"sluicegate_{name}" and each.labels == labels])
 
 
+async def test_what_counts_towards_the_quota_of_the_spool_is_seen_beside_it(broker: RunningBroker) -> None:
+    """Map and quota fill up each by its own measure, and either has publishers refused."""
+    await create(broker, "q", subscriptions=["t"])
+    publisher = await broker.connect("publisher", 5)
+    await publisher.publish("t", bytes(1000), qos=1)
+    assert await counted(broker, "spool_messages_bytes") == 1000
+    assert await counted(broker, "spool_messages_limit_bytes") == broker.config.spool.usage_bytes_max
+    await NodeView(broker.node).purge_queue("q")
+    assert await counted(broker, "spool_messages_bytes") == 0
+
+
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_what_a_client_has_published_itself_and_does_not_want_is_not_sent(
     broker: RunningBroker, qos: int

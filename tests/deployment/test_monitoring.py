@@ -96,6 +96,17 @@ def test_what_expires_is_alerted_of_when_the_log_speaks_of_it() -> None:
     assert (float(numbers[1]), int(numbers[2]) * 86_400) == (SOON_SHARE, SOON_S)
 
 
+def test_what_fills_up_is_alerted_of_before_publishers_are_refused() -> None:
+    """A quota of three quarters of the map, as the defaults are, is full while the map is not yet four fifths."""
+    rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
+    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateSpoolNearlyFull"]
+    parts = {tuple(part.split(" / ")) for part in text.removesuffix(" > 0.8").split(" > 0.8 or ")}
+    assert parts == {
+        ("sluicegate_spool_used_bytes", "sluicegate_spool_limit_bytes"),
+        ("sluicegate_spool_messages_bytes", "sluicegate_spool_messages_limit_bytes"),
+    }
+
+
 def test_every_alert_says_what_happened_and_how_bad_it_is() -> None:
     for rule in files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]:
         assert rule["alert"].startswith("Sluicegate")
