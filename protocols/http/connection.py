@@ -148,7 +148,9 @@ class HttpConnection(Behaviour):
         else:
             is_late = silent_ms > limits.head_timeout_ms and (engine.in_head or not self._has_asked)
         if is_late:
-            engine.refuse(REQUEST_TIMEOUT, "request_timeout")
+            engine.refuse(
+                HttpProblem(REQUEST_TIMEOUT, "the request did not come to its end in time"), "request_timeout"
+            )
             self._go_on()
         elif engine.is_idle and silent_ms > limits.keep_alive_ms:
             engine.shut()

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import httptools
 
-from protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE
+from protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE, VERSION_NOT_SUPPORTED, HttpProblem
 from protocols.http.requests import Request
 from protocols.http.responses import ResponseHeads
 
@@ -17,6 +17,7 @@ from protocols.http.responses import ResponseHeads
 HEAD_BYTES_MAX: Final = 32 * 1024
 AHEAD_REQUESTS_MAX: Final = 100  # of one client that wait for their answers; those behind them are not looked at
 SLICE_BYTES: Final = 16 * 1024  # parsed in one go: some 900 of the smallest requests
+HTTP_2_PREFACE: Final = b"PRI * HTTP/2.0"  # of clients that know beforehand that their server speaks it (RFC 9113 3.4)
 
 
 @final
@@ -61,14 +62,14 @@ class HttpEngine:
         if start:
             self._ahead = data[start:] if self._may_come() else b""
 
-    def refuse(self, status: int, violation: str) -> None:
+    def refuse(self, problem: HttpProblem, violation: str) -> None:
         """Answer a request that does not come to its end, in its turn, and take no other."""
         self.violation = violation
         if not self.in_body:  # nothing is known of it
             self._request = Request(self._heads)
             self._line.append(self._request)
         self._request.is_last = True
-        self._request.answer(status)
+        self._request.answer_problem(problem)
         self.in_head = self.in_body = False
         self._take_no_more()
 
@@ -190,7 +191,7 @@ class HttpEngine:
             return
         self._line.append(request)
         if self._head_bytes > HEAD_BYTES_MAX:
-            self.refuse(HEAD_TOO_LARGE, "head_too_large")
+            self._refuse_head()
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -208,6 +209,10 @@ class HttpEngine:
         self._request.complete()
         if self._request.is_last:
             self._takes_no_more = True
+
+    def _refuse_head(self) -> None:
+        detail = f"the head, or what stands beside the bytes of a chunked body, is larger than {HEAD_BYTES_MAX} bytes"
+        self.refuse(HttpProblem(HEAD_TOO_LARGE, detail), "head_too_large")
 
     def _may_come(self) -> bool:
         return self.in_body or not self._takes_no_more
@@ -234,16 +239,16 @@ class HttpEngine:
         except httptools.HttpParserCallbackError as failed:
             if not isinstance(failed.__context__, httptools.HttpParserInvalidURLError):
                 raise  # a fault of ours
-            self.refuse(BAD_REQUEST, "malformed")
-        except httptools.HttpParserError:
+            self.refuse(HttpProblem(BAD_REQUEST, "the target of the request is no URL"), "malformed")
+        except httptools.HttpParserError as failed:
             if not self._takes_no_more:  # else it comes behind the last request, and is for nobody
-                self.refuse(BAD_REQUEST, "malformed")
+                self.refuse(_malformed(data, failed), "malformed")
         if self._has_yielded or not (self.in_head or self.in_body):
             self._unyielding_bytes = 0
             return
         self._unyielding_bytes += len(data)
         if self._unyielding_bytes > HEAD_BYTES_MAX:
-            self.refuse(HEAD_TOO_LARGE, "head_too_large")
+            self._refuse_head()
 
     def _parse_behind_upgrade(self, parser: httptools.HttpRequestParser, data: bytes) -> None:
         """Have the body parsed that such a request has, behind a head that says no more than how long it is."""
@@ -254,3 +259,10 @@ class HttpEngine:
             parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode())
         if data:
             self._parse(data)
+
+
+def _malformed(data: bytes, failed: httptools.HttpParserError) -> HttpProblem:
+    """Return what is said of bytes that are no request; the parser knows what was wrong, in its own words."""
+    if data.startswith(HTTP_2_PREFACE):
+        return HttpProblem(VERSION_NOT_SUPPORTED, "HTTP/2 is not spoken here: this is HTTP/1.1")
+    return HttpProblem(BAD_REQUEST, f"no request of HTTP/1.1: {failed}")

@@ -217,6 +217,26 @@ def test_what_is_no_request_is_answered_behind_those_before_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "status", "detail"),
+    [
+        (b"FETCH /a HTTP/1.1\r\n\r\n", 400, b"no request of HTTP/1.1: Invalid method encountered"),
+        (b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n", 400, b"no request of HTTP/1.1: Invalid char in url path"),
+        (b"GET http://[::1 HTTP/1.1\r\n\r\n", 400, b"the target of the request is no URL"),
+        (b"POST /a HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, b"Invalid character in Content-Length"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9), 505, b"HTTP/2 is not spoken here: this is HTTP/1.1"),
+        (b"GET /a HTTP/1.1\r\nX: " + b"x" * 40_000, 431, b"is larger than 32768 bytes"),
+    ],
+)
+def test_what_is_no_request_is_told_what_is_wrong_with_it(words: bytes, status: int, detail: bytes) -> None:
+    """RFC 9110 15.5, 15.6.6; an empty answer leaves its client guessing."""
+    engine = new_engine()
+    engine.feed(words)
+    answer = engine.take()
+    assert statuses(answer) == [status]
+    assert detail in answer.partition(b"\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize(
     "head",
     [
         b"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n",
