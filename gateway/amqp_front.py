@@ -21,7 +21,7 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
     """Everything of AMQP in one node."""
 
     name = "amqp"
-    schemes: ClassVar = {"amqp": "amqp", "amqp_tls": "amqps", "amqp_websocket": "ws"}
+    schemes: ClassVar = {"amqp": "amqp", "amqp_tls": "amqps", "amqp_websocket": "ws", "amqp_websocket_tls": "wss"}
     alpn = "amqp"
     # The standard's name, and those of before it, which clients of Azure and examples of rhea ask for.
     subprotocols = ("amqp", "AMQPWSB10", "binary")

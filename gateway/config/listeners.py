@@ -135,6 +135,13 @@ class AmqpWebSocketListener(Listener):
     path: WebSocketPath = "/amqp"
 
 
+class AmqpWebSocketTlsListener(TlsListener):
+    """A socket for AMQP 1.0 in WebSocket frames in TLS. With `client_ca`, clients must show a certificate it signed."""
+
+    port: Port = 8453
+    path: WebSocketPath = "/amqp"
+
+
 class FlowListener(Listener):
     """A socket for the flow protocol."""
 
@@ -169,6 +176,7 @@ class Listeners(Section):
     amqp: AmqpListener = AmqpListener()
     amqp_tls: AmqpTlsListener = AmqpTlsListener()
     amqp_websocket: AmqpWebSocketListener = AmqpWebSocketListener()
+    amqp_websocket_tls: AmqpWebSocketTlsListener = AmqpWebSocketTlsListener()
     flow: FlowListener = FlowListener()
     flow_tls: FlowTlsListener = FlowTlsListener()
     http: HttpListener = HttpListener()
@@ -184,6 +192,7 @@ class Listeners(Section):
             "amqp": self.amqp,
             "amqp_tls": self.amqp_tls,
             "amqp_websocket": self.amqp_websocket,
+            "amqp_websocket_tls": self.amqp_websocket_tls,
             "flow": self.flow,
             "flow_tls": self.flow_tls,
             "http": self.http,

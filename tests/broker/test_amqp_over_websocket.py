@@ -1,15 +1,18 @@
 """AMQP over WebSocket, with a foreign WebSocket client around a foreign AMQP engine."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-from proton import Connection, Delivery, Message, Transport
+from proton import Connection, Delivery, Endpoint, Message, Transport
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
+from certificates import make_certificates
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -47,6 +50,29 @@ async def test_an_upgrade_without_our_subprotocol_is_refused(broker: RunningBrok
     with pytest.raises(InvalidStatus):
         async with opened(broker, *offered):
             pass
+
+
+async def test_tls_may_be_around_it(tmp_path: Path) -> None:
+    """OASIS: the binding of AMQP to WebSocket; pages that come by HTTPS may open nothing else."""
+    certificates = make_certificates(tmp_path)
+    settings = (
+        "listeners.amqp_websocket_tls.enabled=true",
+        "listeners.amqp_websocket_tls.port=0",
+        f"listeners.amqp_websocket_tls.certificate={certificates.server}",
+        f"listeners.amqp_websocket_tls.key={certificates.server_key}",
+        f"listeners.amqp_websocket_tls.client_ca={certificates.authority}",
+    )
+    trusts = ssl.create_default_context(cafile=str(certificates.authority))
+    trusts.load_cert_chain(certificates.server, certificates.server_key)
+    transport, client = Transport(), Connection()
+    transport.sasl().allowed_mechs("EXTERNAL")
+    transport.bind(client)
+    client.open()
+    async with RunningBroker(tmp_path / "data", settings) as broker:
+        url = f"wss://localhost:{broker.node.amqp.listeners['amqp_websocket_tls'].port}/amqp"
+        async with connect(url, subprotocols=[Subprotocol("amqp")], ssl=trusts) as socket:
+            await exchange(socket, transport, lambda: bool(client.state & Endpoint.REMOTE_ACTIVE))
+            assert [each.identity.user for each in broker.node.amqp.open_connections()] == ["localhost"]
 
 
 async def exchange(socket: ClientConnection, transport: Transport, is_done: Callable[[], bool]) -> None:
