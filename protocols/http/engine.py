@@ -8,6 +8,7 @@ from typing import Any, Final, final
 
 import httptools
 
+from protocols.http.head_rules import problem_of
 from protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE, VERSION_NOT_SUPPORTED, HttpProblem
 from protocols.http.requests import Request
 from protocols.http.responses import ResponseHeads
@@ -178,7 +179,8 @@ class HttpEngine:
         request.method = parser.get_method().decode("ascii")
         request.raw_path = url.path or b"/"  # "http://host" has none (RFC 9112 3.2.2)
         request.raw_query = url.query or b""
-        request.is_http_1_0 = parser.get_http_version() == "1.0"
+        version = parser.get_http_version()
+        request.is_http_1_0 = version == "1.0"
         request.is_last = request.is_http_1_0 or not parser.should_keep_alive()
         request.headers_complete()
         self._has_yielded = True
@@ -190,8 +192,10 @@ class HttpEngine:
         if self._takes_no_more:
             return
         self._line.append(request)
-        if self._head_bytes > HEAD_BYTES_MAX:
+        if self._head_bytes + len(self._target) > HEAD_BYTES_MAX:
             self._refuse_head()
+        elif (problem := problem_of(request, self._target, version)) is not None:
+            self.refuse(problem, "malformed")
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -234,7 +238,7 @@ class HttpEngine:
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._parse_behind_upgrade(parser, data[upgrade.args[0] :])
+            self._parse_behind_upgrade(data[upgrade.args[0] :])
             return
         except httptools.HttpParserCallbackError as failed:
             if not isinstance(failed.__context__, httptools.HttpParserInvalidURLError):
@@ -250,10 +254,12 @@ class HttpEngine:
         if self._unyielding_bytes > HEAD_BYTES_MAX:
             self._refuse_head()
 
-    def _parse_behind_upgrade(self, parser: httptools.HttpRequestParser, data: bytes) -> None:
+    def _parse_behind_upgrade(self, data: bytes) -> None:
         """Have the body parsed that such a request has, behind a head that says no more than how long it is."""
         request = self._request
         if self._body_follows_upgrade:
+            # Another parser: this one has ended with the head, if that says that the connection is to.
+            parser = self._parser = httptools.HttpRequestParser(self)
             length = request.header("content-length")
             framing = f"content-length: {length}" if length else "transfer-encoding: chunked"
             parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode())

@@ -87,6 +87,14 @@ class Request:
         """Return a header's value, empty when it is not there. The name is in lower case."""
         return self._by_name.get(name, "")
 
+    def values(self, name: str) -> list[str]:
+        """Return all values of a header, as they came. The name is in lower case."""
+        if name not in self._by_name:
+            return []
+        if len(self._by_name) == len(self.fields):  # nearly always: no name stands there twice
+            return [self._by_name[name]]
+        return [value for each, value in self.fields if each.lower() == name]
+
     @property
     def content_length(self) -> int:
         """How long the body is said to be; 0 when nothing is said."""

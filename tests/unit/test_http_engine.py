@@ -241,19 +241,82 @@ def test_what_is_no_request_is_told_what_is_wrong_with_it(words: bytes, status: 
     [
         b"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET a HTTP/1.1\r\nHost: h\r\n\r\n",
-        b"POST /a HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST /a HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        b"GET /a HTTP/1.1\r\nX : y\r\n\r\n",
-        b"GET /a HTTP/9.9\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h\r\nX : y\r\n\r\n",
+        b"GET /a HTTP/9.9\r\nHost: h\r\n\r\n",
+        b"GET /a HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h\r\nhost: h\r\n\r\n",
+        b"GET /a HTTP/1.0\r\nHost: h\r\nHost: i\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h/a\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: u@h\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h:p\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: [::1\r\n\r\n",
+        b"GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n",
     ],
 )
 def test_what_a_proxy_might_read_otherwise_is_refused(head: bytes) -> None:
-    """RFC 9112 3.2.3, 5.1, 6.3: no guesses about where a request ends."""
+    """RFC 9112 3.2, 3.2.3, 5.1, 6.3: no guesses about where a request ends, or whom it is for."""
     engine = new_engine()
     engine.feed(head)
     assert begun(engine) == []
     assert statuses(engine.take()) == [400]
     assert engine.is_over
+
+
+@pytest.mark.parametrize(
+    "host", [b"", b"h", b"h:8080", b"h:", b"192.0.2.1", b"[2001:db8::1]:80", b"a-b.c_d~%2f", b"x,y"]
+)
+def test_any_host_of_a_valid_form_will_do(host: bytes) -> None:
+    """RFC 9112 3.2. We have no names; a proxy before us may."""
+    engine = new_engine()
+    engine.feed(b"GET /a HTTP/1.1\r\nHost: %b\r\n\r\nGET /b HTTP/1.0\r\n\r\n" % host)
+    assert [request.raw_path for request in begun(engine)] == [b"/a", b"/b"]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n", 501),
+        (b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: identity, chunked\r\n", 501),
+        (b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", 501),
+        (b"POST /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: gzip\r\n", 501),
+        (b"POST /a HTTP/2.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n", 505),
+        (b"POST /a HTTP/0.9\r\nHost: h\r\nTransfer-Encoding: chunked\r\n", 505),
+    ],
+)
+def test_what_we_do_not_know_is_told_as_that(head: bytes, status: int) -> None:
+    """RFC 9112 6.1: a coding that nobody undoes would be published. RFC 9110 15.6.6."""
+    engine = new_engine()
+    engine.feed(head + b"\r\n5\r\nhello\r\n0\r\n\r\n" + GET)
+    assert begun(engine) == []
+    assert statuses(engine.take()) == [status]
+    assert engine.is_over
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 5\r\n\r\nhello", b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
+)
+def test_the_last_request_may_ask_for_another_protocol(version: bytes, framing: bytes) -> None:
+    """RFC 9110 7.8: it is answered in this one, and nothing behind it is read."""
+    engine = new_engine()
+    head = b"POST /a HTTP/%b\r\nHost: h\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n" % version
+    engine.feed(head + framing + GET)
+    [request] = begun(engine)
+    assert request.body(BODY_MAX) == b"hello"
+    request.answer_ok()
+    assert statuses(engine.take()) == [200]
+    assert (engine.is_over, engine.violation) == (True, "")
+
+
+def test_a_target_counts_as_part_of_its_head() -> None:
+    """RFC 9110 15.5.15: it has no limit of its own."""
+    engine = new_engine()
+    engine.feed(b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n" % (b"a" * HEAD_BYTES_MAX))
+    assert begun(engine) == []
+    assert statuses(engine.take()) == [431]
 
 
 def test_the_last_request_of_a_connection_is_the_last() -> None:
