@@ -66,9 +66,10 @@ class EngineOwner:
             elif isinstance(event, DeliveriesReceived):
                 if not event.settled:
                     first, last = event.delivery_ids[0], event.delivery_ids[-1]
-                    sessions.settle(event.session, first, last, ACCEPTED_STATE, is_receiver=True)
+                    sessions.settle(event.session, event.link, first, last, ACCEPTED_STATE)
             elif isinstance(event, DispositionReceived) and not event.disposition.settled:
                 said = event.disposition
                 if said.state is None or said.state.code == RECEIVED:
                     continue  # progress wants no answer
-                sessions.settle(event.session, said.first, said.last, said.state, is_receiver=False)
+                for link in event.session.outgoing.values():
+                    sessions.settle(event.session, link, said.first, said.last, said.state)

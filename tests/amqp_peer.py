@@ -143,7 +143,7 @@ class Wire:
         self.stored += event.payloads
         if self._answers_deliveries and not event.settled:
             first, last = event.delivery_ids[0], event.delivery_ids[-1]
-            self.engine.sessions.settle(event.session, first, last, ACCEPTED_STATE, is_receiver=True)
+            self.engine.sessions.settle(event.session, event.link, first, last, ACCEPTED_STATE)
 
 
 def received_messages(link: Receiver, outcome: Callable[[Delivery], None]) -> list[Message]:

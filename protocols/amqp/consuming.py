@@ -314,19 +314,16 @@ class ConsumingSide:
         state = disposition.state
         if unsettled is None or (not disposition.settled and (state is None or state.code == outcomes.RECEIVED)):
             return  # progress is no outcome
-        runs = self.take(session, disposition.first, disposition.last)
-        is_second = not disposition.settled and any(self.link_of(run).is_second for run in runs)
-        for run in runs:
-            verdict = verdict_of(self.link_of(run), state)
-            if is_second and self.link_of(run).is_second:
+        for run in self.take(session, disposition.first, disposition.last):
+            link = self.link_of(run)
+            verdict = verdict_of(link, state)
+            if link.is_second and not disposition.settled:
                 self._settle_durably(session, run, verdict, state)
-            else:
-                self.settle(run, verdict)
-                if is_second:
-                    first, last = wire_ids(run)
-                    self._sessions.settle(session, first, last, state, is_receiver=False)
-        if not disposition.settled and not is_second:
-            self._sessions.settle(session, disposition.first, disposition.last, state, is_receiver=False)
+                continue
+            self.settle(run, verdict)
+            if not disposition.settled:
+                first, last = wire_ids(run)
+                self._sessions.settle(session, link, first, last, state)
 
     def take(self, session: Session, first: int, last: int) -> list[HeldRun]:
         """Forget deliveries, wire ids, both included; return those that were unsettled."""
@@ -362,10 +359,7 @@ class ConsumingSide:
 
     def stored(self, settlement: "DurableSettlement") -> None:
         """Settle what the client spoke of and left to us to settle first: the store knows."""
-        if settlement.link.state == ATTACHED:  # else its deliveries are no more (2.6.6)
-            self._sessions.settle(
-                settlement.session, settlement.first, settlement.last, settlement.state, is_receiver=False
-            )
+        self._sessions.settle(settlement.session, settlement.link, settlement.first, settlement.last, settlement.state)
 
 
 @final

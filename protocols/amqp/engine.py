@@ -58,6 +58,7 @@ class AmqpEngine:
         self._rest = b""  # of the last feed: an unfinished frame, or what waits for an answer
         self._has_opened = False  # our open is written
         self._open_at = 0  # where it goes among what waits to be written; known when the peer's has come
+        self._end_at = -1  # where what waits to be written ends, once we have said close; negative: nowhere
         self._received_ms = now_ms
         self._sent_ms = now_ms
         self._began_ms = now_ms  # of the step that has a timeout
@@ -80,7 +81,8 @@ class AmqpEngine:
         """Return the bytes to write, with the outcomes of this turn in as few dispositions as they need."""
         if self.sessions.has_output:
             self.sessions.write_dispositions()
-        pieces = self._out[:]
+        pieces = self._out[: self._end_at] if self._end_at >= 0 else self._out[:]
+        self._end_at = min(self._end_at, 0)
         self._out.clear()
         return pieces
 
@@ -164,11 +166,16 @@ class AmqpEngine:
         if self.state == HANDSHAKE:
             self.state = CLOSED
             return
-        self._open_anyway()
-        self.sessions.write_dispositions()
-        self._out.append(frame(0, encode_ending(CLOSE, error)))
+        self._write_close(error)
         self.state = CLOSING
         self._close_deadline_ms = now_ms + CLOSE_TIMEOUT_MS
+
+    def _write_close(self, error: AmqpError | None) -> None:
+        """Say close. What is written behind it, by those who have yet to hear of it, does not go out (2.4.3)."""
+        self.sessions.write_dispositions()
+        self._open_anyway()
+        self._out.append(frame(0, encode_ending(CLOSE, error)))
+        self._end_at = len(self._out)
 
     def _open_anyway(self) -> None:
         """Open before a close: a close alone confuses clients (2.4.1)."""
@@ -264,18 +271,14 @@ class AmqpEngine:
 
     def _close_received(self, data: bytes, body_at: int, end: int, events: list[AmqpEvent]) -> None:
         error = read_ending(read_fields(data, body_at, end))
-        self.sessions.write_dispositions()
-        self._open_anyway()
-        self._out.append(frame(0, encode_ending(CLOSE, None)))
+        self._write_close(None)
         self.state = CLOSED
         events.append(CloseReceived(error))
 
     def _end_by_violation(self, condition: str, text: str, now_ms: int, events: list[AmqpEvent]) -> None:
         """Say why, if the peer is far enough to understand, and listen no more."""
         if self.state in (OPENING, OPENED):
-            self.sessions.write_dispositions()
-            self._open_anyway()
-            self._out.append(frame(0, encode_ending(CLOSE, AmqpError(condition, text))))
+            self._write_close(AmqpError(condition, text))
         self.state = CLOSED
         self._rest = b""
         events.append(PeerViolated(condition, text))

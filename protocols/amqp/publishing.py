@@ -348,10 +348,10 @@ class PublishingSide:
             state = RELEASED_STATE
         first = ids[0]
         if ids[-1] - first == count - 1:
-            self._sessions.settle(publishing.session, first, ids[-1], state, is_receiver=True)
+            self._sessions.settle(publishing.session, publishing.link, first, ids[-1], state)
             return
         for delivery_id in ids:
-            self._sessions.settle(publishing.session, delivery_id, delivery_id, state, is_receiver=True)
+            self._sessions.settle(publishing.session, publishing.link, delivery_id, delivery_id, state)
 
     def top_up(self, link: IncomingLink) -> None:
         """Grant credit again to a link whose client has used some without a message."""

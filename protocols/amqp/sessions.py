@@ -397,16 +397,21 @@ class Sessions:
         return send_delivery(session, link, payload, self._out, self.frame_bytes_max, message_format, tag, resume)
 
     def settle(
-        self, session: Session, first: int, last: int, state: DeliveryState | None, *, is_receiver: bool
+        self,
+        session: Session,
+        link: IncomingLink | OutgoingLink,
+        first: int,
+        last: int,
+        state: DeliveryState | None,
     ) -> None:
-        """Settle deliveries `first` to `last`, both included: with the role of receiver, those the peer sent."""
-        if session.state == MAPPED:
-            session.dispositions.add(first, last, state, is_receiver=is_receiver, settled=True)
+        """Settle deliveries `first` to `last` of a link, both included. They end with the link (2.6.6)."""
+        if link.state == ATTACHED:
+            session.dispositions.add(first, last, state, is_receiver=isinstance(link, IncomingLink), settled=True)
             self._touch(session)
 
-    def say(self, session: Session, first: int, last: int, state: DeliveryState) -> None:
+    def say(self, session: Session, link: OutgoingLink, first: int, last: int, state: DeliveryState) -> None:
         """Say how it stands with deliveries that we sent, both included, and that stay unsettled."""
-        if session.state == MAPPED:
+        if link.state == ATTACHED:
             session.dispositions.add(first, last, state, is_receiver=False, settled=False)
             self._touch(session)
 

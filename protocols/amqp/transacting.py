@@ -22,7 +22,7 @@ from protocols.amqp.control import Declare, Discharge, read_control
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.events import DeliveriesReceived
-from protocols.amqp.link import ATTACHED, IncomingLink
+from protocols.amqp.link import IncomingLink
 from protocols.amqp.outcomes import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
 from protocols.amqp.publishing import takes_rejected
 from protocols.amqp.session import Session
@@ -190,7 +190,7 @@ class TransactingSide:
             return
         if not settled:
             sessions = self._connection.engine.sessions
-            sessions.settle(coordinator.session, delivery_id, delivery_id, state, is_receiver=True)
+            sessions.settle(coordinator.session, coordinator.link, delivery_id, delivery_id, state)
         self.top_up(coordinator.link)
 
     def top_up(self, link: IncomingLink) -> None:
@@ -239,14 +239,13 @@ class TransactingSide:
         if session.has_taken_back(disposition.first, disposition.last):
             transaction.fail(NOT_HELD)
         for run in runs:
-            verdict = verdict_of(consuming.link_of(run), state.outcome)
+            link = consuming.link_of(run)
             first, end = run.sequences()
-            transaction.settle(run.source, first, end, verdict, by_client=settled)
+            transaction.settle(run.source, first, end, verdict_of(link, state.outcome), by_client=settled)
+            if not settled:
+                self._connection.engine.sessions.say(session, link, *wire_ids(run), state)
         if runs and not settled:
             transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
-            for run in runs:
-                if consuming.link_of(run).state == ATTACHED:  # else it was detached in this turn, which is written
-                    self._connection.engine.sessions.say(session, *wire_ids(run), state)
 
     # --- the end of a transaction ---
 
@@ -293,8 +292,7 @@ class TransactingSide:
         settled = transaction.settled_by_client
         for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
             for run in consuming.take(each.session, each.first, each.last):
-                first, last = wire_ids(run)
-                sessions.settle(each.session, first, last, each.state, is_receiver=False)
+                sessions.settle(each.session, consuming.link_of(run), *wire_ids(run), each.state)
                 settled.setdefault(run.source, RangeSet()).add(*run.sequences())
         for source, ranges in settled.items():  # not what the client has settled outside of the transaction meanwhile
             for verdict, held in transaction.verdicts.by_source[source].items():

@@ -425,6 +425,25 @@ async def test_a_message_that_was_taken_away_meanwhile_cannot_be_settled(
     assert await bodies_in(broker) == [b"m"]
 
 
+@pytest.mark.parametrize("says_goodbye", ["detaches", "ends", "closes"])
+async def test_who_says_goodbye_behind_a_declare_hears_nothing_more(
+    broker: RunningBroker, amqp: AmqpClients, says_goodbye: str
+) -> None:
+    """AMQP 2.4.3, 2.5.4, 2.6.6: the answer would come behind the broker's own goodbye."""
+    await queue(broker)
+    peer = await client(amqp)
+    peer.transfer(CONTROL, body(Described(ulong(0x31), [])))
+    if says_goodbye == "detaches":
+        await peer.detached(CONTROL, closed=True)
+        await peer.is_quiet()
+    elif says_goodbye == "ends":
+        await peer.ended(0)
+        await peer.begin(0)
+        await peer.is_quiet()
+    else:
+        await peer.close()
+
+
 async def test_nothing_is_said_of_an_outcome_whose_link_is_detached_by_then(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
