@@ -171,6 +171,20 @@ class _HttpProtocol(H11Protocol):
         self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         super().handle_events()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request. A request whose body it is has no other answer: its application hears no more.
+
+        uvicorn lets that answer too, and fails over it in the log; nor does it look whether an answer is under way.
+        """
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def _look_later(self) -> None:
         self._look = self.loop.call_later(HEAD_S, self._end_if_silent)
 

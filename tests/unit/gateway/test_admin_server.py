@@ -1,18 +1,36 @@
 """The HTTP of the admin port, by its sockets."""
 
 import asyncio
+import logging
 import socket
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection
 
 import pytest
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admin import requests, server
 from gateway.admin.server import AdminServer
 from unit.gateway.running_admin import RunningAdmin
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n"
+
+
+async def _reads_the_body(scope: Scope, receive: Receive, send: Send) -> None:
+    with suppress(ClientDisconnect):  # what is answered then is for the audit
+        await Request(scope, receive).body()
+    await PlainTextResponse("well")(scope, receive, send)
+
+
+async def _goes_on_answering(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"99")]})
+    await send({"type": "http.response.body", "body": b"well", "more_body": True})
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    await send({"type": "http.response.body", "body": b"and on"})
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET / HT", REQUEST + b"GET / HT"])
@@ -91,6 +109,47 @@ def test_a_body_that_comes_too_slowly_is_told_so(
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"\r\nconnection: close\r\n" in answer.lower()
     assert b"did not come to its end within 0.05 s" in answer
+
+
+CHUNKED = (
+    b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+BROKEN = b"no chunk\r\n"
+
+
+@pytest.mark.parametrize(
+    ("app", "pieces", "statuses"),
+    [
+        (_reads_the_body, [CHUNKED + BROKEN], [400]),
+        (_reads_the_body, [CHUNKED, BROKEN], [400]),
+        (PlainTextResponse("well"), [CHUNKED + BROKEN], [400]),
+        (PlainTextResponse("well"), [CHUNKED, BROKEN], [200]),
+        (_goes_on_answering, [CHUNKED, BROKEN], [200]),
+    ],
+)
+def test_a_body_that_breaks_off_is_no_fault_of_ours(
+    app: ASGIApp, pieces: list[bytes], statuses: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """RFC 9112 7.1: whoever reaches the port can send that, and each would write a traceback to the log."""
+
+    async def converse() -> bytes:
+        admin = AdminServer(app, name="admin", host="127.0.0.1", port=0, tls=None)
+        await admin.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        got = b""
+        async with asyncio.timeout(60):
+            for number, piece in enumerate(pieces):
+                writer.write(piece)
+                if number + 1 < len(pieces) and statuses == [200]:
+                    got += await reader.readuntil(b"well")
+                await asyncio.sleep(0)
+            got += await reader.read()  # to the end
+        writer.close()
+        await admin.stop()
+        return got
+
+    assert [int(each[:3]) for each in asyncio.run(converse()).split(b"HTTP/1.1 ")[1:]] == statuses
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_a_request_that_takes_its_time_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
