@@ -72,6 +72,7 @@ class Inbox(QueueFlow):
         self._received_through = 0  # the highest delivery id that has come
         self._granted = 0  # the highest that may come
         self._is_recalled = False  # credit was taken back, as too many bytes lie here
+        self._recalls_unanswered = 0
         self._outcomes: list[tuple[int, int, int]] = []  # first and last delivery id, outcome; not yet sent
         self._renewed_ms = 0  # when it last was, or had no need to be
 
@@ -145,6 +146,7 @@ class Inbox(QueueFlow):
         self._received_through = 0
         self._list_number = self._list_acknowledged = 0
         self._is_recalled = False
+        self._recalls_unanswered = 0
         self.has_news = True
 
     def delivered(self, deliveries: list[Delivered]) -> None:
@@ -162,8 +164,9 @@ class Inbox(QueueFlow):
             self.is_dirty = True
 
     def credited(self, said: Credit) -> None:
-        """Take the answer to a recall: from here on nothing comes."""
-        if self._is_recalled:
+        """Take the answer to a recall: nothing comes behind it. An older one does not know of later credit."""
+        self._recalls_unanswered -= 1
+        if self._is_recalled and self._recalls_unanswered == 0:
             self._granted = said.delivery_id_max
             self.is_dirty = self._wants_credit()
 
@@ -250,6 +253,7 @@ class Inbox(QueueFlow):
         if self._line_bytes > self.window_bytes:
             if not self._is_recalled:
                 self._is_recalled = True
+                self._recalls_unanswered += 1
                 engine.send(Credit(self.flow_id, 0, True, False).encode())
         elif self._wants_credit():
             self._is_recalled = False
