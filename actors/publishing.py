@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from actors.data_messages import Append, SharedDirect
-from actors.messages import WriteTables
+from actors.messages import SessionRows, WriteTables
 from actors.publish_result import FannedOut, PublishResult
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
@@ -57,6 +57,10 @@ class Publisher:
         if noted and (result.refusal == ADMITTED or batch.count == 1):  # else they are published again one by one
             tracing.published(noted, result.refusal, is_routed=result.routed)
         return result
+
+    def note(self, row: tuple[bytes, bytes | None], token: int) -> None:
+        """Have the store note what became of a publish that it has nothing of. It is confirmed like one that it has."""
+        self._spool.post(SessionRows([row], self._address, token, until_done=True))
 
     def _publish(self, batch: MessageBatch, token: int) -> PublishResult:
         result = PublishResult()

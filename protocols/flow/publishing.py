@@ -122,7 +122,7 @@ class PublisherFlow:
         for entry in self.line:
             if entry.pending and entry.publication is not None:
                 named.undecided.append((entry.publication, entry.first, entry.last))
-            elif not entry.pending and entry.code == codes.NONE:
+            elif entry.code == codes.NONE:  # if its row is on its way still, whatever is written next comes behind it
                 named.note_stored(entry.first, entry.last)
 
     def __repr__(self) -> str:
@@ -230,18 +230,25 @@ class PublishingSide:
             entry.code = _CODES.get(result.refusal, codes.SPOOL_FULL)
             entry.text = result.reason()
             return
-        pending = result.confirmations_pending
+        publication = result.publication
+        named = flow.named
+        pending: int = result.confirmations_pending
+        if named is not None and publication is None:
+            pending = 1  # what no durable queue took is answered, too, when the store knows that it was sent
         entry = flow.add(sequences[0], sequences[-1], len(sequences), pending)
         if pending == 0:
             return
         self._by_token[token] = (flow, entry)
-        publication = result.publication
-        named = flow.named
-        if named is not None and publication is not None:
+        if named is None:
+            return
+        noted = named.row_of(entry.first, entry.last)
+        if publication is None:
+            self.publisher.note(noted, token)
+        else:
             # One commit for both. The messages without their row would come twice after a crash, the row without
             # them never.
             entry.publication = publication
-            publication.session_rows = [named.row_of(entry.first, entry.last)]
+            publication.session_rows = [noted]
 
     def _publish_direct(self, event: PublishesReceived, wall_ms: int) -> None:
         """Publish messages that nobody answers for; those that cannot be are counted."""

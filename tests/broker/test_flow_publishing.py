@@ -3,6 +3,7 @@
 import pytest
 
 from flow_client import FlowClient, Refused
+from gateway.node_port import NodeView
 from messaging.headers import Headers
 from messaging.partitioning import key_hash
 from named_queues import change, create, shown, shows
@@ -181,6 +182,25 @@ async def test_a_publisher_is_known_after_the_gateway_comes_back(broker: Running
         client.publishes(opened.flow_id, list(range(opened.stored_through + 1, 31)), queue="q")
         await client.answered(opened.flow_id, 30)
     assert await payloads_in(broker) == [str(number).encode() for number in range(1, 31)]
+
+
+@pytest.mark.parametrize("queue", ["nobody's", "temporary"])
+async def test_what_no_durable_queue_took_was_answered_for_all_the_same(broker: RunningBroker, queue: str) -> None:
+    """Flow: publishing, resumption. One that knew more than the gateway would think it forgotten."""
+    await create(broker)
+    if queue == "temporary":
+        await NodeView(broker.node).create_queue({"name": queue, "subscriptions": ["away"]}, durable=False)
+    client = FlowClient(broker.flow_port)
+    await client.open()
+    opened = await client.opens_publisher("till")
+    client.publishes(opened.flow_id, [1], queue="q")
+    client.publishes(opened.flow_id, [2, 3], topic="away")
+    await client.answered(opened.flow_id, 3)
+    await client.close()
+    await broker.crash()
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher("till")
+        assert (opened.stored_through, opened.stored_highest) == (3, 3)
 
 
 async def test_what_was_consumed_before_the_crash_is_not_stored_again(broker: RunningBroker) -> None:
