@@ -13,6 +13,7 @@ from simulation.scenario import (
     FLEETING,
     NAMES,
     PUBLISHERS,
+    RETURNERS,
     SELECTIONS,
     SUBSCRIBERS,
     TRANSACTORS,
@@ -29,6 +30,7 @@ FEW, BURST_MAX = 12, 60  # messages of one step
 EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
 DELAYED_SHARE, DELAY_S_MAX = 0.1, 6
 PRIORITIES = (0, 4, 4, 9)
+SMALL_PREFIX = "work/d/"  # of the queue that is full now and then
 WINDOW_MAX = 12  # messages that a client with transactions takes at a time
 
 
@@ -66,11 +68,17 @@ def _publish(world: World, step: Step) -> None:
     rng, topics = world.salted, _topics(world)
     for _ in range(1 + step.amount % (BURST_MAX if step.what % 8 == 0 else FEW)):
         size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
-        expiry_s = rng.randrange(1, EXPIRY_S_MAX) if rng.random() < EXPIRING_SHARE else 0
-        delay_s = rng.randrange(1, DELAY_S_MAX) if world.scenario.delays and rng.random() < DELAYED_SHARE else 0
-        priority = rng.choice(PRIORITIES) if world.scenario.priorities else 4
+        expiry_s, delay_s, priority = _terms(world)
         topic, key, qos = rng.choice(topics), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2))
         client.publish(topic, key, qos, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
+
+
+def _terms(world: World) -> tuple[int, int, int]:
+    """Return after how many seconds a message expires and may be delivered (0: never, at once), and its priority."""
+    rng = world.salted
+    expiry_s = rng.randrange(1, EXPIRY_S_MAX) if rng.random() < EXPIRING_SHARE else 0
+    delay_s = rng.randrange(1, DELAY_S_MAX) if world.scenario.delays and rng.random() < DELAYED_SHARE else 0
+    return expiry_s, delay_s, rng.choice(PRIORITIES) if world.scenario.priorities else 4
 
 
 def _job(world: World, step: Step) -> None:
@@ -98,6 +106,29 @@ def _transact(world: World, step: Step) -> None:
         (transactor.cut, transactor.close, transactor.vanish)[step.amount % 3]()
     else:
         transactor.transact(_topics(world))
+
+
+def _return(world: World, step: Step) -> None:
+    """Have a client of the flow protocol come, leave, consume, settle or publish."""
+    returner = world.returners[tuple(RETURNERS)[step.who % len(RETURNERS)]]
+    deed = step.what % 10
+    if returner.state == OFFLINE:
+        returner.connect()
+    elif deed == 0:
+        (returner.cut, returner.cut, returner.vanish, returner.close, returner.crash)[step.amount % 5]()
+    elif deed == 1:
+        returner.consume(NAMES[step.amount % len(NAMES)])
+    elif deed == 2:
+        returner.mode = MODES[step.amount % len(MODES)]
+    elif deed == 3:
+        returner.settle(1 + step.amount % FEW)
+    else:
+        rng, topics = world.salted, [topic for topic in _topics(world) if not topic.startswith(SMALL_PREFIX)]
+        for _ in range(1 + step.amount % FEW):
+            size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
+            expiry_s, delay_s, priority = _terms(world)
+            topic, key = rng.choice(topics), f"k{rng.randrange(4)}"
+            returner.publish(topic, key, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
 
 
 def _consume(world: World, step: Step) -> None:
@@ -171,6 +202,7 @@ CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "publish": _publish,
     "job": _job,
     "transact": _transact,
+    "return": _return,
     "retain": _retain,
     "look": _look,
     "connect": _connect,

@@ -105,6 +105,17 @@ FAULTS = (
         (Edit("actors/transacting.py", "        publication.settlements = settlements\n", ""),),
         seed=4,
     ),
+    Planted(
+        "a publisher's message is written, and not that it was sent under its sequence",
+        (
+            Edit(
+                "protocols/flow/publishing.py",
+                "            publication.session_rows = [noted]\n",
+                "            pass\n",
+            ),
+        ),
+        seed=4,
+    ),
 )
 
 

@@ -76,6 +76,11 @@ def drain(world: World) -> None:
         for transactor in world.transactors.values():
             if not transactor.is_waiting:
                 transactor.close()
+        for returner in world.returners.values():
+            returner.mode = PROMPT
+            returner.accept_all()
+            if returner.is_waiting and returner.state == OFFLINE:
+                returner.connect()
         world.advance(DRAIN_ROUND_US)
         if rounds < len(CONSUMERS):
             for name in NAMES:
@@ -89,9 +94,10 @@ def drain(world: World) -> None:
     unfinished = [job for job in world.jobs if job.state != OVER]
     if unfinished:
         raise Violation(f"everything was mended, and {len(unfinished)} jobs are not at their end")
-    waiting = [transactor.name for transactor in world.transactors.values() if transactor.is_waiting]
+    waiting = [each.name for each in world.transactors.values() if each.is_waiting]
+    waiting += [each.name for each in world.returners.values() if each.is_waiting]
     if waiting:
-        raise Violation(f"everything was mended, and transactions of {waiting} are not at their end")
+        raise Violation(f"everything was mended, and what {waiting} sent is not at its end")
     for transactor in world.transactors.values():
         for transaction in transactor.transactions:
             transaction.reckon()

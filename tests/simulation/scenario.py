@@ -78,7 +78,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
     "small": (LAST_VALUE, TTL),
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
-TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE = 0.3, 0.25, 0.2  # of seeds with such clients
+TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -86,6 +86,7 @@ SELECTION_IDS: Final = 20  # above the number of queues
 
 PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
 TRANSACTORS = ("t0", "t1")
+RETURNERS = {"f0": 3, "f1": 30}  # with their windows
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 
 
@@ -101,6 +102,7 @@ class Scenario(NamedTuple):
     transactions: bool  # clients consume and publish by AMQP transactions
     selects: bool  # some consumers of queues take some keys only
     retains: bool  # a publisher keeps a retained message up to date, and subscribers look at it
+    returns: bool  # clients of the flow protocol publish under names, and consume
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -140,6 +142,7 @@ PLAIN: Final = Scenario(
     transactions=False,
     selects=False,
     retains=False,
+    returns=False,
 )
 
 
@@ -163,6 +166,7 @@ def scenario_of(seed: int) -> Scenario:
         transactions=rng.random() < TRANSACTIONS_SHARE,
         selects=rng.random() < SELECTORS_SHARE,
         retains=rng.random() < RETAINED_SHARE,
+        returns=rng.random() < RETURNS_SHARE,
     )
 
 

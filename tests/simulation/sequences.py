@@ -1,4 +1,9 @@
-"""What the store may rely on: a sequence stands for one message for ever, and was reserved before it was used."""
+"""What the store may rely on: a sequence stands for one message for ever, and was reserved before it was used.
+
+And what publishers may that are known: what they send again has one sequence in a partition.
+"""
+
+from collections.abc import Callable
 
 from simulation.memory_store import Image
 from simulation.tap import number_of
@@ -11,8 +16,10 @@ from storage.record_journal import decode_journal_record
 class SequenceBook:
     """Every sequence that a commit wrote, over all lives of the node."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, *, is_stored_once: Callable[[int, int], bool]) -> None:
         self._image = image
+        self._is_stored_once = is_stored_once  # told a partition id and the number of a message
+        self._sequences: dict[tuple[int, int], int] = {}  # partition id, number of a message that is stored once
         self._messages: dict[tuple[int, int], int] = {}  # partition id, sequence -> message number
         self._gone: set[int] = set()
 
@@ -34,7 +41,15 @@ class SequenceBook:
         place = (partition_id, sequence)
         if self._messages.setdefault(place, number) != number:
             raise Violation(f"{place} stood for message {self._messages[place]} and now for {number}")
+        self.note_place(partition_id, sequence, number)
         cursor = self._image.cursors.get(partition_id)
         reserved = 0 if cursor is None else decode_cursor(cursor).next_sequence
         if sequence >= reserved:
             raise Violation(f"{place} was written while only sequences below {reserved} were reserved")
+
+    def note_place(self, partition_id: int, sequence: int, number: int) -> None:
+        """A message lies in a partition. Raises Violation when it is there already, and may be there once."""
+        if self._is_stored_once(partition_id, number):
+            first = self._sequences.setdefault((partition_id, number), sequence)
+            if first != sequence:
+                raise Violation(f"message {number} is stored twice in partition {partition_id}: {first}, {sequence}")

@@ -53,6 +53,7 @@ class Message:
     delay_s: int = 0  # not to be delivered before
     priority: int = 4
     withheld: bool = False  # staged, and not to be seen by anybody
+    is_known: bool = False  # sent again it is the same message: the node has it once
     sent_count: int = 1
     promised_tick: int = 0  # the node wrote that it has it
     promised_us: int = 0  # when that was
@@ -81,6 +82,7 @@ class Seen:
     held_us: int = 0  # when its consumer may have been given it
     held_life: int = 0  # of the node by then
     held_cuts: int = 0  # flow cuts of the target by then
+    is_returned: bool = False  # who had it has given it back, or says that it failed
     crashes: int = 0
     first_crashes: int = 0  # of the node, when it came for the first time
     count_known: int = 0  # deliveries since the node may last have forgotten them
@@ -92,6 +94,19 @@ class Seen:
     def is_unsettled(self) -> bool:
         """Return whether who has it now has not settled it. What is said late of an earlier delivery does not count."""
         return self.settled_tick == 0 or self.answered_us < self.held_us
+
+    def returns(self, holder: "Holder", *, is_untouched: bool) -> None:
+        """Its consumer gives it back; untouched, as if it had not been delivered: nothing is counted or waited for."""
+        if self.holder is holder:
+            self.is_returned = True
+            if is_untouched:
+                self.count_known = max(0, self.count_known - 1)
+                self.held_us = 0
+
+    def extends(self, holder: "Holder", now_us: int) -> None:
+        """Its consumer holds on to it, from now on for the whole time that it may take."""
+        if self.holder is holder:
+            self.held_us = now_us
 
 
 class Holder(Protocol):

@@ -51,7 +51,7 @@ def check_holder(target: Target, message: Message, seen: Seen, *, now_us: int, l
     holder = seen.holder
     if target.kind not in (EXCLUSIVE, SHARED, GROUP) or holder is None or holder.has_let_go or seen.settled_tick > 0:
         return
-    if _is_another_life(target, seen, life) or message.sent_count > 1:
+    if seen.is_returned or _is_another_life(target, seen, life) or message.sent_count > 1:
         return
     left_us = seen.held_us + target.rules.lock_ms * 1000 - now_us
     if not target.rules.lock_ms or left_us > TICK_US:

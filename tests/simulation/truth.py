@@ -67,6 +67,9 @@ class Truth:
     def store_refuses(self) -> None:
         """The store has refused a commit: what was on its way to the dead message queue is dropped."""
         self.refused_tick = self.next_tick()
+        for message in self.messages.values():
+            if message.is_known and not message.promised_tick:  # its publisher may have left, and sends it again
+                message.sent_count += 1
 
     # --- publishers ---
 
@@ -89,6 +92,13 @@ class Truth:
         )
         self.messages[number] = message
         return message
+
+    def sent_again(self, message: Message) -> None:
+        """A publisher that is known by its name returns: to the node it is the same message, if it still has that."""
+        wanting = [each for each in [*self.targets.values(), *self.ended] if each.wants(message.topic)]
+        was_out = any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages)
+        if was_out or self.store_faults or self.crashes > message.crashes_when_sent:
+            message.sent_count += 1
 
     def promised(self, message: Message, reason_code: int) -> None:
         """The node wrote PUBACK or PUBREC."""
@@ -308,6 +318,7 @@ class Truth:
         seen.fresh_count += 0 if flagged else 1
         seen.holder, seen.held_us = holder, held_us
         seen.held_life, seen.held_cuts = self.life, target.flow_cuts
+        seen.is_returned = False
         target.touched_us = self.now_us()
 
     def came_anew(self, target: Target, message_number: int, *, is_kept: bool) -> None:

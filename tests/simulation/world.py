@@ -21,20 +21,25 @@ from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.surroundings import Surroundings
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from protocols.listeners import Listener
 from simulation.client import KEEP_ALIVE_S, Client
+from simulation.flow_tap import FlowTap
 from simulation.inside import check_inside, is_being_read_back, queues_of
 from simulation.job import Job
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
 from simulation.reader import CURSOR, Reader
+from simulation.returner import Returner
 from simulation.scenario import (
     CONSUMERS,
     FLEETING,
     FORWARDS,
     NAMES,
     PUBLISHERS,
+    RETURNERS,
+    SPARE,
     SUBSCRIBERS,
     TEMPORARY,
     TRANSACTORS,
@@ -86,6 +91,16 @@ class World:
             name: Transactor(name, self.truth, dial=self._dial, later=lambda us, callback: self._later(us, callback))
             for name in TRANSACTORS
         }
+        self.returners = {
+            name: Returner(
+                name,
+                self.truth,
+                dial=self._dial_flow,
+                later=lambda us, callback: self._later(us, callback),
+                window=window,
+            )
+            for name, window in RETURNERS.items()
+        }
         self._rng = rng
         self._look_ns = rng.choice((0, 0, 100_000, 700_000))
         self.large_share = rng.choice((0.05, 0.05, 0.5))
@@ -98,7 +113,7 @@ class World:
         )
         self._violations: list[Violation] = []
         self._fouls: list[str] = []  # what the referees of the wire have seen
-        self._book = SequenceBook(self.image)
+        self._book = SequenceBook(self.image, is_stored_once=self._is_stored_once)
         self._admin: Any = None  # the task of an administrator's request
         self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
         self._checks_count = 0
@@ -215,6 +230,14 @@ class World:
             self.trace.update(job.record)
         self._judge(self._book.committed, job)
 
+    def _is_stored_once(self, partition_id: int, number: int) -> bool:
+        """Return whether a message has one place in a partition: else it came from several queues, or was sent anew."""
+        message = self.truth.messages.get(number)
+        if message is None or not message.is_known:
+            return False
+        taking = [queue for queue in queues_of(self.node) if queue.name in (SPARE, DEAD_MESSAGE_QUEUE)]
+        return all(each.partition_id != partition_id for queue in taking for each in queue.target.partitions)
+
     def _see_what_expired(self) -> None:
         """Let the truth know when the temporary queue has ended. Raises Violation when that was too early."""
         target = self.truth.targets.get(TEMPORARY)
@@ -244,9 +267,10 @@ class World:
 
     # --- clients ---
 
-    def _everybody(self) -> Iterator[Client | Transactor]:
+    def _everybody(self) -> Iterator[Client | Transactor | Returner]:
         yield from self.clients.values()
         yield from self.transactors.values()
+        yield from self.returners.values()
 
     def _connect(self, client: Client, tap: Tap) -> Wire:
         def read(data: bytes) -> None:
@@ -258,9 +282,16 @@ class World:
         listener = self.node.amqp.listeners["amqp"]
         return self._wire(transactor, listener, written=line.written, read=lambda _: None, ended=line.ended)
 
+    def _dial_flow(self, returner: Returner, tap: FlowTap) -> Wire:
+        def read(data: bytes) -> None:
+            self._judge(tap.read, data)
+
+        listener = self.node.flow.listeners["flow"]
+        return self._wire(returner, listener, written=tap.written, read=read, ended=tap.ended)
+
     def _wire(
         self,
-        client: Client | Transactor,
+        client: Client | Transactor | Returner,
         listener: Listener,
         *,
         written: Callable[[bytes], None],
