@@ -8,20 +8,23 @@ more memory than everything else about an idle connection.
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
+from websockets.exceptions import InvalidMessage
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
 
+ABSOLUTE: Final = re.compile(r"^https?://[^/?#]*", re.IGNORECASE)  # what a target may begin with [RFC 6455 4.2.1]
 UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake
 MESSAGE_BYTES_MAX: Final = 1 << 20  # clients put a packet, or a socket write of several, into one message
 SENT_BYTES_MAX: Final = 256 * 1024  # of one message to the client, which mostly holds a whole one before it reads it
@@ -90,6 +93,8 @@ class WebSocketConnection:
         self._frames.receive_data(data)
         if self._phase is not _Phase.CLOSING:
             self._take_events(self._frames.events_received())
+            if self._phase is _Phase.UPGRADING and isinstance(self._frames.handshake_exc, InvalidMessage):
+                self._refuse_what_is_no_request(self._frames.handshake_exc)
         self._flush()
 
     def closed(self, error: Exception | None) -> None:
@@ -174,11 +179,7 @@ class WebSocketConnection:
     def _upgrade(self, request: Request) -> None:
         if self._frames.close_expected():  # what follows the request in the same read is no frame
             return
-        if request.path.partition("?")[0] != self._settings.path:
-            text = f"no WebSocket at this path, only at {self._settings.path}\n"
-            self._frames.send_response(self._frames.reject(HTTPStatus.NOT_FOUND, text))
-            return
-        response = self._frames.accept(request)
+        response = self._response_to(request)
         self._frames.send_response(response)
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             return
@@ -190,6 +191,27 @@ class WebSocketConnection:
         self._inside = self._connect()
         self._peer.subprotocol = self._frames.subprotocol
         self._inside.opened(self, self._peer)
+
+    def _response_to(self, request: Request) -> Response:
+        """Return what an upgrade request is answered with."""
+        if ABSOLUTE.sub("", request.path).partition("?")[0] != self._settings.path:
+            text = f"no WebSocket at this path, only at {self._settings.path}\n"
+            return self._frames.reject(HTTPStatus.NOT_FOUND, text)
+        if len(request.headers.get_all("Host")) != 1:  # [RFC 6455 4.2.1]; the library does not look
+            return self._frames.reject(HTTPStatus.BAD_REQUEST, "not one Host header\n")
+        try:
+            response = self._frames.accept(request)
+        except UnicodeEncodeError:  # it would answer with the bytes that it does not understand
+            response = self._frames.reject(HTTPStatus.BAD_REQUEST, "a header of the handshake is not ASCII\n")
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            response.headers["Sec-WebSocket-Version"] = "13"  # a client of another one has to be told [RFC 6455 4.2.2]
+        return response
+
+    def _refuse_what_is_no_request(self, malformed: InvalidMessage) -> None:
+        """Answer what the library only hangs up on [RFC 6455 4.2.2]."""
+        what = str(malformed.__cause__ or malformed).encode("ascii", "backslashreplace").decode()
+        response = self._frames.reject(HTTPStatus.BAD_REQUEST, f"no request for a WebSocket: {what:.200}\n")
+        self._stream.write(response.serialize())
 
     def _flush(self) -> None:
         """Send what the library has to say. An empty chunk is its word for the end of our side."""

@@ -142,9 +142,51 @@ def test_only_the_path_configured_is_served(dialogue: Dialogue, path: str, is_fo
     assert ("404" in str(dialogue.client.handshake_exc)) is not is_found
 
 
-def test_what_is_no_upgrade_request_ends_the_stream(dialogue: Dialogue) -> None:
-    dialogue.ours.received(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00\r\n\r\n")
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "text"),
+    [
+        (b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00\r\n\r\n", b"invalid HTTP request line"),
+        (UPGRADE.replace(b"HTTP/1.1", b"HTTP/1.0"), b"expected HTTP/1.1"),
+        (UPGRADE.replace(b"GET", b"POST"), b"expected GET"),
+        (UPGRADE.replace(b"Host: ", b"Host : "), b"invalid HTTP header"),
+        (UPGRADE.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nhello"), b"request body"),
+        (UPGRADE.replace(b"Host", b"Hast"), b"Host"),
+        (UPGRADE.replace(b"Upgrade: web", b"Host: other\r\nUpgrade: web"), b"Host"),
+        (UPGRADE.replace(b": mqtt", b": mqtt, \xc3\xa9"), b"not ASCII"),
+        (UPGRADE.replace(b": Upgrade", b": Upgrade, \xff"), b"not ASCII"),
+    ],
+)
+def test_what_is_no_upgrade_request_is_told_what_is_wrong_with_it(
+    dialogue: Dialogue, request_bytes: bytes, text: bytes
+) -> None:
+    """[RFC 6455 4.2.2]: with a status, and the end of the stream. Nothing of it is a fault of ours."""
+    dialogue.ours.received(request_bytes)
+    head, _, body = dialogue.stream.written.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert text in body
     assert dialogue.stream.ending == "lingering"
+    assert not hasattr(dialogue.inside, "transport")
+
+
+def test_a_client_of_another_version_is_told_ours(dialogue: Dialogue) -> None:
+    """[RFC 6455 4.2.2] [RFC 6455 4.4]."""
+    dialogue.ours.received(UPGRADE.replace(b": 13", b": 8"))
+    assert b"\r\nSec-WebSocket-Version: 13\r\n" in dialogue.stream.written
+    assert dialogue.stream.ending == "lingering"
+
+
+@pytest.mark.parametrize("target", [b"http://gate.example:8000/mqtt", b"HTTPS://gate.example/mqtt?token=1"])
+def test_a_target_may_name_the_host_too(dialogue: Dialogue, target: bytes) -> None:
+    """[RFC 6455 4.2.1]."""
+    dialogue.ours.received(UPGRADE.replace(b"/mqtt", target))
+    assert dialogue.stream.written.startswith(b"HTTP/1.1 101 ")
 
 
 def test_frames_and_fragments_become_one_byte_stream(dialogue: Dialogue) -> None:
@@ -248,13 +290,6 @@ def test_a_peer_that_pings_and_never_reads_is_cut_off(dialogue: Dialogue) -> Non
     dialogue.client.send_ping(b"again")
     dialogue.exchange()
     assert dialogue.stream.ending == "aborted"
-
-
-UPGRADE = (
-    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
-)
 
 
 @given(
