@@ -293,8 +293,9 @@ class AmqpConnection(Behaviour, Flushed):
             self._detached(link, closed=False)
 
     def _violated(self, event: PeerViolated) -> None:
-        self._counters.count(self._counters.violated, event.condition or "handshake")
-        log.info("client %r at %s broke a rule (%s): %s", self.client, self.peer_name(), event.condition, event.text)
+        rule = event.condition or "handshake"
+        self._counters.count(self._counters.violated, rule)
+        log.info("client %r at %s broke a rule (%s): %s", self.client, self.peer_name(), rule, event.text)
         self._close_transport()
 
     # --- who it is ---

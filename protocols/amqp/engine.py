@@ -208,7 +208,7 @@ class AmqpEngine:
             elif step == REFUSED:
                 self.state = CLOSED
                 self._rest = b""
-                events.append(PeerViolated("", "the protocol header was refused"))
+                events.append(PeerViolated("", handshake.refusal))
                 return
             elif len(data) - pos > BUFFERED_BYTES_MAX:
                 text = f"more than {BUFFERED_BYTES_MAX} bytes before the handshake is over"

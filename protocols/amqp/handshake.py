@@ -30,6 +30,15 @@ HEADER_BYTES: Final = 8
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 
+# What comes to the wrong port most, by its first bytes.
+_OTHERS: Final = (
+    (b"AMQP\x00\x00\x09\x01", "AMQP 0-9-1 at a port for AMQP 1.0"),
+    (b"\x16\x03", "TLS at a port for AMQP 1.0 without it"),
+    (b"\x10", "MQTT at a port for AMQP 1.0"),
+    (b"GET ", "HTTP at a port for AMQP 1.0"),
+    (b"POST ", "HTTP at a port for AMQP 1.0"),
+)
+
 # Where a handshake is.
 HEADER: Final = 0  # the first protocol header is to come
 SASL: Final = 1  # a SASL frame is to come
@@ -45,6 +54,7 @@ class Handshake:
 
     def __init__(self, offered: Sequence[str], *, allows_bare: bool) -> None:
         self.step = HEADER
+        self.refusal = ""  # why nothing more is read
         self._offered = list(offered)  # mechanisms, best first
         self._allows_bare = allows_bare  # a client may do without SASL, as an anonymous one
         self._is_begun = False  # sasl-init was seen
@@ -73,7 +83,9 @@ class Handshake:
         """Send the outcome; behind a good one the client begins anew with a header."""
         assert self.step == ANSWER, "an outcome answers the client"
         out.append(sasl_frame(outcome(code, data)))
-        self.step = PLAIN_HEADER if code == SASL_OK else REFUSED
+        self.step = PLAIN_HEADER
+        if code != SASL_OK:
+            self._refuse("SASL has failed")
 
     def _header(self, data: bytes, pos: int, out: list[bytes]) -> int:
         """Read a protocol header. One we do not want is answered with the one we do, and that is the end (2.2)."""
@@ -91,8 +103,12 @@ class Handshake:
                 self.step = SASL
                 return pos + HEADER_BYTES
         out.append(SASL_HEADER if self.step == HEADER and self._offered else AMQP_HEADER)
-        self.step = REFUSED
+        self._refuse(_unwanted(given))
         return pos
+
+    def _refuse(self, why: str) -> None:
+        self.step = REFUSED
+        self.refusal = why
 
     def _frame(self, data: bytes, pos: int, events: list[AmqpEvent]) -> int:
         """Read a SASL frame, and wait for the answer to it."""
@@ -115,3 +131,13 @@ class Handshake:
             raise PeerViolation(CONNECTION, DECODE_ERROR, f"SASL performative {code:#x} at the wrong time")
         self.step = ANSWER
         return frame.end
+
+
+def _unwanted(given: bytes) -> str:
+    """Return for the log what a client began with; the one who reads it looks for a wrong port or library."""
+    if given == AMQP_HEADER:
+        return "AMQP without SASL, where clients have to show who they are"
+    for first, told in _OTHERS:
+        if given.startswith(first):
+            return told
+    return f"{given!r} is no protocol header of AMQP 1.0 that is wanted here"

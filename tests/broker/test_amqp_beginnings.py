@@ -140,12 +140,22 @@ async def test_who_must_show_who_they_are_cannot_do_without_sasl(broker: Running
 
 
 @pytest.mark.parametrize(
-    "first",
-    [b"AMQP\x00\x00\x09\x01", b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x02\x01\x00\x00", b"\x10\x0c\x00\x04MQTT\x04\x02"],
+    ("first", "told"),
+    [
+        (b"AMQP\x00\x00\x09\x01", "AMQP 0-9-1 at a port for AMQP 1.0"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP at a port for AMQP 1.0"),
+        (b"AMQP\x02\x01\x00\x00", "b'AMQP\\x02\\x01\\x00\\x00' is no protocol header of AMQP 1.0 that is wanted here"),
+        (b"\x10\x0c\x00\x04MQTT\x04\x02", "MQTT at a port for AMQP 1.0"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS at a port for AMQP 1.0 without it"),
+    ],
 )
-async def test_another_protocol_gets_our_header_and_the_end(broker: RunningBroker, first: bytes) -> None:
-    """Case 3, 2.2: no frame, no wait."""
-    assert await hears(broker, first) == ["SASL"]
+async def test_another_protocol_gets_our_header_and_the_end(
+    broker: RunningBroker, first: bytes, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Case 3, 2.2: no frame, no wait. Who looks for a wrong port or library finds it in the log."""
+    with caplog.at_level("INFO", "sluicegate.amqp"):
+        assert await hears(broker, first) == ["SASL"]
+    assert f"broke a rule (handshake): {told}" in caplog.text
 
 
 @ACCOUNTS
