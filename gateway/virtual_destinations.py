@@ -1,5 +1,6 @@
 """The virtual destinations of a message VPN, as its configuration has them: told to those who keep to them."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -44,11 +45,16 @@ def warning_texts(vpn: str, section: VirtualDestinationsSection) -> list[str]:
 
 
 async def reload_configuration(node: "Node") -> ReloadView:
-    """Read the configuration again, from where the node was started with it. Raises Refused."""
+    """Read the configuration again, from where the node was started with it. Raises Refused.
+
+    It goes on to its end though nobody waits for it any more: to make thousands of queues takes longer than an answer.
+    """
     if node.configuration is None:
         raise Refused("this node was not started with a configuration that can be read again")
     try:
-        changes = await node.reload(node.configuration())
+        reloading = asyncio.create_task(node.reload(node.configuration()))
+        node.runtime.keep(reloading)
+        changes = await asyncio.shield(reloading)
     except ConfigError as problem:
         raise Refused(f"the configuration is wrong: {problem}") from None
     except (OSError, ValueError) as problem:  # as Node.reload says

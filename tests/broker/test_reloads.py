@@ -12,6 +12,7 @@ from gateway.answers import QueueNotFound
 from gateway.config.load import load
 from gateway.config.reload import Changes
 from gateway.node_port import NodeView
+from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
 from storage.errors import StoreFull
@@ -117,6 +118,24 @@ async def test_a_reload_that_is_asked_for_during_a_start_comes_after_it(
     await reloads[0]
     assert started == ["default"]
     assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
+
+
+async def test_a_reload_that_nobody_waits_for_any_more_comes_to_its_end(broker: RunningBroker) -> None:
+    """The admin port gives an answer up after some seconds, and what declares thousands of queues takes longer."""
+    wanted = "queues.declared=[{name: first}, {name: second}]"
+    config = load(settings=(*broker.settings, wanted, "listeners.mqtt.max_connections=7"))
+    broker.node.configuration = lambda: config
+    asked = asyncio.create_task(NodeView(broker.node).reload())
+    while not broker.node.config.queues.declared:
+        await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+
+    async with asyncio.timeout(DEADLINE_S):
+        while broker.node.mqtt.listeners["mqtt"].connections_max != 7:
+            await asyncio.sleep(0.01)
+    assert {"first", "second"} <= set(await NodeView(broker.node).queue_names())
 
 
 async def test_a_setting_that_takes_a_restart_is_told_until_it_is_taken_back(broker: RunningBroker) -> None:
