@@ -30,6 +30,9 @@ NAMES: Final = (
     "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "AUTH",
 )  # fmt: skip
 
+# What begins with a byte that no client of MQTT sends, and comes to the wrong port most.
+_OTHER_PROTOCOLS: Final[dict[int, str]] = {0x16: "TLS", ord("A"): "AMQP", ord("G"): "HTTP"}
+
 _PASSES: Final = 0
 _RESERVED_TYPE: Final = 1
 _WRONG_FLAGS: Final = 2
@@ -95,4 +98,9 @@ CONNECTED: Final[dict[int, bytes]] = {3: _connected(3), 4: _connected(4), 5: _co
 def refusal(table: bytes, first_byte: int) -> PeerViolation:
     """Return the violation for a first byte that the table of this stage does not let pass."""
     reason_code, why = _VERDICTS[table[first_byte]]
-    return PeerViolation(reason_code, f"{NAMES[first_byte >> 4]} packet (first byte 0x{first_byte:02X}) {why}")
+    other = _OTHER_PROTOCOLS.get(first_byte) if table is BEFORE_CONNECT else None
+    if other is not None:
+        text = f"first byte 0x{first_byte:02X}, as {other} begins, where CONNECT has to be [3.1.0-1]"
+    else:
+        text = f"{NAMES[first_byte >> 4]} packet (first byte 0x{first_byte:02X}) {why}"
+    return PeerViolation(reason_code, text)

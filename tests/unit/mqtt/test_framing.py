@@ -35,6 +35,22 @@ def test_anything_but_connect_first_ends_the_connection_without_a_word(first: by
     assert conversation.said() == b""
 
 
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (b"\x16\x03\x01\x02\x00", "first byte 0x16, as TLS begins, where CONNECT has to be [3.1.0-1]"),
+        (b"GET / HTTP/1.1\r\n", "first byte 0x47, as HTTP begins, where CONNECT has to be [3.1.0-1]"),
+        (b"AMQP\x03\x01\x00\x00", "first byte 0x41, as AMQP begins, where CONNECT has to be [3.1.0-1]"),
+        (mqtt.pingreq(), "PINGREQ packet (first byte 0xC0) comes before CONNECT [3.1.0-1]"),
+    ],
+)
+def test_what_came_to_the_wrong_port_is_named(first: bytes, told: str) -> None:
+    """[3.1.0-1]; for the log, as the client hears nothing."""
+    conversation = Conversation()
+    conversation.hears(first)
+    assert conversation.violation().text == told
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_second_connect_is_a_protocol_error(level: int) -> None:
     """T003 [3.1.0-2]."""
