@@ -7,6 +7,8 @@ in travels along as `native`, so a consumer of the same protocol gets it back by
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.dead_letter import DeadLetter
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
@@ -36,6 +38,7 @@ class Headers:
     """Normalised attributes of one message. Never changed once its batch is published."""
 
     __slots__ = (
+        "_memory_bytes",
         "content_type",
         "correlation",
         "dead",
@@ -96,9 +99,18 @@ class Headers:
         self.user_properties = user_properties  # in the publisher's order, names may repeat
         self.native_format = native_format
         self.native = native
+        self._memory_bytes: i64 = 0  # 0: nobody has asked
 
-    def memory_bytes(self) -> int:
-        """Return about how much memory this takes, with what it alone refers to."""
+    def memory_bytes(self) -> i64:
+        """Return about how much memory this takes, with what it alone refers to.
+
+        It is looked at once: many messages of a client that look alike share their headers.
+        """
+        if self._memory_bytes == 0:
+            self._memory_bytes = self._counted_bytes()
+        return self._memory_bytes
+
+    def _counted_bytes(self) -> int:
         size = BYTES_PER_HEADERS + len(self.native)
         for text in (self.partition_key, self.content_type, self.reply_to, self.message_id):
             if text is not None:

@@ -36,3 +36,13 @@ def test_headers_that_rows_share_count_once() -> None:
     for column in ([shared] * 100, [shared, *[None] * 98, shared]):
         together = batch_of([b"x"] * 100, headers=list(column))
         assert together.memory_bytes() - batch_of([b"x"] * 100).memory_bytes() == alone
+
+
+def test_what_is_copied_and_then_changed_counts_anew() -> None:
+    """Headers that batches share are looked at once; a message that fails is given more of them."""
+    short = properties(1, 1)
+    before = short.memory_bytes()
+    longer = short.copy()
+    longer.user_properties = properties(100, 10).user_properties
+    assert longer.memory_bytes() > 10 * before
+    assert short.memory_bytes() == before
