@@ -89,7 +89,7 @@ def client_views(
                 protocol=each.protocol,
                 address=connection.peer_name(),
                 client_profile=rights.profile.name,
-                acl_profile=rights.acl_name,
+                acl_profile=rights.acl.name,
                 connected_s=(now_ms - rights.admitted_ms) // 1000,
                 flows_count=len(its),
                 unacked_count=sum(flow.unacked_count for flow in its),

@@ -52,7 +52,7 @@ def explain_publish(
 
 def _publisher(rights: ClientRights) -> str:
     user = f"client username {rights.user!r}" if rights.user else "an anonymous client"
-    return f"{user}, ACL profile {rights.acl_name!r}, client profile {rights.profile.name!r}"
+    return f"{user}, ACL profile {rights.acl.name!r}, client profile {rights.profile.name!r}"
 
 
 def _refusal_of(rights: ClientRights | None, explaining: "_Explaining") -> str:
@@ -60,7 +60,7 @@ def _refusal_of(rights: ClientRights | None, explaining: "_Explaining") -> str:
     verdict = ADMITTED if rights is None else rights.verdict_on(explaining.batch)
     if rights is None or verdict == ADMITTED:
         return ""
-    profile = f"ACL profile {rights.acl_name!r}" if verdict == REFUSED_PUBLISH_ACL else f"{rights.profile.name!r}"
+    profile = f"ACL profile {rights.acl.name!r}" if verdict == REFUSED_PUBLISH_ACL else f"{rights.profile.name!r}"
     return f"{refusal_text(verdict, '')} ({profile})"
 
 

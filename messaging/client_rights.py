@@ -91,8 +91,7 @@ class ClientRights:
         self._denials = denials
         self._quota = quota  # of the message VPN
         self._verdicts: dict[str, bool] = _NO_VERDICTS  # topics that may, or may not, be published to
-        self.acl_name = acl.name
-        self._share_names = acl.share_names
+        self.acl = acl
         self._publish = acl.publish.of_client(user, client)
         self._subscribe = acl.subscribe.of_client(user, client)
         self._credit = profile.max_msg_rate * 1000  # thousandths of messages that may be taken; below 0: too many were
@@ -100,7 +99,7 @@ class ClientRights:
         self.limits_publishing = self._limits_publishing()
 
     def __repr__(self) -> str:
-        return f"ClientRights({self.client!r} as {self.user!r}, {self.profile.name!r}, {self.acl_name!r})"
+        return f"ClientRights({self.client!r} as {self.user!r}, {self.profile.name!r}, {self.acl.name!r})"
 
     @property
     def verdicts_count(self) -> int:
@@ -111,8 +110,7 @@ class ClientRights:
         """Go by changed profiles from now on; what the client has, it keeps."""
         was_limited = self.profile.max_msg_rate != UNLIMITED
         self.profile = profile
-        self.acl_name = acl.name
-        self._share_names = acl.share_names
+        self.acl = acl
         self._publish = acl.publish.of_client(self.user, self.client)
         self._subscribe = acl.subscribe.of_client(self.user, self.client)
         self._verdicts = _NO_VERDICTS
@@ -211,13 +209,13 @@ class ClientRights:
 
     def may_share(self, share_name: str) -> bool:
         """Return whether a client may be a member of shares of this name. Tells nobody."""
-        return self.profile.allow_shared_subscriptions_enabled and self._share_names.allows_topic(share_name)
+        return self.profile.allow_shared_subscriptions_enabled and self.acl.share_names.allows_topic(share_name)
 
     def check_share(self, share_name: str) -> None:
         """Ask whether a client may be a member of shares of this name."""
         if not self.profile.allow_shared_subscriptions_enabled:
             self._deny(SHARED_SUBSCRIPTIONS, "403 Shared Subscription Permission Denied: by the client profile")
-        if not self._share_names.allows_topic(share_name):
+        if not self.acl.share_names.allows_topic(share_name):
             self._deny(SHARE_NAME_ACL, f"403 Subscription ACL Denied: share name {share_name!r}")
 
     def may_keep_messages(self) -> bool:

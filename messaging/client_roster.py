@@ -44,6 +44,15 @@ _NO_ACCOUNT: Final = ClientUsername("")  # what every name stands for that has n
 
 
 @final
+class _Connected:
+    """Who is connected under one username."""
+
+    def __init__(self) -> None:
+        self.rights: dict[ClientRights, None] = {}  # one for each connection
+        self.counts: dict[str, int] = {}  # connections, by client name
+
+
+@final
 class ClientRoster:
     """Everybody who is connected to a message VPN, and everybody who might be."""
 
@@ -56,8 +65,7 @@ class ClientRoster:
         self._usernames: dict[str, ClientUsername] = {}
         self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
         self._acls: dict[str, AclProfile] = {DEFAULT: permissive(DEFAULT)}
-        self._connected: dict[str, dict[ClientRights, None]] = {}  # by username
-        self._client_counts: dict[tuple[str, str], int] = {}  # connections, by username and client name
+        self._connected: dict[str, _Connected] = {}  # by username
         self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
 
     def configure(self, usernames: list[ClientUsername], profiles: list[ClientProfile], acls: list[AclProfile]) -> None:
@@ -114,8 +122,8 @@ class ClientRoster:
             self._refuse(USERNAME_SHUT_DOWN, client, f"403 Client Username Is Shutdown: {user!r}")
         if not acl.connect.allows(host):
             self._refuse(CONNECT_ACL, client, f"403 Forbidden: user {user!r} may not connect from {host}")
-        connection_key = (user, client)
-        its_count = self._client_counts.get(connection_key, 0)
+        connected = self._connected.get(user)
+        its_count = 0 if connected is None else connected.counts.get(client, 0)
         ends = 1 if takes_over and its_count > 0 else 0
         count_max = profile.max_connection_count_per_client_username
         if self.connected_count(user) - ends >= count_max:
@@ -137,23 +145,24 @@ class ClientRoster:
             now_ms=now_ms,
             quota=self.quota,
         )
-        self._connected.setdefault(user, {})[rights] = None
-        self._client_counts[connection_key] = its_count + 1
+        if connected is None:
+            connected = self._connected[user] = _Connected()
+        connected.rights[rights] = None
+        connected.counts[client] = its_count + 1
         self._count(profile.name, 1)
         return rights
 
     def leave(self, rights: ClientRights) -> None:
         """Let a client go. It was admitted, and has not left yet."""
         connected = self._connected[rights.user]
-        del connected[rights]
-        if not connected:
-            del self._connected[rights.user]
-        connection_key = (rights.user, rights.client)
-        left = self._client_counts[connection_key] - 1
+        del connected.rights[rights]
+        left = connected.counts[rights.client] - 1
         if left:
-            self._client_counts[connection_key] = left
+            connected.counts[rights.client] = left
         else:
-            del self._client_counts[connection_key]
+            del connected.counts[rights.client]
+        if not connected.rights:
+            del self._connected[rights.user]
         self._count(rights.profile.name, -1)
 
     def let_in(self) -> frozenset[str]:
@@ -167,7 +176,7 @@ class ClientRoster:
         """
         for name, connected in self._connected.items():
             if user in (None, name):
-                for rights in connected:
+                for rights in connected.rights:
                     if rights.client == client:
                         return rights
         if user is None:
@@ -194,13 +203,15 @@ class ClientRoster:
 
     def connected_count(self, user: str) -> int:
         """Return how many connections a user has."""
-        return len(self._connected.get(user, {}))
+        connected = self._connected.get(user)
+        return 0 if connected is None else len(connected.rights)
 
     def _renew(self, user: str) -> None:
         """Have the connections of a user go by what it stands for now."""
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
-        for rights in self._connected.get(user, {}):
+        connected = self._connected.get(user)
+        for rights in () if connected is None else connected.rights:
             self._count(rights.profile.name, -1)
             rights.renew(profile, acl)
             self._count(profile.name, 1)
