@@ -24,23 +24,6 @@ log = logging.getLogger("sluicegate.actors")
 ENVELOPE: Final = Envelope
 
 
-class StopFlag:
-    """Tells pykka's references whether the actor still runs. On one loop this needs no lock."""
-
-    __slots__ = ("_set",)
-
-    def __init__(self) -> None:
-        self._set = False
-
-    def is_set(self) -> bool:
-        """Return whether the actor has stopped."""
-        return self._set
-
-    def set(self) -> None:
-        """Note that the actor has stopped."""
-        self._set = True
-
-
 @dataclass(frozen=True)
 class ActorOverview:
     """One actor in the tree that `/actors` and the metrics show."""
@@ -116,24 +99,25 @@ class ActorCell(Scheduled):
         *,
         kind: str,
         name: str,
+        number: int,
         factory: Callable[["ActorCell"], Any],
         parent: "ActorCell | None",
         policy: RestartPolicy,
     ) -> None:
         self.runtime = runtime
         self.kind = kind
-        self.name = name
+        self._name = name
+        self._number = number  # among many of the name; 0: there is one
         self.parent = parent
         self.policy = policy
-        self.children: dict[int, ActorCell] | None = None  # most actors have none
+        self.children: dict[ActorCell, None] | None = None  # in the order they came; most actors have none
         self.inbox = Inbox(runtime.dispatcher, self)
-        self.stopped = StopFlag()
+        self._stopped = False
         self.suspended = False  # nothing is handled until the actor's state was made anew
         self.handled_count: i64 = 0
         self.batches_count: i64 = 0
         self.batch_size_max = 0
         self.handling_ns = 0
-        self._clock = runtime.clock
         self._factory = factory
         self._restarts: RestartLog | None = None  # most actors never fail
         self.actor: Any = None  # a LoopActor, until it is stopped
@@ -152,7 +136,7 @@ class ActorCell(Scheduled):
         What stands behind the message over which the actor stops is refused, as what comes later is. One actor's end is
         the next one's start, so each drain reads the clock once.
         """
-        if self.stopped.is_set() or self._is_suspended():
+        if self.is_stopped() or self._is_suspended():
             return started_ns
         items = self.inbox.swap()
         count = len(items)
@@ -173,7 +157,7 @@ class ActorCell(Scheduled):
                     behaviour.drained()
             except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
                 self.failed(error)
-            if self.stopped.is_set():
+            if self.is_stopped():
                 self._refuse(items[handled:])
                 return started_ns
             if self._is_suspended():
@@ -183,7 +167,7 @@ class ActorCell(Scheduled):
         self.batches_count += 1
         if count > self.batch_size_max:
             self.batch_size_max = count
-        ended_ns = self._clock.now_ns()
+        ended_ns = self.runtime.clock.now_ns()
         self.handling_ns += ended_ns - started_ns
         return ended_ns
 
@@ -216,13 +200,13 @@ class ActorCell(Scheduled):
     def failed(self, error: Exception) -> None:
         """Take a failure of the actor: it begins anew, or stops, or its parent has failed, as its policy says."""
         log.error("actor %s failed: %r", self.path(), error, exc_info=error)
-        if self.stopped.is_set():
+        if self.is_stopped():
             return
         try:
             self.actor.on_failure(type(error), error, error.__traceback__)
         except Exception:  # it was not whole any more
             log.exception("actor %s failed over its failure", self.path())
-        if self.stopped.is_set():
+        if self.is_stopped():
             return
         if self._restarts is None:
             self._restarts = RestartLog(self.policy)
@@ -269,12 +253,12 @@ class ActorCell(Scheduled):
         The actor is let go of: it knows its cell, and together they would wait for the cycle collector, which hardly
         ever looks at what has been there for long. So would the actor and its handlers.
         """
-        if self.stopped.is_set():
+        if self.is_stopped():
             return
         if self.children:
-            for child in list(self.children.values()):
+            for child in list(self.children):
                 child.stop()
-        self.stopped.set()
+        self._stopped = True
         self.inbox.closed = True
         try:
             self.actor.on_stop()  # which may look through what waits
@@ -289,7 +273,7 @@ class ActorCell(Scheduled):
         self._refuse(self.inbox.let_go())
         self._leave_counts()
         if self.parent is not None and self.parent.children is not None:
-            self.parent.children.pop(id(self), None)
+            self.parent.children.pop(self, None)
 
     def resume(self) -> None:
         """Go on, with the messages that waited: the state was made anew, and failures count from the beginning."""
@@ -297,6 +281,15 @@ class ActorCell(Scheduled):
         self._restarts = None if self._restarts is None else self._restarts.anew()
         self.do(self._begin_anew)
         self.inbox.go_on()
+
+    def is_stopped(self) -> bool:
+        """Return whether the actor has stopped."""
+        return self._stopped  # asked by a call, where mypy, and compiled code, would go by an older value
+
+    @property
+    def name(self) -> str:
+        """What it is called among its parent's children. Of one of many it is made for who wants to read it."""
+        return f"{self._name}-{self._number}" if self._number else self._name
 
     def path(self) -> str:
         """Return the names from the root down to this actor."""
@@ -307,7 +300,7 @@ class ActorCell(Scheduled):
         return ActorOverview(
             name=self.name,
             kind=self.kind,
-            state="stopped" if self.stopped.is_set() else "suspended" if self.suspended else "running",
+            state="stopped" if self.is_stopped() else "suspended" if self.suspended else "running",
             inbox_depth=len(self.inbox.items),
             handled_count=self.handled_count,
             batches_count=self.batches_count,
@@ -315,7 +308,7 @@ class ActorCell(Scheduled):
             handling_ns=self.handling_ns,
             restarts_count=0 if self._restarts is None else self._restarts.count,
             dead_letters=self.inbox.dead_letters,
-            children=[child.overview() for child in self.children.values()] if self.children else [],
+            children=[child.overview() for child in self.children or ()],
         )
 
     def _leave_counts(self) -> None:
@@ -341,7 +334,7 @@ class ActorCell(Scheduled):
         self.actor.on_start()
 
     def _is_suspended(self) -> bool:
-        return self.suspended  # asked by a call, where mypy, and compiled code, would go by an older value
+        return self.suspended  # asked by a call, as `is_stopped`
 
     def _suspend(self) -> None:
         self.suspended = True

@@ -232,7 +232,7 @@ class CursorDirectory(LoopActor):
             self._timer = self.cell.after(LOOK_AFTER_MS, self._time_to_look)
 
     def _time_to_look(self) -> None:
-        if not self.cell.stopped.is_set():
+        if not self.cell.is_stopped():
             run(self.runtime, self._look_after()).then(self._looked)
 
     def _looked(self, outcome: LoopFuture[None]) -> None:

@@ -37,7 +37,7 @@ class LoopActor(pykka.Actor):
         """pykka's reference, made for whoever asks for it: our own asks and posts go to the inbox."""
         self.actor_urn = f"urn:actor:{self.runtime.next_urn()}"
         self.actor_inbox = self.cell.inbox
-        self.actor_stopped = self.cell.stopped  # type: ignore[assignment]  # pykka reads is_set() and set() only
+        self.actor_stopped = _StopFlag(self.cell)  # type: ignore[assignment]  # of which pykka's reference reads is_set()
         return pykka.ActorRef(self)
 
     @staticmethod
@@ -71,3 +71,14 @@ class LoopActor(pykka.Actor):
     def on_failing_too_often(self) -> None:
         """Ask for a new state; whoever supplies it resumes the cell. For actors under the policy RELOAD."""
         raise RuntimeError(f"{self.cell.path()} has nothing that its state could be made anew from")
+
+
+class _StopFlag:
+    """Tells pykka's references whether the actor still runs. On one loop this needs no lock."""
+
+    def __init__(self, cell: ActorCell) -> None:
+        self._cell = cell
+
+    def is_set(self) -> bool:
+        """Return whether the actor has stopped."""
+        return self._cell.is_stopped()

@@ -252,7 +252,7 @@ class QueueActor(LoopActor):
             self._expire()
 
     def _look_at_expiry(self) -> None:
-        if not self.cell.stopped.is_set():
+        if not self.cell.is_stopped():
             self._review_expiry()
 
     def _expire(self) -> None:
@@ -326,7 +326,7 @@ class QueueActor(LoopActor):
 
     def _timer_ended(self) -> None:
         self._timer = None
-        if not self.cell.stopped.is_set():
+        if not self.cell.is_stopped():
             self._move(self._core.access.tick(self.runtime.clock.now_ms()), count_as_failed=True)
 
     def _reload(self, message: PartitionStored) -> None:

@@ -35,7 +35,7 @@ def describe(core: QueueCore) -> LoopFuture[QueueOverview]:
 
 def last_overview(core: QueueCore) -> QueueOverview:
     """Return what is to be seen of a queue that is about to end, without the partitions that failed too often."""
-    sound = [cell for cell in core.partitions if not (cell.suspended or cell.stopped.is_set())]
+    sound = [cell for cell in core.partitions if not (cell.suspended or cell.is_stopped())]
     return _overview(core, [cell.actor.overview() for cell in sound])
 
 

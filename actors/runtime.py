@@ -75,19 +75,23 @@ class Runtime:
         *,
         kind: str,
         name: str,
+        number: int = 0,
         policy: RestartPolicy,
         parent: ActorCell | None = None,
     ) -> ActorCell:
-        """Start an actor under a parent, or as a root. Its address is the cell's inbox."""
-        cell = ActorCell(self, kind=kind, name=name, factory=factory, parent=parent, policy=policy)
+        """Start an actor under a parent, or as a root. Its address is the cell's inbox.
+
+        One of many of a name has a number, from 1 on, behind it.
+        """
+        cell = ActorCell(self, kind=kind, name=name, number=number, factory=factory, parent=parent, policy=policy)
         if parent is None:
             self.roots.append(cell)
             # Only roots stand in pykka's registry: it is a list, and removal from it takes time with its length.
             pykka.ActorRegistry.register(cell.actor.actor_ref)
         elif parent.children is None:
-            parent.children = {id(cell): cell}
+            parent.children = {cell: None}
         else:
-            parent.children[id(cell)] = cell
+            parent.children[cell] = None
         cell.actor._start_actor_loop()
         return cell
 

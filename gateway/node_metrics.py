@@ -40,7 +40,7 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
 
     A queue that was deleted since it was asked is among those that are gone, and not counted twice.
     """
-    vpns = [replace(each, queues=[one for one in each.queues if not one[0].cell.stopped.is_set()]) for each in vpns]
+    vpns = [replace(each, queues=[one for one in each.queues if not one[0].cell.is_stopped()]) for each in vpns]
     return [
         Sample("sluicegate_build", 1, (version(),)),
         Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),

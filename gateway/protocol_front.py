@@ -134,7 +134,7 @@ class ProtocolFront(ABC, Generic[C, S]):
 
     def open_connections(self) -> list[C]:
         """Return the connections there are now."""
-        return [cell.actor.behaviour for cell in (self.connections.children or {}).values()]
+        return [cell.actor.behaviour for cell in self.connections.children or ()]
 
     def send_away(self, vpn: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only."""
@@ -156,8 +156,8 @@ class ProtocolFront(ABC, Generic[C, S]):
     def look_at_the_clock(self) -> None:
         """Bring time to every connection."""
         now_ms = self._node.clock.now_ms()
-        for cell in list((self.connections.children or {}).values()):
-            if cell.stopped.is_set():
+        for cell in list(self.connections.children or ()):
+            if cell.is_stopped():
                 continue  # by what one before it was told
             connection: C = cell.actor.behaviour
             try:
@@ -179,7 +179,8 @@ class ProtocolFront(ABC, Generic[C, S]):
         cell = self._node.runtime.spawn(
             self._make_actor,
             kind="connection",
-            name=f"{self.name}-{self._accepted_count}",
+            name=self.name,
+            number=self._accepted_count,
             policy=ONE_CONNECTION,
             parent=self.connections,
         )

@@ -187,7 +187,7 @@ class MessageVpn:
         handles: list[QueueHandle] = await self.queues.ask(ListQueues())
         for handle in handles:
             if handle.durable and handle.cell.children:
-                for partition in [each for each in handle.cell.children.values() if each.kind == "partition"]:
+                for partition in [each for each in handle.cell.children if each.kind == "partition"]:
                     closed.append(await partition.ask(CloseLedger()))
         return closed
 

@@ -160,7 +160,7 @@ class PublisherDirectory(LoopActor):
 
     def _sweep(self) -> None:
         """Forget the publishers that nobody has opened for too long."""
-        if self.cell.stopped.is_set():
+        if self.cell.is_stopped():
             return
         oldest_ms = self.runtime.clock.wall_ms() - self.remembered_ms
         for publisher in list(self._by_name.values()):

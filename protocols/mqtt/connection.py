@@ -297,7 +297,7 @@ class MqttConnection(Behaviour, Flushed):
         elif error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self._close_abnormally()
-        if error is not None or self._closing or self.cell.stopped.is_set():
+        if error is not None or self._closing or self.cell.is_stopped():
             return
         if (delivering := self.delivering()) is not None:
             delivering.go_on()

@@ -25,7 +25,7 @@ FAILURES_UNTIL_RELOAD = 6  # five restarts within a minute are a hiccup
 async def partition_of(broker: RunningBroker, number: int = 0, name: str = "q") -> ActorCell:
     handle: QueueHandle = await broker.node.default.queues.ask(FindQueue(name))
     assert handle.cell.children is not None
-    return list(handle.cell.children.values())[number]
+    return list(handle.cell.children)[number]
 
 
 async def fail(partition: ActorCell, times: int = FAILURES_UNTIL_RELOAD) -> None:

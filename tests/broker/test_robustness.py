@@ -134,7 +134,7 @@ async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
     """Goal 2: one client harms nobody else. Who is silent is still noticed, whoever was looked at before."""
     failing = await broker.connect("failing", 5)
     silent = await broker.connect("silent", 5, keep_alive_s=1)
-    cell = next(iter((broker.node.mqtt.connections.children or {}).values()))
+    cell = next(iter(broker.node.mqtt.connections.children or ()))
     cell.actor.behaviour = BringsNoTime(cell.actor.behaviour)
 
     broker.clock.forward(60)
@@ -231,7 +231,7 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
     held = await broker.connect_durable("device")
     coming = await broker.open(5)
     await held.round_trip()  # it is there
-    cell = list((broker.node.mqtt.connections.children or {}).values())[-1]
+    cell = list(broker.node.mqtt.connections.children or ())[-1]
     connection = cell.actor.behaviour
     counts = broker.node.runtime.events.record.counts
     connected_before = counts["CLIENT_CLIENT_CONNECT"]
@@ -262,7 +262,7 @@ async def test_a_client_that_goes_while_subscriptions_are_taken_from_it_may_come
     await broker.node.reload(load(None, settings=(*broker.settings, nothing)))
     other, coming = await broker.connect(), await broker.open(5)
     await other.round_trip()  # the one that is coming is there
-    connection = list((broker.node.mqtt.connections.children or {}).values())[-1].actor.behaviour
+    connection = list(broker.node.mqtt.connections.children or ())[-1].actor.behaviour
 
     def comes_and_goes() -> None:
         connection.received(mqtt.connect("device", level=5, clean_start=False, properties=mqtt.session_expiry(60)))

@@ -149,7 +149,7 @@ async def test_a_session_that_a_takeover_ends_leaves_no_packet_ids_to_the_next(b
     sent = await client.message()
     next_client = await broker.open(5)
     await publisher.round_trip()  # it is there
-    cells = list((broker.node.mqtt.connections.children or {}).values())
+    cells = list(broker.node.mqtt.connections.children or ())
     held, coming = cells[0].actor.behaviour, cells[-1].actor.behaviour
 
     def both_in_one_turn() -> None:
@@ -175,7 +175,7 @@ async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_th
     publisher = await broker.connect("publisher")
     next_client = await broker.open(5)
     await publisher.round_trip()  # it is there
-    cells = list((broker.node.mqtt.connections.children or {}).values())
+    cells = list(broker.node.mqtt.connections.children or ())
     held, coming = cells[0].actor.behaviour, cells[-1].actor.behaviour
 
     def all_in_one_turn() -> None:
@@ -201,7 +201,7 @@ async def test_a_repetition_is_answered_no_earlier_than_the_first_one_is_stored(
     back = await broker.open(5)
     publisher = await broker.connect("publisher")
     await publisher.round_trip()  # they are there
-    cells = list((broker.node.mqtt.connections.children or {}).values())
+    cells = list(broker.node.mqtt.connections.children or ())
     first, second = cells[0].actor.behaviour, cells[1].actor.behaviour
     under_way: list[Publication] = []
 

@@ -340,7 +340,7 @@ async def test_a_qos_2_message_of_a_client_that_is_away_outlives_a_failing_queue
     caplog.handler.addFilter(lambda record: "actor sluicegate/default/queues/" not in record.getMessage())
     sent = await qos_2_message_in_flight(broker)
     [queue] = [each for each in await broker.node.default.queues.ask(ListQueues()) if each.name.startswith("#share/")]
-    [partition] = (queue.cell.children or {}).values()
+    [partition] = queue.cell.children or {}
     failures_count = partition.overview().restarts_count + 6
     for _ in range(6):
         partition.inbox.post(object())

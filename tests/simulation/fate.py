@@ -80,7 +80,7 @@ def _break(world: World, step: Step) -> None:
     if not queues:
         return
     queue = queues[step.who % len(queues)]
-    cells = list((queue.cell.children or {}).values())
+    cells = list(queue.cell.children or ())
     times = 1 + step.amount % FAILURES_MAX
     client = queue.name.removeprefix("#mqtt/")
     name = world.clients[client].session_name if client in world.clients else queue.name

@@ -32,7 +32,7 @@ def ledgers_of(queue: QueueHandle) -> Iterator[Ledger]:
 
 def logs_of(queue: QueueHandle) -> Iterator[RetainedLog]:
     """Yield the logs of a queue's partitions, each beside its ledger."""
-    for cell in (queue.cell.children or {}).values():
+    for cell in queue.cell.children or ():
         yield cell.actor._partition._log
 
 
@@ -67,7 +67,7 @@ def check_inside(node: Node, *, thorough: bool) -> None:
 
 def is_being_read_back(queue: QueueHandle) -> bool:
     """Return whether a partition has failed too often: until it is back, what comes waits in its inbox."""
-    return any(cell.suspended for cell in (queue.cell.children or {}).values())
+    return any(cell.suspended for cell in queue.cell.children or ())
 
 
 def check_at_rest(node: Node, image: Image) -> None:

@@ -220,7 +220,7 @@ class World:
 
     def _let_go(self) -> None:
         for root in self.node.runtime.roots:
-            if not root.stopped.is_set():
+            if not root.is_stopped():
                 pykka.ActorRegistry.unregister(root.actor.actor_ref)
         self._admin = None
         self.loop.close()

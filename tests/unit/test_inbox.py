@@ -173,11 +173,43 @@ def test_a_stopped_actor_is_let_go_of_by_all_that_it_knows(runtime: Runtime, kin
     assert inbox.dead_letters == 1
 
 
+def test_what_one_actor_is_told_no_other_is(runtime: Runtime) -> None:
+    """Inboxes in which nothing waits have their empty list in common."""
+    heard: list[list[object]] = [[], [], []]
+    one, other, last = (spawned(runtime, each) for each in heard)
+    one.inbox.post("first")
+    assert (one.inbox.items, other.inbox.items) == (["first"], [])
+    turn(runtime)
+    one.inbox.post("second")
+    other.inbox.post("mine")
+    last.stop()
+    turn(runtime)
+    assert heard == [["first", "drained", "second", "drained"], ["mine", "drained"], []]
+
+
+def test_pykkas_reference_knows_whether_the_actor_has_stopped(runtime: Runtime) -> None:
+    cell = spawned(runtime, [])
+    reference = cell.actor.actor_ref
+    assert reference.is_alive()
+    cell.stop()
+    assert not reference.is_alive()
+
+
+def test_one_of_many_actors_of_a_name_is_told_by_its_number(runtime: Runtime) -> None:
+    parent = spawned(runtime, [])
+    for number in (1, 2):
+        runtime.spawn(
+            lambda cell: Recorder(cell, []), kind="test", name="m", number=number, policy=ONE_CONNECTION, parent=parent
+        )
+    assert [child.name for child in parent.overview().children] == ["m-1", "m-2"]
+    assert [child.path() for child in parent.children or ()] == ["recorder/m-1", "recorder/m-2"]
+
+
 def test_a_runtime_stops_whose_root_has_stopped_before(runtime: Runtime) -> None:
     cell = spawned(runtime, [])
     reference = cell.actor.actor_ref
     cell.inbox.hand("fail")
-    assert cell.stopped.is_set()
+    assert cell.is_stopped()
     runtime.stop()
     assert runtime.roots == []
     assert reference not in pykka.ActorRegistry.get_all()
@@ -403,7 +435,7 @@ def test_whoever_asks_now_is_told_of_the_failure_and_the_actor_goes_on(runtime: 
     heard: list[object] = []
     cell = spawned(runtime, heard)
     assert isinstance(cell.ask_now("fail").error(), ValueError)
-    assert not cell.stopped.is_set()
+    assert not cell.is_stopped()
     assert heard == ["fail", "drained"]
 
 
