@@ -22,9 +22,9 @@ class ReadingGate:
         self._address = address
         self._transport: ByteTransport | None = None
         self._waits_for: list[Pressure] | None = None  # None: for nobody
+        self._rights: ClientRights | None = None
         self._busy = False  # a request is being carried out
         self._too_many_unanswered = False
-        self._rights: ClientRights | None = None
         self._ahead = False  # of its rate
         self.stopped = False  # the client is not read from
 

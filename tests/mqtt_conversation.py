@@ -24,8 +24,8 @@ class Conversation:
 
     def hears(self, *packets: bytes) -> list[MqttEvent]:
         """The client's bytes arrive in one read."""
-        first = self.engine.feed(b"".join(packets), self.now_ms, WALL_MS)
-        events = [] if first is None else [first, *self.engine.further()]
+        heard = self.engine.feed(b"".join(packets), self.now_ms, WALL_MS)
+        events = [] if heard.first is None else [heard.first, *heard.further]
         self.events += events
         return events
 

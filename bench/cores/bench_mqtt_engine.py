@@ -90,7 +90,7 @@ def decode_and_cut(level: int) -> float:
     engine = opened(level)
 
     def action() -> None:
-        event = engine.feed(data, 0, WALL_MS)
+        event = engine.feed(data, 0, WALL_MS).first
         assert isinstance(event, PublishReceived)
         event.batch.payloads()
 
@@ -102,11 +102,7 @@ def decode_acknowledgements(step: int) -> float:
     data = b"".join([b"\x40\x02" + packet_id.to_bytes(2, "big") for packet_id in range(1, 5000 * step, step)])
     engine = opened(4)
 
-    def action() -> None:
-        engine.feed(data, 0, WALL_MS)
-        engine.further()
-
-    return best_ns(action, len(data) // 4)
+    return best_ns(lambda: engine.feed(data, 0, WALL_MS), len(data) // 4)
 
 
 def encode_acknowledgements() -> float:

@@ -23,6 +23,7 @@ from protocols.mqtt.reason_codes import (
 from protocols.mqtt.session import Session
 from protocols.mqtt.sides import begin_delivering, writes_of
 from protocols.mqtt.subscribing import revoke_denied
+from protocols.mqtt.turn_share import share_of
 from protocols.mqtt.will import Will
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         will = await _check(connection, event, client_id, proven)
         user = connection.identity.user
         claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user)
-        claimed: SessionClaimed = await connection.share.ask(connection.services.sessions, claim)
+        claimed: SessionClaimed = await share_of(connection).ask(connection.services.sessions, claim)
     except ConnectRefused as refusal:
         connection.engine.refuse(refusal.reason_code, str(refusal))
         connection.refuse(refusal.counter, str(refusal))

@@ -41,6 +41,7 @@ from protocols.mqtt.events import (
 from protocols.mqtt.first_bytes import PUBREL
 from protocols.mqtt.messages import SessionReleased, TakeOver
 from protocols.mqtt.packet_place import PacketPlace
+from protocols.mqtt.partial_packet import misses_much
 from protocols.mqtt.publishing import PublishingSide, PublishRefused
 from protocols.mqtt.reason_codes import (
     NOT_AUTHORIZED,
@@ -54,7 +55,7 @@ from protocols.mqtt.sides import begin_publishing, begin_watching, delivering_of
 from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.turn_share import TurnShare
 from protocols.reading_gate import ReadingGate
-from protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
+from protocols.transports import ByteTransport, PeerInfo
 from protocols.writing_watch import WritingWatch
 
 log = logging.getLogger("sluicegate.mqtt")
@@ -71,15 +72,13 @@ class MqttConnection(Behaviour, Flushed):
         self.services = services  # of the message VPN that the client is in
         self.engine = MqttEngine(services.limits, cell.runtime.clock.now_ms())
         self.peer: PeerInfo | None = None
-        self.level = 0
         self.identity = Identity(services.clients, cell.runtime.clock)
         self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
         self.gate = ReadingGate(cell.inbox)
-        self._clock = cell.runtime.clock
         self._dispatcher = cell.runtime.dispatcher
         self._counters = services.counters
         self._transport: ByteTransport | None = None
-        self.share = TurnShare(cell)
+        self.share: TurnShare | None = None  # of requests in this turn
         self._held: list[MqttEvent] | None = None  # while a request is being carried out: events, some of them handled
         self._held_from = 0  # the first of them that is not
         self._authenticating: Authenticating | None = None  # CONNECT named a method
@@ -108,10 +107,12 @@ class MqttConnection(Behaviour, Flushed):
         self.cell.inbox.takes_at_once = False
         self._counters.bytes_received += len(data)
         now_ms, wall_ms = self._dispatcher.both_ms()
-        if (event := self.engine.feed(data, now_ms, wall_ms)) is not None:
-            self._handle(event)
-            self._handle_all(self.engine.further(), 0)
-        if self.engine.partial.missing_bytes >= PLACED_BYTES_MIN and self._transport is not None:
+        heard = self.engine.feed(data, now_ms, wall_ms)
+        if heard.first is not None:
+            self._handle(heard.first)
+            if heard.further:
+                self._handle_all(heard.further, 0)
+        if misses_much(self.engine.partial) and self._transport is not None:
             self._transport.read_into(PacketPlace(self))
         self.drained()
 
@@ -129,7 +130,7 @@ class MqttConnection(Behaviour, Flushed):
         """The socket is gone. Without a goodbye the will is due."""
         self._transport = None
         self._authenticating = None  # which knows this connection
-        self.engine.partial.drop()  # now: the collector, which finds who is gone, counts objects and not their bytes
+        self.engine.partial = None  # now: the collector, which finds who is gone, counts objects and not their bytes
         self.gate.attach(None)
         if self.attached is not None and self._held is not None:
             writes_of(self, self.attached).abandon()  # what the request under way still writes is answered to nobody
@@ -173,7 +174,7 @@ class MqttConnection(Behaviour, Flushed):
     def flush(self) -> None:
         """Write, once for everything of this turn."""
         self._flush_asked = False
-        self.share.begin()
+        self.share = None
         if self._held is not None:
             self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
         sent_before = self._counters.bytes_sent
@@ -231,7 +232,6 @@ class MqttConnection(Behaviour, Flushed):
             self._authenticating.received(event)
 
     def _connect(self, event: ConnectReceived) -> None:
-        self.level = event.level
         if event.authentication_method is None:
             self.carry_out(connect(self, event))
         else:

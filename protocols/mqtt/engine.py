@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import ConnectReceived, DisconnectReceived, Heard, MqttEvent, PeerViolated
+from protocols.mqtt.events import ConnectReceived, DisconnectReceived, Heard, PeerViolated
 from protocols.mqtt.first_bytes import (
     AUTHENTICATING,
     BEFORE_CONNECT,
@@ -48,7 +48,7 @@ from protocols.mqtt.packets.session_end import (
     explanation,
 )
 from protocols.mqtt.packets.subscribe import decode_subscribe, decode_unsubscribe, encode_suback, encode_unsuback
-from protocols.mqtt.partial_packet import PartialPacket
+from protocols.mqtt.partial_packet import PartialPacket, misses_much
 from protocols.mqtt.publish_reader import PublishReader
 from protocols.mqtt.publish_writer import NONE_SKIPPED, PublishWriter
 from protocols.mqtt.reason_codes import (
@@ -62,9 +62,9 @@ from protocols.mqtt.reason_codes import (
 )
 from protocols.mqtt.rows_out import RowsOut
 from protocols.mqtt.wire import is_padded, read_length
-from protocols.transports import PLACED_BYTES_MIN
 
 _PINGRESP: Final = b"\xd0\x00"
+_NO_PIECES: Final[list[bytes]] = []  # of all engines that write one piece at a time; nothing is added to it
 
 # Stages of a connection.
 _SILENT: Final = 0  # no CONNECT yet
@@ -88,21 +88,20 @@ class MqttEngine:
         # The client has a limit that only `publish` observes: blocks for everyone may not be for it.
         self.restricts_output = False
         self.has_output = False
+        self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self.answered_bytes = 0  # ever; messages are no answers
         self._limits = limits
         self._stage = _SILENT
         self._first_bytes = BEFORE_CONNECT
         self._packet_bytes_max = limits.connect_bytes_max
         self._connect: ConnectReceived | None = None  # while it waits for an answer
-        self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self._topic_alias_maximum = 0  # the client's
         self._client_id = ""  # from CONNECT on
         self._reader: PublishReader | None = None
         self._writer: PublishWriter | None = None  # from the first message that is the client's own
         self._only = b""  # the one piece to be written, if there is one: mostly it is all of a turn
-        self._pieces: list[bytes] = []  # more of them; empty while there is but one
-        self._heard = Heard()
-        self.partial = PartialPacket()
+        self._pieces = _NO_PIECES  # more of them; empty while there is but one
+        self.partial: PartialPacket | None = None  # of a packet that has not come whole
         self._last_packet_ms = now_ms
         self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
         self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
@@ -111,26 +110,23 @@ class MqttEngine:
 
     # --- the three verbs ---
 
-    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> MqttEvent | None:
-        """Return the first thing that the client said; `further` has the others. No bytes: a packet was placed."""
-        heard = self._heard
+    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> Heard:
+        """Return what the client said; after a violation, PeerViolated is the last. No bytes: a packet was placed."""
+        heard = Heard()
         if self._stage != _ENDED:
-            data = self.partial.join(data)
+            if self.partial is not None and len(data := self.partial.join(data)) > 0:
+                self.partial = None
             try:
                 pos = self._read(data, wall_ms, heard)
-                if pos > 0 or (self._stage == _OPEN and self.partial.missing_bytes >= PLACED_BYTES_MIN):
+                if pos > 0 or (self._stage == _OPEN and misses_much(self.partial)):
                     self._last_packet_ms = now_ms
                 if pos < len(data) and self._stage != _ENDED:
-                    self.partial.keep(data, pos)
+                    self.partial = PartialPacket(data, pos)
             except PeerViolation as violation:
-                self._heard_violation(violation)
+                self._heard_violation(violation, heard)
             except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
-                self._heard_violation(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"))
-        return heard.take_first()
-
-    def further(self) -> list[MqttEvent]:
-        """Return what the last `feed` brought behind its first event; after a violation, PeerViolated is the last."""
-        return self._heard.take_further()
+                self._heard_violation(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"), heard)
+        return heard
 
     def tick(self, now_ms: int) -> PeerViolated | None:
         """Bring time. Once a second is enough: keep alive may be exceeded by as much."""
@@ -154,7 +150,7 @@ class MqttEngine:
 
     def take(self) -> list[bytes]:
         """Return the bytes to be written, in pieces that belong together in this order."""
-        pieces, self._pieces = self._several(), []
+        pieces, self._pieces = self._several(), _NO_PIECES
         self.has_output = False
         return pieces
 
@@ -166,12 +162,13 @@ class MqttEngine:
 
     def room(self) -> memoryview | None:
         """Return memory for what is missing of a packet, if so much of it is missing that it pays."""
-        return self.partial.room(self.level)
+        return None if self.partial is None else self.partial.room(self.level)
 
     def placed(self, count: int, now_ms: int) -> bool:
         """Note that so many bytes have come to `room`; return whether the packet is whole: then `feed` no bytes."""
         if self._stage == _OPEN:  # before that, time runs against whoever is slow
             self._last_packet_ms = now_ms
+        assert self.partial is not None, "who places bytes has asked for room"
         payload = self.partial.placed(count)
         if payload is None:
             return False
@@ -387,10 +384,10 @@ class MqttEngine:
 
     # --- ending and writing ---
 
-    def _heard_violation(self, violation: PeerViolation) -> None:
+    def _heard_violation(self, violation: PeerViolation, heard: Heard) -> None:
         if self._stage == _ASKING:
-            self._heard.drop()  # CONNECT is refused, and nothing that came with it is processed [3.1.4-6]
-        self._heard.add(self._violated(violation))
+            heard.drop()  # CONNECT is refused, and nothing that came with it is processed [3.1.4-6]
+        heard.add(self._violated(violation))
 
     def _violated(self, violation: PeerViolation) -> PeerViolated:
         """End because of the peer: queue the answer its version has for it; return what to report."""
@@ -424,6 +421,8 @@ class MqttEngine:
 
     def _several(self) -> list[bytes]:
         """Return the pieces to be written as a list, to be added to; none is alone any more."""
+        if self._pieces is _NO_PIECES:
+            self._pieces = []
         if len(self._only) > 0:
             self._pieces.append(self._only)
             self._only = b""
@@ -431,7 +430,7 @@ class MqttEngine:
 
     def _end(self) -> None:
         self._stage = _ENDED
-        self.partial.drop()
+        self.partial = None
 
     def _asked(self, command: str) -> ConnectReceived | None:
         """Return the CONNECT that waits for an answer; None when the client has left meanwhile."""

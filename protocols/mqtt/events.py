@@ -191,35 +191,24 @@ _NOTHING: Final[list[MqttEvent]] = []  # what most reads bring besides their fir
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class Heard:
     """What one read brought, in wire order: mostly one event, of which a list would cost 300 instructions."""
 
     def __init__(self) -> None:
-        self._first: MqttEvent | None = None
-        self._further: list[MqttEvent] = _NOTHING
+        self.first: MqttEvent | None = None  # None: nothing at all
+        self.further: list[MqttEvent] = _NOTHING  # behind the first; the connection may keep it
 
     def add(self, event: MqttEvent) -> None:
         """Note what the client said behind what it said before."""
-        if self._first is None:
-            self._first = event
-        elif self._further is _NOTHING:
-            self._further = [event]
+        if self.first is None:
+            self.first = event
+        elif self.further is _NOTHING:
+            self.further = [event]
         else:
-            self._further.append(event)
+            self.further.append(event)
 
     def drop(self) -> None:
         """Forget what the client said."""
-        self._first = None
-        self._further = _NOTHING
-
-    def take_first(self) -> MqttEvent | None:
-        """Return the first event, None for none; `take_further` has those behind it."""
-        first = self._first
-        self._first = None
-        return first
-
-    def take_further(self) -> list[MqttEvent]:
-        """Return what the client said behind the first event."""
-        further = self._further
-        self._further = _NOTHING
-        return further
+        self.first = None
+        self.further = _NOTHING

@@ -105,6 +105,7 @@ class SubscriptionTable:
 
     def grant(self, filter_text: str, subscription: GrantedSubscription) -> None:
         """Add or replace a subscription."""
+        assert self is not NO_SUBSCRIPTIONS, "what sessions share has none"
         former = self.by_filter.get(filter_text)
         if former is not None:
             self._count(former, -1)
@@ -200,6 +201,9 @@ class SubscriptionTable:
         if self._at_least_once_count == count:
             return AT_LEAST_ONCE
         return AT_MOST_ONCE if self._exactly_once_count + self._at_least_once_count == 0 else -1
+
+
+NO_SUBSCRIPTIONS: Final = SubscriptionTable()  # of all sessions that have none; see `Session.grant`
 
 
 def _combined(asking: list[GrantedSubscription], own: bool) -> DeliveryOptions:

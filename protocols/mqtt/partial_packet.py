@@ -10,7 +10,6 @@ from protocols.transports import PLACED_BYTES_MIN
 from protocols.unfilled import Unfilled
 
 _SMALL_BYTES: Final = 1024  # a read this short is put to the one before it: objects for single bytes would add up
-_NONE: Final[list[bytes]] = []  # what waits at most moments, at all connections
 
 
 @final
@@ -20,39 +19,29 @@ class PartialPacket:
     A large one has memory where the rest is read to, if the transport can: for the payload of a PUBLISH that goes on as
     it is, and for the whole packet else.
 
-    Invariant: where something waits, `missing_bytes` is positive; with less, another look would tell nothing new.
+    Invariant: while something is kept, `missing_bytes` is positive; with less, another look would tell nothing new.
     """
 
-    def __init__(self) -> None:
-        self.missing_bytes = 0  # of the packet that waits; of one whose length has not come yet, 1
-        self._reads: list[bytes] = _NONE
+    def __init__(self, data: bytes, pos: int) -> None:
+        """Keep what stands behind `pos`, one byte at least."""
+        end = len(data)
+        length, body = read_length(data, pos + 1, end)
+        self.missing_bytes = 1 if length < 0 else body + length - end  # of one whose length has not come yet, 1
+        self._reads = [data[pos:]]
         self._unfilled: Unfilled | None = None  # what stands behind `_reads`, which is then one piece, or an empty one
 
-    def keep(self, data: bytes, pos: int) -> None:
-        """Keep what stands behind `pos`. It is empty so far: the engine has joined and read what there was."""
-        end = len(data)
-        if pos < end:
-            length, body = read_length(data, pos + 1, end)
-            self.missing_bytes = 1 if length < 0 else body + length - end
-            self._reads = [data[pos:]]
-
     def join(self, data: bytes) -> bytes:
-        """Return all bytes from the packet's first one on; none while they cannot be whole, and then keep them.
+        """Return all bytes from the packet's first one on, and this has had its time; none while more is missing.
 
         `data` is empty behind what was placed.
         """
         reads = self._reads
-        if not reads:
-            return data
         self.missing_bytes -= len(data)
         if len(reads[-1]) < _SMALL_BYTES:
             reads[-1] += data
         elif data:
             reads.append(data)
-        if self.missing_bytes > 0:
-            return b""
-        self.drop()
-        return b"".join(reads)
+        return b"" if self.missing_bytes > 0 else b"".join(reads)
 
     def room(self, level: int) -> memoryview | None:
         """Return where the next bytes of the packet belong, if so much of it is missing that it pays."""
@@ -83,11 +72,10 @@ class PartialPacket:
         self._reads = [unfilled.whole()]
         return b""
 
-    def drop(self) -> None:
-        """Give the memory back."""
-        self.missing_bytes = 0
-        self._reads = _NONE
-        self._unfilled = None
+
+def misses_much(partial: PartialPacket | None) -> bool:
+    """Return whether so much of a packet is missing that it pays to read the rest to where it stays."""
+    return partial is not None and partial.missing_bytes >= PLACED_BYTES_MIN
 
 
 def _payload_apart_at(begun: bytes, level: int) -> int:

@@ -16,7 +16,7 @@ from messaging.ranges import RangeSet
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage, Subscriber
 from messaging.selectors import Selector
-from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription, SubscriptionTable
+from protocols.mqtt.granted import NO_SUBSCRIPTIONS, DeliveryOptions, GrantedSubscription, SubscriptionTable
 from protocols.mqtt.sent_ids import SentIds
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
@@ -139,14 +139,14 @@ class Session:
         self.expiry_s = expiry_s
         self.user = ""  # whose it is: nobody else may have it; empty: anybody's
         self.subscriber = Subscriber(client_id)
-        self.table = SubscriptionTable()
+        self.table = NO_SUBSCRIPTIONS  # `grant` adds one
         self.shares = _NO_EXTRAS  # by the whole `$share/...` text; `add_share` adds one
         self.queues = _NO_EXTRAS  # by the whole `$queue/...` text; `add_queue` adds one
         self.queue: QueueHandle | None = None  # of its guaranteed messages; None until it subscribes for some
         self.was_stored = False  # the store has rows of it
+        self.ids_were_stored = False  # and one with packet ids
         self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
         self.stored_row = b""  # the state row that it has for certain; empty: that is not known
-        self.ids_were_stored = False  # and one with packet ids
         # Made when they are asked for: most sessions never are.
         self._ids: SentIds | None = None
         self._released: RangeSet | None = None
@@ -268,6 +268,12 @@ class Session:
                 "maybe_sent_below": 0 if self._ids is None else self._ids.maybe_sent_below,
             }
         )
+
+    def grant(self, text: str, granted: GrantedSubscription) -> None:
+        """Add or replace a subscription to topics."""
+        if self.table is NO_SUBSCRIPTIONS:
+            self.table = SubscriptionTable()
+        self.table.grant(text, granted)
 
     def add_share(self, extra: ExtraSubscription) -> None:
         """Add or replace the subscription to a shared group."""

@@ -32,7 +32,7 @@ def begin_publishing(connection: "MqttConnection", attached: AttachedSession) ->
     publisher.rights = connection.identity.rights
     attached.publishing = PublishingSide(
         engine=connection.engine,
-        level=connection.level,
+        level=connection.engine.level,
         session=session,
         publisher=publisher,
         counters=services.counters,
@@ -59,7 +59,7 @@ def begin_delivering(connection: "MqttConnection", attached: AttachedSession) ->
     services = connection.services
     delivering = attached.delivering = DeliveringSide(
         engine=connection.engine,
-        level=connection.level,
+        level=connection.engine.level,
         session=attached.session,
         window=CreditWindow(attached.receive_maximum, services.credit),
         dispatcher=connection.runtime.dispatcher,

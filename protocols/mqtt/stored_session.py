@@ -81,7 +81,7 @@ class StoredSession:
             self._selector(selector),
             tuple(priorities),
         )
-        self.session.table.grant(text, granted)
+        self.session.grant(text, granted)
 
     def _take_extra(
         self,

@@ -40,6 +40,7 @@ from protocols.mqtt.reason_codes import (
 )
 from protocols.mqtt.session import ExtraSubscription, Session
 from protocols.mqtt.sides import delivering_of, writes_of
+from protocols.mqtt.turn_share import share_of
 from protocols.mqtt.wire import has_unwanted_characters
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     reasons: list[str] = []  # of refusals; SUBACK has one Reason String for all its codes
     retained: list[tuple[GrantedSubscription, Retained]] = []
     for request in event.requests:
-        turn = connection.share.next_filter()
+        turn = share_of(connection).next_filter()
         if turn is not None:
             await turn
         attached = connection.attached
@@ -109,7 +110,7 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
         if found is not None:
             retained.append(found)
         # 3.1 has no code that refuses: it is told the QoS it asked for, and gets nothing.
-        codes.append(request.qos if code >= UNSPECIFIED_ERROR and connection.level == 3 else code)
+        codes.append(request.qos if code >= UNSPECIFIED_ERROR and connection.engine.level == 3 else code)
     await _stored(connection)
     if connection.attached is None:
         return
@@ -125,7 +126,7 @@ async def unsubscribe(connection: "MqttConnection", event: UnsubscribeReceived) 
     """Answer UNSUBSCRIBE; deliveries under way are completed [3.10.4-3]."""
     codes: list[int] = []
     for filter_text in event.filters:
-        turn = connection.share.next_filter()
+        turn = share_of(connection).next_filter()
         if turn is not None:
             await turn
         attached = connection.attached
@@ -177,8 +178,8 @@ async def _subscribe(
     if known is None or not known.is_as(granted):
         session.changed(text)
     # In the table first: a message may be routed here as soon as the router has answered.
-    session.table.grant(text, granted)
-    added: SubscriptionAdded = await connection.share.ask(
+    session.grant(text, granted)
+    added: SubscriptionAdded = await share_of(connection).ask(
         connection.services.router,
         AddSubscription(
             session.subscriber,
@@ -343,7 +344,9 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
     session.changed(filter_text)
     if connection.attached is not None and connection.attached.delivering is not None:
         connection.attached.delivering.retained.forget(revoked)
-    await connection.share.ask(connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter))
+    await share_of(connection).ask(
+        connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter)
+    )
     return SUCCESS
 
 

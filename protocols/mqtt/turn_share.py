@@ -1,10 +1,13 @@
 """How much of a turn one client's requests may have. What it asks beyond that waits, and the others are served."""
 
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from actors.cell import ActorCell
 from actors.futures import LoopFuture
 from protocols.mqtt.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
+
+if TYPE_CHECKING:
+    from protocols.mqtt.connection import MqttConnection
 
 
 @final
@@ -13,11 +16,6 @@ class TurnShare:
 
     def __init__(self, cell: ActorCell) -> None:
         self._cell = cell
-        self._asked_count = 0
-        self._filters_count = 0
-
-    def begin(self) -> None:
-        """Begin anew: a turn has ended."""
         self._asked_count = 0
         self._filters_count = 0
 
@@ -38,3 +36,11 @@ class TurnShare:
         turn: LoopFuture[None] = LoopFuture()
         self._cell.after(0, turn.set)
         return turn
+
+
+def share_of(connection: "MqttConnection") -> TurnShare:
+    """Return what a client's requests have had of this turn, at whose end the connection lets go of it."""
+    share = connection.share
+    if share is None:
+        share = connection.share = TurnShare(connection.cell)
+    return share

@@ -45,7 +45,7 @@ def written_of(spool: Inbox) -> list[bytes]:
 
 
 def subscribes(session: Session, text: str) -> None:
-    session.table.grant(text, GrantedSubscription(parse_filter(text, Syntax.MQTT), 0, False, False, 0, 0, None))
+    session.grant(text, GrantedSubscription(parse_filter(text, Syntax.MQTT), 0, False, False, 0, 0, None))
     session.changed(text)
 
 

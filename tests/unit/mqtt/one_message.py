@@ -38,7 +38,7 @@ class OneMessage:
 
     def __init__(self, queue: str = OWN) -> None:
         self.session = Session("c", expiry_s=60)
-        self.session.table.grant("t", subscription_at(2))
+        self.session.grant("t", subscription_at(2))
         self.after_ids: list[Callable[[], None]] = []  # what waits until the packet ids are in the store
         self.window = window_of(10)
         self._dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None)

@@ -1,10 +1,12 @@
 """What a session's subscriptions come to together, however they were added, replaced and removed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from messaging.topics import Syntax, parse_filter
-from protocols.mqtt.granted import NOT_WANTED, GrantedSubscription, SubscriptionTable
+from protocols.mqtt.granted import NO_SUBSCRIPTIONS, NOT_WANTED, GrantedSubscription, SubscriptionTable
+from protocols.mqtt.session import Session
 
 FILTERS = ["a", "a/+", "b/#"]
 
@@ -38,3 +40,15 @@ def test_all_are_treated_alike_exactly_when_they_agree_and_ask_for_nothing_speci
         levels = {each[0] for each in model.values()}
         plain = all(each[1:] == (False, False, 0) for each in model.values())
         assert table.uniform_qos == (levels.pop() if plain and len(levels) == 1 else NOT_WANTED.qos)
+
+
+def test_what_one_session_subscribes_to_no_other_does() -> None:
+    """Sessions without subscriptions have their empty table in common."""
+    one, other = Session("one", expiry_s=0), Session("other", expiry_s=0)
+    granted = GrantedSubscription(parse_filter("a", Syntax.MQTT), 1, False, False, 0, 0, None)
+    one.grant("a", granted)
+    assert (one.table.uniform_qos, list(one.table.by_filter)) == (1, ["a"])
+    assert (other.table.uniform_qos, list(other.table.by_filter)) == (-1, [])
+    assert other.table.revoke("a") is None
+    with pytest.raises(AssertionError):
+        NO_SUBSCRIPTIONS.grant("a", granted)

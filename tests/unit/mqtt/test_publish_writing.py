@@ -318,6 +318,17 @@ def test_a_packet_id_that_there_is_not_is_our_mistake_behind_others_too() -> Non
             publishes(conversation, batch_of(b"a"), first_packet_id=packet_id)
 
 
+def test_what_one_client_is_to_be_sent_no_other_is() -> None:
+    """Engines that write one piece at a time have their empty list of pieces in common."""
+    one, other = connected(), connected()
+    for packet_id in (1, 2):
+        one.engine.acknowledge(PUBACK, packet_id, packet_id)
+    assert (one.said(), other.said()) == (mqtt.puback(1) + mqtt.puback(2), b"")
+    one.engine.acknowledge(PUBACK, 3, 3)
+    other.engine.acknowledge(PUBACK, 4, 4)
+    assert (one.said(), other.said()) == (mqtt.puback(3), mqtt.puback(4))
+
+
 def test_one_packet_is_taken_as_it_is_and_several_in_their_order() -> None:
     conversation = connected()
     engine = conversation.engine

@@ -24,14 +24,14 @@ def read_back(state: bytes, subscriptions: list[bytes]) -> StoredSession:
 def session_with(*texts: str) -> Session:
     session = Session("device", expiry_s=60)
     for text in texts:
-        session.table.grant(text, granted(text))
+        session.grant(text, granted(text))
         session.changed(text)
     return session
 
 
 def test_subscriptions_are_read_back_as_they_were() -> None:
     session = session_with("a/+")
-    session.table.grant("b", granted("b", selector=SELECTORS.compile(BIG)))
+    session.grant("b", granted("b", selector=SELECTORS.compile(BIG)))
     session.add_share(ExtraSubscription("$share/g/c", 1, 3, True, "#share/g/c"))
     session.add_queue(ExtraSubscription("$queue/q", 2, 0, False, "q", SELECTORS.compile(BIG)))
     for text in ("b", "$share/g/c", "$queue/q"):
@@ -59,7 +59,7 @@ def test_a_subscription_that_has_ended_has_no_row() -> None:
 
 def test_a_session_that_is_not_kept_has_nothing_to_store() -> None:
     session = Session("device", expiry_s=0)
-    session.table.grant("a", granted("a"))
+    session.grant("a", granted("a"))
     session.changed("a")
     assert session.unstored_rows() == []
 
