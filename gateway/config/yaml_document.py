@@ -44,7 +44,7 @@ class _Loader(yaml.SafeLoader):
     """Takes for a number, a truth or nothing what can be nothing else, and for text what only YAML 1.1 reads otherwise.
 
     There `0777` is 511, `12:30` is 750, `no` is false and `2026-01-01` no text. A setting that is a number or a truth
-    takes the text for what it says.
+    takes the text for what it says. No text is a number here that PyYAML writes without quotes.
     """
 
 
@@ -53,7 +53,7 @@ for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)", list("-+0123456789")),
-    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
+    ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), _first)
 

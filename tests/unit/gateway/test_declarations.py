@@ -13,6 +13,7 @@ from gateway.cli import app
 from gateway.cli.declarations import DIFFERS
 from gateway.cli.failures import FAILED, USAGE
 from gateway.config.client_profiles import AclProfileSettings
+from gateway.config.yaml_document import read_yaml
 from gateway.declarations import ADD, REMOVE, DeclarationInvalid, Objects, differences, read_declaration
 from gateway.profile_views import ProfileKind
 from unit.gateway.memory_node import MemoryNode
@@ -222,6 +223,15 @@ def test_what_export_prints_apply_reads(
     assert "apply reads 100 One message VPN" in " ".join(shell.run("config", "export", expect=FAILED).split())
     umlauts = 99 * "ü"  # 198 bytes
     assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=umlauts, expect=USAGE)
+
+
+@given(
+    text=st.from_regex(r"[-+0-9.eExo_:~a-f]{1,8}", fullmatch=True) | st.sampled_from(["yes", "null", "1.5e3", ".inf"])
+)
+def test_a_text_that_export_writes_without_quotes_is_the_text(text: str) -> None:
+    """Whatever looks like a number to us does so to who writes, and has quotes."""
+    written = yaml.safe_dump({"name": text})
+    assert read_yaml(written, "export").root == {"name": text}
 
 
 def test_a_document_that_is_no_text_is_a_mistake_wherever_it_comes_from(tmp_path: Path) -> None:
