@@ -23,6 +23,9 @@ hypothesis.settings.register_profile("desk", deadline=None, suppress_health_chec
 hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("desk"), derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
+# Modules of the tests' own whose assertions are to explain themselves, before any test imports them.
+pytest.register_assert_rewrite("raw_client", "amqp_client")
+
 # bench/ and demo/ are not installed, and their tests import them. At the end of the path, the folder cannot hide what
 # is installed.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -82,6 +85,24 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Have each worker collect another part of a folder first.
+
+    All of them collect all tests. In a new clone pytest rewrites each file, and keeps what comes of it: so most files
+    are rewritten by one worker, and not by all of them side by side.
+    """
+    report = yield
+    worker: dict[str, object] | None = getattr(collector.config, "workerinput", None)
+    if worker is not None and isinstance(collector, pytest.Directory):
+        entries = report.result
+        at = len(entries) * int(str(worker["workerid"]).removeprefix("gw")) // int(str(worker["workercount"]))
+        report.result = entries[at:] + entries[:at]
+    return report
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put first, for several workers, what takes longest: none of them is to be alone with it at the end.
 
@@ -90,12 +111,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         counts = Counter(kept_together(item.nodeid) for item in items)
         slow = Counter(kept_together(item.nodeid) for item in items if item.get_closest_marker("slow"))
-        lots = sorted(counts, key=lambda lot: (-slow[lot], not lot.startswith(STARTING), -counts[lot]))
+        lots = sorted(counts, key=lambda lot: (-slow[lot], not lot.startswith(STARTING), -counts[lot], lot))
         waiting = [lot for lot in lots if lot.startswith(WAITING)]
         computing = [lot for lot in lots if not lot.startswith(WAITING)]
         place = {lot: (at + 0.5) / len(kind) for kind in (waiting, computing) for at, lot in enumerate(kind)}
         place.update(dict.fromkeys(TOGETHER.values(), 0.0))
-        items.sort(key=lambda item: place[kept_together(item.nodeid)])
+        # By names in the end: workers have collected them in different orders, and have to have one.
+        items.sort(key=lambda item: (place[kept_together(item.nodeid)], item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(params=LOOPS)

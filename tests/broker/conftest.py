@@ -14,11 +14,8 @@ from typing import Any
 import pytest
 import uvloop
 
-pytest.register_assert_rewrite("raw_client", "amqp_client")
-
-# They import modules whose assertions are to explain themselves.
-from amqp_client import AmqpClients  # noqa: E402
-from running_broker import RunningBroker  # noqa: E402
+from amqp_client import AmqpClients
+from running_broker import RunningBroker
 
 
 def pytest_configure(config: pytest.Config) -> None:
