@@ -87,7 +87,7 @@ class BackupRecord:
         self.ended_ms = 0
         self.failure = ""
         self.waiting: list[LoopFuture[BackupProgress]] = []  # who cancelled it
-        self.ended_counts: dict[str, int] = {}  # state -> backups
+        self.ended_counts: dict[str, int] = dict.fromkeys((DONE, FAILED, CANCELLED), 0)  # state -> backups
         self.last_done_ms = 0  # wall clock at which the latest whole one had begun; 0: there was none
 
     def progress(self) -> BackupProgress:
@@ -189,7 +189,7 @@ class BackupActor(LoopActor):
         else:
             record.state = CANCELLED if report.ended else FAILED
             kind, text = SYSTEM_BACKUP_FAILED, f"backup {record.name} was not made: {report.reason}"
-        record.ended_counts[record.state] = record.ended_counts.get(record.state, 0) + 1
+        record.ended_counts[record.state] += 1
         waiting, record.waiting = record.waiting, []
         for answer in waiting:
             answer.set(record.progress())

@@ -29,7 +29,7 @@ from actors.messages import (
     WriteTables,
 )
 from actors.runtime import TimerHandle
-from actors.spool_io import CommitDone, CommitFailed, PartitionFound, StoreWriter
+from actors.spool_io import COMMIT_FAILURES, CommitDone, CommitFailed, PartitionFound, StoreWriter
 from actors.transaction_messages import SettleTogether
 from messaging.address import Address
 from messaging.admission import SpoolGate
@@ -80,7 +80,7 @@ class Spool(Behaviour, Flushed):
         self._idle_callbacks: list[Callable[[], None]] = []
         self._watchers: dict[Address, None] = {}  # who wants to hear of each commit; used as an ordered set
         self.commits_count = 0
-        self.commits_failed: dict[str, int] = {}  # kind of failure -> commits
+        self.commits_failed: dict[str, int] = dict.fromkeys(COMMIT_FAILURES, 0)  # kind -> commits
         self.commits_ns = 0  # from handing over to the writer's report
         self._commit_began_ns = 0
         self.damaged_pages_count = 0
@@ -294,7 +294,7 @@ class Spool(Behaviour, Flushed):
     def _commit_failed(self, message: CommitFailed) -> None:
         self._writing = False
         self._last_commit_ms = self._runtime.clock.now_ms() + max(0, COMMIT_AGAIN_MS - self._commit_interval_ms)
-        self.commits_failed[message.kind] = self.commits_failed.get(message.kind, 0) + 1
+        self.commits_failed[message.kind] += 1
         commit = self._planner.failed()
         self._paging_through = 0  # pages it had asked for may be among what was not written
         if not self._gate.blocked:

@@ -5,7 +5,7 @@ They are pykka actors with a thread each, for what they do blocks. They answer b
 
 import logging
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import pykka
 
@@ -27,12 +27,15 @@ class CommitDone:
     """Writer -> spool: the commit is on the disk."""
 
 
+COMMIT_FAILURES: Final = ("full", "refused", "mistake")  # kinds: no room, LMDB or the system would not, ours
+
+
 @dataclass(slots=True)
 class CommitFailed:
     """Writer -> spool: nothing of the commit was done."""
 
     reason: str
-    kind: str  # "full", "refused" by LMDB or the system, or "mistake" of ours
+    kind: str  # one of COMMIT_FAILURES
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from manifests import K8S, files
 from plain_http import HTTP, plain_client
 
 NAME: Final = re.compile(r"\b((?:sluicegate|process)_[a-z_]+)\s*(?:\{([^}]*)\})?")
+INCREASE: Final = re.compile(r"increase\((\w+)(?:\{([^}]*)\})?\[")
 LABEL: Final = re.compile(r"([a-z_]+)\s*[=!]~?")
 BY: Final = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
 OF_SCRAPES: Final = {"instance", "job", "namespace", "pod"}  # labels that Prometheus adds
@@ -74,6 +75,15 @@ def test_every_expression_is_one_of_prometheus() -> None:
     for text in expressions():
         if not text.startswith("label_values("):  # Grafana's own
             promql_parser.parse(text.replace("$__rate_interval", "5m"))
+
+
+def test_the_first_of_what_is_alerted_of_counts(exposition: str) -> None:
+    """Prometheus sees nothing increase before it has seen a series: it is there with zero, or its beginning is told."""
+    for rule in files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]:
+        for name, selector in INCREASE.findall(rule["expr"]):
+            is_told = f"({name} unless {name} offset " in rule["expr"]
+            zeros = [line for line in exposition.splitlines() if line.startswith(f"{name}{{") and line.endswith(" 0.0")]
+            assert is_told or any(selector in line for line in zeros), rule["alert"]
 
 
 def test_every_label_that_is_asked_for_is_the_metrics_own() -> None:
