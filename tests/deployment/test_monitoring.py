@@ -106,6 +106,13 @@ def test_what_expires_is_alerted_of_when_the_log_speaks_of_it() -> None:
     assert (float(numbers[1]), int(numbers[2]) * 86_400) == (SOON_SHARE, SOON_S)
 
 
+def test_a_gateway_that_shows_nothing_any_more_is_alerted_of() -> None:
+    """What compares its metrics with something compares nothing then."""
+    rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
+    (rule,) = [each for each in rules if "absent(sluicegate_ready)" in each["expr"]]
+    assert (rule["labels"]["severity"], "up{" in rule["expr"]) == ("critical", True)
+
+
 def test_what_fills_up_is_alerted_of_before_publishers_are_refused() -> None:
     """A quota of three quarters of the map, as the defaults are, is full while the map is not yet four fifths."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
