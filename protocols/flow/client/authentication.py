@@ -38,9 +38,10 @@ def mechanisms_for(options: ClientOptions, offered: tuple[str, ...], *, is_encry
         wanted = [EXTERNAL, ANONYMOUS]
     found = [name for name in wanted if name in offered]
     if not found:
-        raise AuthenticationRefused(
-            f"the gateway offers {', '.join(offered) or 'nothing'}; this client needs {' or '.join(wanted)}"
-        )
+        needed = " or ".join(wanted)
+        if options.user and PLAIN in offered:
+            needed += ", or PLAIN: over TLS, or with allow_plain_without_tls"
+        raise AuthenticationRefused(f"the gateway offers {', '.join(offered) or 'nothing'}; this client needs {needed}")
     return found
 
 

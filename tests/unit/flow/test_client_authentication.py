@@ -76,6 +76,26 @@ def test_mechanisms_are_tried_that_suit_what_there_is_to_show(
 
 
 @pytest.mark.parametrize(
+    ("options", "offered", "needed"),
+    [
+        (
+            ClientOptions(user="ada", password="engine"),
+            ("PLAIN", "ANONYMOUS"),
+            "over TLS, or with allow_plain_without_tls",
+        ),
+        (ClientOptions(user="ada", password="engine"), (), "offers nothing; this client needs SCRAM-SHA-256$"),
+        (ClientOptions(token="t"), ("PLAIN",), "this client needs OAUTHBEARER or XOAUTH2$"),
+    ],
+)
+def test_a_client_that_nothing_suits_is_told_what_would(
+    options: ClientOptions, offered: tuple[str, ...], needed: str
+) -> None:
+    """PLAIN needs a word of the program, and where the gateway offers nothing better it has to be heard of."""
+    with pytest.raises(AuthenticationRefused, match=needed):
+        mechanisms_for(options, offered, is_encrypted=False)
+
+
+@pytest.mark.parametrize(
     ("url", "target"),
     [
         ("flow://gw.example", Target("gw.example", 55_555, False)),
