@@ -49,6 +49,23 @@ class Flushed:
         return None
 
 
+@final
+class FlushCall(Flushed):
+    """The work of somebody interpreted, who cannot inherit from a compiled trait."""
+
+    def __init__(self, work: Callable[[], None], owner: Scheduled | None) -> None:
+        self._work = work
+        self._owner = owner
+
+    def flush(self) -> None:
+        """Do it."""
+        self._work()
+
+    def owner(self) -> Scheduled | None:
+        """Return whose work it is."""
+        return self._owner
+
+
 class Dispatcher:
     """Serves the inboxes of all actors of one event loop.
 

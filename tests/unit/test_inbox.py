@@ -10,7 +10,7 @@ import pytest
 
 from actors.cell import ActorCell
 from actors.clock import Clock
-from actors.inbox import Dispatcher, Flushed, Scheduled
+from actors.inbox import Dispatcher, FlushCall
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION, RESTARTED
@@ -65,20 +65,6 @@ class Broken(Recorder):
         raise ValueError("nor that")
 
 
-class AtTurnEnd(Flushed):
-    """Somebody's work at the end of a turn."""
-
-    def __init__(self, work: Callable[[], None], owner: Scheduled | None) -> None:
-        self._work = work
-        self._owner = owner
-
-    def flush(self) -> None:
-        self._work()
-
-    def owner(self) -> Scheduled | None:
-        return self._owner
-
-
 class Flushing(LoopActor):
     """Notes the end of each of its turns; its first one fails."""
 
@@ -88,7 +74,7 @@ class Flushing(LoopActor):
 
     def on_receive(self, message: object) -> None:
         self._heard.append(message)
-        self.runtime.dispatcher.at_turn_end(AtTurnEnd(self.flush, self.cell))
+        self.runtime.dispatcher.at_turn_end(FlushCall(self.flush, self.cell))
 
     def flush(self) -> None:
         self._heard.append("flushed")
@@ -311,7 +297,7 @@ def test_a_failure_that_is_no_actors_is_told_and_turns_go_on(told: list[BaseExce
     def nobodys() -> None:
         raise ValueError("and who are you?")
 
-    runtime.dispatcher.at_turn_end(AtTurnEnd(nobodys, None))
+    runtime.dispatcher.at_turn_end(FlushCall(nobodys, None))
     turn(runtime)
     assert [str(error) for error in told] == ["and who are you?"]
     spawned(runtime, heard).inbox.post("on")
@@ -406,7 +392,7 @@ def test_what_is_read_before_a_turn_counts_as_read_at_once() -> None:
     dispatcher = Dispatcher(call_soon=turns.append, clock=LookedAtClock(), on_fatal=lambda _: None)
     assert [dispatcher.both_ms() for _ in range(2)] == [(1000, 1000), (2000, 2000)], "no turn is ahead"
 
-    dispatcher.at_turn_end(AtTurnEnd(lambda: None, None))
+    dispatcher.at_turn_end(FlushCall(lambda: None, None))
     assert [dispatcher.both_ms() for _ in range(2)] == [(3000, 3000)] * 2
 
     turns.pop()()
