@@ -41,9 +41,18 @@ let looking = null; // the page that a look is under way for
 let paused = false;
 let timer = 0;
 
+/** Return a part of the address as it reads; as it stands where somebody typed a `%` that encodes nothing. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** Read the address: `#/queues/orders%2Feu/messages` is the messages of the queue `orders/eu`. */
 function target() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
   if (parts[0] === "queues" && parts.length === 2) return { page: queue, parts, name: "queues" };
   if (parts[0] === "queues" && parts[2] === "messages") return { page: messages, parts, name: "queues" };
   if (parts[0] === "templates") return { page: templates, parts, name: "queues" };

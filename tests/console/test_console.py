@@ -190,6 +190,8 @@ def test_what_the_gateway_refuses_is_shown_in_its_words(page: Page, running: Gat
     expect(page.locator("dialog[open]")).to_have_count(0)
     go(page, "queues/none-of-that-name")
     expect(page.locator("#state")).to_contain_text("none-of-that-name")
+    page.evaluate("location.hash = '#/queues/100%'")  # as somebody types it
+    expect(page.locator("#state")).to_contain_text("there is no queue '100%'")
 
 
 def test_clients_actors_events_and_explanations_are_shown(page: Page, running: GatewayProcess, own: Own) -> None:
