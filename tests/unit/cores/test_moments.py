@@ -5,7 +5,7 @@ from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.moments import SEGMENTS_PER_TURN, deadline_ms
 from messaging.settlement import FAILED
-from unit.cores.messages import flow_of, numbered, sequences_of
+from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
 
 
 def turn(ledger: Ledger, wall_ms: int) -> list[int]:
@@ -50,3 +50,45 @@ def test_all_that_waited_for_a_delay_goes_when_it_is_switched_off_though_it_is_m
     rules.generation += 1
 
     assert [sequence for _ in range(3) for sequence in turn(ledger, 2_000)] == list(range(1, count + 1))
+
+
+def test_of_all_that_waits_for_its_time_the_earliest_is_the_next_moment() -> None:
+    """Locks and a delay run side by side; whichever is over first brings the turn."""
+    ledger = Ledger(
+        durable=False,
+        rules=DeliveryRules(ack_timeout_ms=16_000, redelivery_delay_ms=3_000, redelivery_delay_ms_max=60_000),
+    )
+    ledger.attach(flow_of(1, limit=10), epoch=1)
+    ledger.append(numbered(2), None)
+    assert turn(ledger, 1_000) == [1, 2]
+    assert deadline_ms(ledger) == 17_000
+    ledger.settle(1, 2, 3, FAILED)
+    assert turn(ledger, 2_000) == []
+
+    assert deadline_ms(ledger) == 5_000
+    assert turn(ledger, 5_000) == [2]
+    assert deadline_ms(ledger) == 17_000, "the lock of the first"
+
+
+def test_what_is_over_is_no_moment_any_more() -> None:
+    """Else the partition would have a turn after the other for nothing."""
+    ledger = Ledger(durable=False, rules=DeliveryRules(respects_expiry=True))
+    ledger.append(batch_of([b"m"] * 3, expires_at_ms=[5_000, 0, 9_000]), None)
+    for wall_ms, next_ms in ((1_000, 5_000), (5_000, 9_000), (9_000, 0)):
+        turn(ledger, wall_ms)
+        assert deadline_ms(ledger) == next_ms
+    assert ledger.waiting_count == 1
+
+
+def test_what_expired_with_a_consumer_goes_when_it_is_given_back_though_nobody_consumes() -> None:
+    """While it was held its time passed without it: it would wait for a consumer, and count against the quota."""
+    ledger = Ledger(durable=False, rules=DeliveryRules(respects_expiry=True))
+    ledger.attach(flow_of(1, limit=10), epoch=1)
+    ledger.append(batch_of([b"m"] * 2, expires_at_ms=[5_000, 0]), None)
+    assert turn(ledger, 1_000) == [1, 2]
+    turn(ledger, 6_000)
+    ledger.detach(1, count_as_failed=False)
+
+    turn(ledger, 7_000)
+
+    assert ledger.waiting_count == 1

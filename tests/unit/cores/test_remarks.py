@@ -7,7 +7,7 @@ from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
-from messaging.remarks import REMARK_BYTES_MAX, Remarks
+from messaging.remarks import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
 from messaging.settlement import ACCEPTED, RELEASED
 from messaging.supply import has_more_for
 from unit.cores.messages import flow_of, numbered
@@ -40,6 +40,20 @@ def test_remarks_agree_with_a_dictionary(steps: list[tuple[int, int, bytes]]) ->
         stop = remarks.alike_until(first, 20)
         assert stop == first + 1 if first in model else not model.keys() & range(first, stop)
         assert stop == 20 or first in model or stop in model
+
+
+def test_the_remarks_of_a_partition_have_a_bound_together_and_make_room_when_they_go() -> None:
+    """decision 0072: 1 MiB; what does not fit is counted."""
+    remarks = Remarks()
+    count = REMARKS_BYTES_MAX // REMARK_BYTES_MAX
+    remarks.add(1, 1 + count, b"x" * REMARK_BYTES_MAX)
+    remarks.add(1 + count, 2 + count, b"y")
+    assert (len(remarks.by_sequence), remarks.lost_count) == (count, 1)
+
+    remarks.forget(1, 2)
+    remarks.add(1 + count, 2 + count, b"y")
+
+    assert remarks.by_sequence[1 + count] == b"y"
 
 
 def test_a_message_with_a_remark_is_delivered_alone_and_settled_without_a_trace() -> None:

@@ -197,6 +197,17 @@ def record_of_bytes(record: bytes | None) -> JournalRecord:
     return decode_journal_record(record)
 
 
+def test_a_partition_that_goes_before_its_first_commit_has_no_cursor_written() -> None:
+    """A queue that is made and deleted within a turn: nobody knows where it stood."""
+    planner = planner_with(P)
+    planner.register(Q, floor=1, next_sequence_reserved=1)
+    planner.forget(Q)
+
+    job = committed(planner).job
+
+    assert (job.cursor_puts, job.partition_purges) == ([], [Q])
+
+
 def test_rows_that_must_go_with_a_purge_are_written_by_the_commit_that_makes_it_however_often_it_takes() -> None:
     planner = planner_with(P)
     answers: list[str] = []

@@ -102,3 +102,12 @@ def test_a_limit_that_refuses_is_news_once_until_a_tenth_of_it_came_in() -> None
     for taken in (1000, 1000, 1100, 1101, 1102):
         exceedance.refused(taken=taken, limit=1000)
     assert told == [1000, 1000]
+
+
+def test_refusals_where_nothing_was_ever_taken_are_told_once() -> None:
+    """A queue whose quota lets nothing in: its publishers try as often as the others."""
+    told: list[int] = []
+    exceedance = Exceedance(told.append)
+    for _ in range(3):
+        exceedance.refused(taken=0, limit=1000)
+    assert told == [1000]
