@@ -50,7 +50,6 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         node = self._node
         amqp = node.config.amqp
         return AmqpServices(
-            runtime=node.runtime,
             events=vpn.events,
             space=vpn.space,
             router=vpn.router,

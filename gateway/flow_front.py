@@ -36,7 +36,6 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
         node = self._node
         flow = node.config.flow
         return FlowServices(
-            runtime=node.runtime,
             events=vpn.events,
             space=vpn.space,
             queues=vpn.queues,

@@ -58,7 +58,6 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
         node = self._node
         http = node.config.http
         return HttpServices(
-            runtime=node.runtime,
             space=vpn.space,
             router=vpn.router,
             queues=vpn.queues,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from actors.cell import ActorCell
 from actors.events import Events
-from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.client_roster import ClientRoster
 from messaging.credit import CreditPool
@@ -25,7 +24,6 @@ from protocols.counters import ProtocolCounters
 class AmqpServices:
     """Shared by the AMQP connections of one message VPN."""
 
-    runtime: Runtime
     events: Events
     space: TopicSpace
     router: ActorCell

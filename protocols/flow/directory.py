@@ -54,11 +54,6 @@ class PublisherDirectory(LoopActor):
             Refused: lambda message: self._answered(message.token, message.reason),
         }
 
-    @property
-    def publishers_count(self) -> int:
-        """How many publishers are known, open or not."""
-        return len(self._by_name)
-
     def on_start(self) -> None:
         """Begin to look for publishers that nobody opens any more."""
         self.cell.after(SWEEP_MS, self._sweep)

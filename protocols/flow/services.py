@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from actors.cell import ActorCell
 from actors.events import Events
-from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.client_roster import ClientRoster
 from messaging.credit import CreditPool
@@ -19,7 +18,6 @@ from protocols.flow.limits import FlowLimits
 class FlowServices:
     """Shared by the flow connections of one message VPN."""
 
-    runtime: Runtime
     events: Events
     space: TopicSpace
     queues: ActorCell

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
-from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.client_roster import ClientRoster
 from messaging.routing import TopicSpace
@@ -19,7 +18,6 @@ from protocols.http.responses import ResponseHeads
 class HttpServices:
     """Shared by the HTTP connections of one message VPN."""
 
-    runtime: Runtime
     space: TopicSpace
     router: ActorCell
     queues: ActorCell
