@@ -8,7 +8,7 @@ from typing import Any, final
 
 from actors.asking import ask_unless_gone
 from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed
+from actors.data_messages import Confirmed, Refused
 from actors.directory_messages import DeleteQueue, ListQueues, QueueHandle
 from actors.futures import LoopFuture
 from actors.gathering import gather
@@ -24,6 +24,7 @@ from messaging.client_roster import ClientRoster
 from messaging.credit import CreditWindow
 from messaging.flows import Flow
 from messaging.permissions import ANONYMOUS
+from messaging.publication import Publication
 from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_shared
@@ -58,6 +59,7 @@ class Entry:
         self.closed_wall_ms = 0  # when the last connection ended, or else the broker was started; from then it expires
         self.will: Will | None = None  # delayed
         self.will_timer: TimerHandle | None = None
+        self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
         self.expiry_timer: TimerHandle | None = None
         self.released: LoopFuture[None] | None = None  # of who waits until the connection has given the session back
 
@@ -68,6 +70,12 @@ class Entry:
                 timer.cancel()
         self.will_timer = None
         self.expiry_timer = None
+
+    def write_no_more(self) -> None:
+        """Whoever has the session next writes its rows, or deletes them: nothing may reach the store behind that."""
+        if self.will_published is not None:
+            self.will_published.session_rows = None
+            self.will_published = None
 
 
 @final
@@ -97,6 +105,7 @@ class Sessions(Behaviour):
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
+        self._wills: dict[int, tuple[Entry, Publication]] = {}  # by token: on their way to the store
         self._next_token = 1
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self._runtime.rng)
 
@@ -113,9 +122,11 @@ class Sessions(Behaviour):
             return run(self._runtime, self._restore(message))
         if isinstance(message, SessionReleased):
             self._released(message)
-        elif isinstance(message, Confirmed):
-            self._confirmed(message)
-        return None  # what the spool says of a will nobody waits for
+        elif isinstance(message, Confirmed) and message.token in self._deleting:
+            self._deleting.pop(message.token).set(None)
+        elif isinstance(message, Confirmed | Refused):
+            self._will_decided(message.token)
+        return None
 
     def drained(self) -> None:
         """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
@@ -174,6 +185,7 @@ class Sessions(Behaviour):
             entry = self._entries[message.client_id] = Entry(session)
         else:
             entry.stop_timers()
+            entry.write_no_more()
             entry.will = None  # the client is back before its delay was over [3.1.3-9]
             session = entry.session
             session.expiry_s = message.expiry_s
@@ -212,7 +224,7 @@ class Sessions(Behaviour):
         will = released.will
         delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
         if will is not None and delay_s == 0:
-            self._publish_will(session.client_id, will)
+            self._publish_will(entry, will)
             will = None
         if session.expiry_s == 0:
             self._end(entry)
@@ -246,12 +258,25 @@ class Sessions(Behaviour):
         will, entry.will = entry.will, None
         entry.will_timer = None
         if will is not None:
-            self._publish_will(entry.session.client_id, will)
+            self._publish_will(entry, will)
             self._store(entry)
 
-    def _publish_will(self, client_id: str, will: Will) -> None:
-        self._publisher.publish(will_batch(will, client_id, self._runtime.clock.wall_ms()), 0)
+    def _publish_will(self, entry: Entry, will: Will) -> None:
+        batch = will_batch(will, entry.session.client_id, self._runtime.clock.wall_ms())
+        token = self._next_token
+        self._next_token += 1
+        published = entry.will_published = self._publisher.publish(batch, token).publication
         self._publisher.pressures.clear()
+        if published is not None:
+            self._wills[token] = (entry, published)
+
+    def _will_decided(self, token: int) -> None:
+        """The store has a will and the state that goes with it, or refuses both; or has what is retained of it."""
+        found = self._wills.get(token)
+        if found is not None and (found[1].confirmed or found[1].refused):
+            entry, published = self._wills.pop(token)
+            if entry.will_published is published:
+                entry.will_published = None
 
     def _end(self, entry: Entry) -> None:
         """End a session: its subscriptions, its queue, its rows. A will that is still due is due now."""
@@ -260,7 +285,8 @@ class Sessions(Behaviour):
         self._entries.pop(session.client_id, None)
         if entry.will is not None:
             will, entry.will = entry.will, None
-            self._publish_will(session.client_id, will)
+            self._publish_will(entry, will)
+        entry.write_no_more()
         router = self._router.inbox
         for granted in session.table.by_filter.values():
             router.post(RemoveSubscription(session.subscriber, granted.topic_filter))
@@ -296,10 +322,6 @@ class Sessions(Behaviour):
         self._spool.post(SessionRows(rows, self._cell.inbox, token, until_done=True))
         return deleted
 
-    def _confirmed(self, message: Confirmed) -> None:
-        if message.token > 0:  # wills have no token
-            self._deleting.pop(message.token).set(None)
-
     def _forgotten(self, client_id: str) -> None:
         """The store has nothing of a session any more. Until now its client had no other."""
         self._ended.pop(client_id).set()
@@ -309,7 +331,11 @@ class Sessions(Behaviour):
         row = session.state_row(will=will_to_row(entry.will), closed_wall_ms=entry.closed_wall_ms)
         session.stored_row = b""
         # Nobody hears whether these were written: what is unstored stays so until its client is back and waits for it.
-        rows: list[tuple[bytes, bytes | None]] = [(session.state_key(), row), *session.unstored_rows()]
+        rows: list[tuple[bytes, bytes | None]] = session.unstored_rows()
+        if entry.will_published is None:
+            rows.append((session.state_key(), row))
+        else:  # one commit for both: the state says that there is no will any more
+            entry.will_published.session_rows = [(session.state_key(), row)]
         ids = session.ids_row()
         if ids is not None:
             rows.append((session.ids_key(), ids))

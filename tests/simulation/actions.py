@@ -20,6 +20,7 @@ from simulation.scenario import (
     VIRTUAL,
 )
 from simulation.steps import Step
+from simulation.wills import Will
 from simulation.world import World
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
@@ -31,6 +32,8 @@ EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
 DELAYED_SHARE, DELAY_S_MAX = 0.1, 6
 PRIORITIES = (0, 4, 4, 9)
 SMALL_PREFIX = "work/d/"  # of the queue that is full now and then
+WILL_TOPICS, WILL_DELAYS_S = ("work/a/x", "work/b/x", "work/c/x"), (0, 0, 2, 5)
+WILL_SHARE = 0.6  # of connections
 WINDOW_MAX = 12  # messages that a client with transactions takes at a time
 
 
@@ -54,7 +57,23 @@ def _connect(world: World, step: Step) -> None:
     take_over = step.amount % 12 == 0
     client = _someone(world, step, tuple(world.clients), ONLINE if take_over else OFFLINE)
     if client is not None:
-        client.connect(clean_start=client.name in FLEETING or step.what % 40 == 0)
+        will = _will(world, client) if world.scenario.wills and world.salted.random() < WILL_SHARE else None
+        client.connect(clean_start=client.name in FLEETING or step.what % 40 == 0, will=will)
+
+
+def _will(world: World, client: Client) -> Will:
+    rng, number = world.salted, len(world.wills) + 1
+    will = Will(
+        world.truth,
+        client.name,
+        number,
+        rng.choice(WILL_TOPICS),
+        f"k{rng.randrange(4)}",
+        delay_s=rng.choice(WILL_DELAYS_S),
+        is_kept=client.name not in FLEETING,
+    )
+    world.wills.append(will)
+    return will
 
 
 def _topics(world: World) -> tuple[str, ...]:
@@ -112,6 +131,7 @@ def _return(world: World, step: Step) -> None:
     """Have a client of the flow protocol come, leave, consume, settle or publish."""
     returner = world.returners[tuple(RETURNERS)[step.who % len(RETURNERS)]]
     deed = step.what % 10
+    returner.tick()
     if returner.state == OFFLINE:
         returner.connect()
     elif deed == 0:

@@ -9,6 +9,7 @@ from simulation.scenario import keys_of, queue_id
 from simulation.tap import Tap, number_of
 from simulation.targets import GROUP, RETAINED, SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
+from simulation.wills import SET, Will
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
 PROMPT, LATE, HOLD, PICKY = "prompt", "late", "hold", "picky"  # how it settles; picky: it rejects some
@@ -61,6 +62,7 @@ class Client:
         self._receive_maximum = receive_maximum
         self._wire: Wire | None = None
         self._tap: Tap | None = None
+        self._wills: list[Will] = []  # of all its connections, the last one behind
         self._unread = b""
         self._released: dict[int, Message] = {}  # PUBREC came, PUBCOMP did not
         self._bytes_out: dict[int, bytes] = {}
@@ -80,7 +82,12 @@ class Client:
 
     # --- what it is told to do ---
 
-    def connect(self, *, clean_start: bool) -> None:
+    @property
+    def has_left_a_will(self) -> bool:
+        """Return whether losing its connection would publish something."""
+        return self._wire is not None and bool(self._wills) and self._wills[-1].state == SET
+
+    def connect(self, *, clean_start: bool, will: Will | None = None) -> None:
         """Open a connection. One that is open already is taken over by the node."""
         if self._wire is not None:
             self._wire.vanish()
@@ -94,13 +101,18 @@ class Client:
             self._truth.leaves(self.name)
             self._session_is_known = False
             self._start_anew()
+        for each in self._wills:
+            each.returns(clean_start=clean_start)
         tap = Tap(
             self._truth,
             self.name,
             receive_maximum=self._receive_maximum,
             names=self.names,
             out=self.out,
+            will=will,
+            earlier_wills=self._wills[:],
         )
+        self._wills += [will] if will is not None else []
         self._tap = tap
         self.state = CONNECTING
         self._unread = b""
@@ -114,6 +126,7 @@ class Client:
                 clean_start=clean_start,
                 keep_alive_s=KEEP_ALIVE_S,
                 properties=properties,
+                will=None if will is None else will.part(),
             )
         )
 

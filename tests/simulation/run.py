@@ -66,6 +66,10 @@ def drain(world: World) -> None:
             world.ask(if_there(name, world.change(name, opened)))
             world.truth.outage(name, False)
             world.truth.limits(name, 0)
+    for client in world.clients.values():
+        if client.has_left_a_will:
+            client.stall(False)
+            client.close()
     for rounds in range(DRAIN_ROUNDS_MAX):
         for client in world.clients.values():
             client.stall(False)
@@ -79,6 +83,7 @@ def drain(world: World) -> None:
         for returner in world.returners.values():
             returner.mode = PROMPT
             returner.accept_all()
+            returner.tick()  # what was refused for now is asked for again
             if returner.is_waiting and returner.state == OFFLINE:
                 returner.connect()
         world.advance(DRAIN_ROUND_US)
@@ -106,6 +111,8 @@ def drain(world: World) -> None:
             if "retention_time_s" in plan.attributes and name in world.truth.targets:
                 world.ask(world.change(name, {"retention_time_s": 0}))
         world.advance(DRAIN_ROUND_US)
+    for will in world.wills:
+        will.check()
     look_at_what_is_retained(world)
     check_nothing_is_lost(world.truth)
     check_at_rest(world.node, world.image)

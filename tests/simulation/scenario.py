@@ -79,6 +79,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
+WILLS_SHARE = 0.25  # the same
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -103,6 +104,7 @@ class Scenario(NamedTuple):
     selects: bool  # some consumers of queues take some keys only
     retains: bool  # a publisher keeps a retained message up to date, and subscribers look at it
     returns: bool  # clients of the flow protocol publish under names, and consume
+    wills: bool  # clients of MQTT leave wills
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -143,6 +145,7 @@ PLAIN: Final = Scenario(
     selects=False,
     retains=False,
     returns=False,
+    wills=False,
 )
 
 
@@ -167,6 +170,7 @@ def scenario_of(seed: int) -> Scenario:
         selects=rng.random() < SELECTORS_SHARE,
         retains=rng.random() < RETAINED_SHARE,
         returns=rng.random() < RETURNS_SHARE,
+        wills=rng.random() < WILLS_SHARE,
     )
 
 

@@ -10,11 +10,12 @@ import mqtt_packets as mqtt
 from simulation.scenario import keys_of
 from simulation.targets import GROUP, RETAINED, Message, Target, Violation
 from simulation.truth import Truth
+from simulation.wills import Will
 
 SUBSCRIPTION_IDENTIFIER = 0x0B
 USER_PROPERTY = 0x26
 VOID = -1  # no number of cuts
-NUMBER = re.compile(rb"(\d+)\|")
+NUMBER = re.compile(rb"(\d+)\|(?:row|[. ]*)\Z")  # as each of the clients and jobs fills what is behind it
 
 
 class Written(NamedTuple):
@@ -39,12 +40,16 @@ class Tap:
         receive_maximum: int,
         names: dict[int, str],
         out: dict[int, Message],
+        will: Will | None = None,
+        earlier_wills: list[Will] | None = None,
     ) -> None:
         self._truth = truth
         self._client = client
         self._receive_maximum = receive_maximum
         self._names = names
         self.out = out  # the client's: it begins another when it starts anew
+        self._will = will  # of this connection
+        self._earlier_wills = earlier_wills or []  # that may not have come
         self._unanswered: dict[int, Written | None] = {}  # by packet id; None: settled, or of a queue that is gone
         self._published: set[int] = set()  # ids
         self._unread = b""
@@ -75,6 +80,8 @@ class Tap:
             elif kind == mqtt.PUBREL:
                 self._release(mqtt.packet_id_of(packet))
             elif kind in (mqtt.CONNACK, mqtt.SUBACK, mqtt.UNSUBACK):
+                if kind == mqtt.CONNACK:
+                    self._begun()
                 self._requests_count -= 1
                 self._answers_count += 1
                 self._answered_us = self._truth.now_us()
@@ -83,6 +90,13 @@ class Tap:
             elif kind == mqtt.DISCONNECT:
                 self._has_ended = True
                 self.has_let_go = True
+                self._lost()
+
+    def _begun(self) -> None:
+        if self._will is not None:
+            self._will.begun()
+        for will in self._earlier_wills:
+            will.returned()
 
     def _delivery(self, publish: mqtt.Published) -> None:
         identifiers = publish.values(SUBSCRIPTION_IDENTIFIER)
@@ -144,6 +158,11 @@ class Tap:
         """The node closes the connection, or has lost it."""
         self.has_let_go = True
         self._truth.hangs_up(self._names.values())
+        self._lost()
+
+    def _lost(self) -> None:
+        if self._will is not None:
+            self._will.lost()
 
     # --- client to node ---
 
@@ -156,6 +175,8 @@ class Tap:
             kind = packet.kind
             if kind == mqtt.DISCONNECT:
                 self.has_let_go = True
+                if self._will is not None:
+                    self._will.goodbye()
             elif kind in (mqtt.PUBACK, mqtt.PUBREC):
                 self._settlement(mqtt.packet_id_of(packet), kind, packet.body[2] if len(packet.body) > 2 else 0)
             elif kind == mqtt.PUBCOMP:
@@ -196,7 +217,10 @@ class Tap:
 
 
 def number_of(payload: bytes) -> int:
-    """Return which message a payload is. In that of an AMQP client its sections stand before the number."""
+    """Return which message a payload is. In that of an AMQP client its sections stand before the number.
+
+    Bytes of these may look like a number, too.
+    """
     found = NUMBER.search(payload)
     assert found is not None, f"{payload!r} is of nobody in the simulation"
     return int(found[1])

@@ -13,7 +13,7 @@ from simulation.inside import queues_of
 from simulation.run import MENDING_US, drain, run
 from simulation.scenario import GATHER, LOCK, PLAIN, SELECTIONS, TEMPORARY, queue_id
 from simulation.steps import Step
-from simulation.tap import Tap
+from simulation.tap import Tap, number_of
 from simulation.targets import EXCLUSIVE, RETAINED, SESSION, Rules, Seen, Violation
 from simulation.truth import Truth
 from simulation.world import World
@@ -222,6 +222,10 @@ def test_who_selects_some_keys_of_a_queue_gets_no_others() -> None:
     tap.written(first)
     with pytest.raises(Violation, match="takes"):
         tap.written(second)
+
+
+def test_a_message_over_amqp_is_known_by_its_body_whatever_its_other_sections_look_like() -> None:
+    assert number_of(b"\x002|\x00Su\xa0(" + b"136|".ljust(40, b".")) == 136
 
 
 def test_who_looks_at_a_retained_message_sees_none_that_is_older_than_one_confirmed_before() -> None:

@@ -283,7 +283,7 @@ class Truth:
         if not target.wants(message.topic):
             raise Violation(f"{target.name} delivered {message}, and does not want its topic")
         if message.withheld:
-            raise Violation(f"{target.name} delivered {message}, which was staged and not committed")
+            raise Violation(f"{target.name} delivered {message}, which nobody is to have")
         if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
             raise Violation(f"{target.name} delivered {message}, which was refused")
         self.deliveries_count += 1

@@ -52,6 +52,7 @@ from simulation.targets import PARTITIONED, Target, Violation
 from simulation.transactor import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
+from simulation.wills import Will
 from storage.interface import CommitJob
 from storage.journal_account import RECORDS_TRIMMED_MIN
 from wire_referee import judged
@@ -120,6 +121,7 @@ class World:
         self._broken: dict[str, tuple[Target, int]] = {}  # by queue: since when partitions of it fail
         self.log = LogWatch()
         self.jobs: list[Job] = []
+        self.wills: list[Will] = []
         self.reader = Reader(self.truth, scenario.reader, self._violations.append) if scenario.reader else None
         self._inside: list[asyncio.Task[None]] = []  # what jobs and the reader do in this life of the node
         self.start()
@@ -169,6 +171,8 @@ class World:
         """Lose everything but the image, and come back after a while."""
         self.truth.crashes += 1
         self._let_go()
+        for will in self.wills:
+            will.crashed()
         for client in self._everybody():
             client.node_died()
         self.truth.ends(TEMPORARY)

@@ -1,0 +1,117 @@
+"""What becomes of wills when the node crashes at a bad moment, and what the judge holds it to."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from simulation.actions import play
+from simulation.fate import FAILURES_MAX
+from simulation.inside import is_being_read_back, queues_of
+from simulation.run import drain
+from simulation.scenario import PLAIN
+from simulation.steps import Step
+from simulation.targets import EXCLUSIVE, Rules, Violation
+from simulation.truth import Truth
+from simulation.wills import Will
+from simulation.world import World
+
+A_WHILE_US, A_MOMENT_US = 2_000_000, 5_000
+DELAY_S = 5
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A client whose session is kept has left a will that an exclusive queue wants."""
+    made = World(1, PLAIN)
+    will = Will(made.truth, "s0", 1, "work/a/x", "k", delay_s=0, is_kept=True)
+    made.wills.append(will)
+    made.clients["s0"].connect(clean_start=False, will=will)
+    made.advance(A_WHILE_US)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("microseconds", [300, 600])
+def test_a_will_is_there_after_a_crash_though_its_queue_could_not_take_it_at_once(
+    world: World, microseconds: int
+) -> None:
+    """One of its queue's partitions is being read back when the connection ends, and the store writes that."""
+    names = [queue.name for queue in queues_of(world.node)]
+    play(world, Step("break", who=names.index("first"), what=0, amount=FAILURES_MAX - 1, salt=0, then_us=0))
+    world.advance(microseconds)
+    world.pace.slow_left = 1
+    world.clients["s0"].cut()
+    world.advance(A_MOMENT_US)
+    assert is_being_read_back(queues_of(world.node)[names.index("first")])
+
+    world.power_fails()
+
+    drain(world)  # and the will has come
+
+
+class Scene:
+    """A queue, and a will that it wants."""
+
+    def __init__(self, *, delay_s: int = 0, is_kept: bool = True) -> None:
+        self.now_us = A_WHILE_US
+        self.truth = Truth(lambda: self.now_us)
+        self.queue = self.truth.begins("orders", EXCLUSIVE, ("in/",), Rules())
+        self.truth.limits("orders", 0)
+        self.will = Will(self.truth, "c", 1, "in/x", "k", delay_s=delay_s, is_kept=is_kept)
+        self.will.begun()
+
+    def comes(self) -> None:
+        number = self.will.message.number
+        self.truth.delivered(self.queue, number, self, held_us=self.now_us, flagged=False, count=1, again=False)
+
+    has_let_go = False
+
+
+def test_a_will_does_not_come_while_its_client_is_there_nor_after_its_goodbye() -> None:
+    scene = Scene()
+    with pytest.raises(Violation, match="nobody is to have"):
+        scene.comes()
+    scene.will.goodbye()
+    scene.will.lost()
+    with pytest.raises(Violation, match="nobody is to have"):
+        scene.comes()
+
+
+def test_a_will_whose_connection_was_lost_has_to_come() -> None:
+    scene = Scene()
+    scene.will.lost()
+    with pytest.raises(Violation, match="never came into orders"):
+        scene.will.check()
+    scene.comes()
+    scene.will.check()
+
+
+def test_a_delayed_will_does_not_come_before_its_delay_is_over_unless_the_session_ends() -> None:
+    scene = Scene(delay_s=DELAY_S)
+    scene.will.lost()
+    with pytest.raises(Violation, match="before its delay was over"):
+        scene.comes()
+    scene.will.returns(clean_start=True)
+    scene.comes()
+
+
+def test_who_is_back_in_time_calls_its_will_off() -> None:
+    scene = Scene(delay_s=DELAY_S)
+    scene.will.lost()
+    scene.will.returns(clean_start=False)
+    scene.will.returned()
+    scene.will.check()
+    scene.now_us += 2 * DELAY_S * 1_000_000
+    with pytest.raises(Violation, match="nobody is to have"):
+        scene.comes()
+
+
+def test_a_crash_publishes_the_will_of_a_session_that_is_kept_and_loses_that_of_one_that_is_not() -> None:
+    kept, fleeting = Scene(), Scene(is_kept=False)
+    for scene in (kept, fleeting):
+        scene.will.crashed()
+    with pytest.raises(Violation, match="never came"):
+        kept.will.check()
+    fleeting.will.check()
+    with pytest.raises(Violation, match="nobody is to have"):
+        fleeting.comes()

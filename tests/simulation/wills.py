@@ -1,0 +1,117 @@
+"""The will that a client leaves with CONNECT: when it has to come, when it may, and when it must not.
+
+Rules it holds the node to [MQTT 3.1.2.5, 3.1.3.2.2]: a will does not come while its client is there, nor after its
+goodbye, nor before its delay is over, unless the session ends first; a client that is back before that calls it off. It
+comes once, to all queues that want it. That of a session that is kept is not lost by a crash, nor by a stop.
+"""
+
+from typing import Final
+
+import mqtt_packets as mqtt
+from simulation.targets import QUEUE_KINDS, Violation
+from simulation.timeliness import TICK_US
+from simulation.truth import Truth
+
+SET, CALLED_OFF, DUE, OPEN = "set", "called off", "due", "open"  # open: nobody knows if it comes
+WILL_BYTES: Final = 40
+
+
+class Will:
+    """The will of one connection. `is_kept`: that of a session that outlives it."""
+
+    def __init__(self, truth: Truth, client: str, number: int, topic: str, key: str, *, delay_s: int, is_kept: bool):
+        self.state = SET
+        self.message = truth.sent(f"{client}, will {number}", key, topic, 1, withheld=True)
+        self.message.is_known = True
+        self.delay_s = delay_s
+        self.payload = (b"%d|" % self.message.number).ljust(WILL_BYTES, b".")
+        self._truth = truth
+        self._is_kept = is_kept
+        self._has_begun = False  # its client was let in
+        self._has_returned = False  # its client has connected anew
+        self._session_ends = False  # by that
+        self._is_sure = False  # it has to come
+        self._is_back = False  # and was let in
+
+    def part(self) -> mqtt.WillPart:
+        """Return its part of CONNECT."""
+        properties = mqtt.will_delay(self.delay_s) + mqtt.user_property("JMSXGroupID", self.message.key)
+        return mqtt.WillPart(self.message.topic, self.payload, qos=1, properties=properties)
+
+    # --- what passes the node's end of the wire ---
+
+    def begun(self) -> None:
+        """CONNACK was written."""
+        self._has_begun = True
+
+    def goodbye(self) -> None:
+        """The node has read DISCONNECT. That of a connection which was taken over meanwhile may count for nothing."""
+        if self.state == SET:
+            self.state = OPEN if self._has_returned else CALLED_OFF
+            self.message.withheld = self.state == CALLED_OFF
+
+    def lost(self) -> None:
+        """The connection has ended, and no goodbye was read."""
+        if self.state == SET:
+            self._falls_due(is_sure=self._has_begun)
+
+    def returns(self, *, clean_start: bool) -> None:
+        """Its client connects again: perhaps in time."""
+        self._has_returned = True
+        if clean_start:
+            self._session_ends = True
+            self.message.delay_s = 0
+        elif self._waits():
+            self._is_sure = False
+
+    def returned(self) -> None:
+        """CONNACK was written on a later connection, of the same session unless that has ended."""
+        self._is_back = True
+        if self.state == DUE and self._waits() and self._left_us() > TICK_US:
+            self.state, self.message.withheld = CALLED_OFF, True
+
+    def crashed(self) -> None:
+        """The node has lost what its store had not."""
+        if self.state == SET and not self._is_kept:
+            self.state = CALLED_OFF
+        elif self.state == SET:
+            self._falls_due(is_sure=self._has_begun)
+        elif self.state == CALLED_OFF and self._is_kept and not self._is_back:
+            self.state, self.message.withheld = OPEN, False  # the store may not have heard of the goodbye
+        elif self.state in (DUE, OPEN):
+            self.message.sent_count += 1
+            self._is_sure = self._is_sure and self._is_kept
+
+    # --- at the end ---
+
+    def check(self) -> None:
+        """Raise Violation when it had to come, and is missing in a queue. All was drained."""
+        truth, message = self._truth, self.message
+        if not self._is_sure or truth.store_faults:
+            return
+        wanting = [each for each in [*truth.targets.values(), *truth.ended] if each.wants(message.topic)]
+        if any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages):
+            return  # whoever takes nothing refuses it for all
+        for target in wanting:
+            if target.kind in QUEUE_KINDS and target.gets_for_sure(message) and message.number not in target.seen:
+                raise Violation(f"{message} was due, and never came into {target.name}")
+
+    # --- what it is made of ---
+
+    def _falls_due(self, *, is_sure: bool) -> None:
+        message, truth = self.message, self._truth
+        if self._is_back and self._waits():
+            self.state = CALLED_OFF  # it was taken over, and goes on
+            return
+        self.state = DUE
+        message.withheld = False
+        message.sent_tick, message.sent_us = truth.next_tick(), truth.now_us()
+        message.crashes_when_sent = truth.crashes
+        message.delay_s = self.delay_s if self._waits() else 0
+        self._is_sure = is_sure and not (self._has_returned and self._waits())
+
+    def _waits(self) -> bool:
+        return self.delay_s > 0 and self._is_kept and not self._session_ends
+
+    def _left_us(self) -> int:
+        return self.message.sent_us + 1_000_000 * self.message.delay_s - self._truth.now_us()
