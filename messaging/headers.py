@@ -7,8 +7,6 @@ in travels along as `native`, so a consumer of the same protocol gets it back by
 
 from typing import Final, final
 
-from mypy_extensions import i64
-
 from messaging.dead_letter import DeadLetter
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
@@ -99,9 +97,9 @@ class Headers:
         self.user_properties = user_properties  # in the publisher's order, names may repeat
         self.native_format = native_format
         self.native = native
-        self._memory_bytes: i64 = 0  # 0: nobody has asked
+        self._memory_bytes = 0  # 0: nobody has asked
 
-    def memory_bytes(self) -> i64:
+    def memory_bytes(self) -> int:
         """Return about how much memory this takes, with what it alone refers to.
 
         It is looked at once: many messages of a client that look alike share their headers.
