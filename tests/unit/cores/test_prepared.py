@@ -148,13 +148,13 @@ def test_the_same_flow_under_a_newer_epoch_does_not_get_it_back() -> None:
 def lost_with_a_commit(rules: DeliveryRules) -> tuple[Ledger, PreparedRanges]:
     """Return a ledger of four messages of one key, whose first consumer had three and settles one as it is lost."""
     ledger = Ledger(durable=True, rules=rules)
-    ledger.attach(flow_of(1, limit=3), epoch=1)
+    ledger.attach(flow_of(1, limit=3), epoch=5)
     ledger.append(batch_of([b"m"] * 4, headers=[Headers(key_hash=7) for _ in range(4)]), None)
     ledger.deliver(0)
-    prepared = prepare(ledger, 1, 1, [(2, 3)])
+    prepared = prepare(ledger, 1, 5, [(2, 3)])
     assert prepared is not None
     ledger.detach(1, count_as_failed=True)
-    ledger.attach(flow_of(2), epoch=2)
+    ledger.attach(flow_of(2), epoch=6)
     return ledger, prepared
 
 
@@ -210,7 +210,7 @@ def test_a_ledger_that_is_made_anew_waits_for_the_commits_under_way() -> None:
     ledger = Ledger(durable=True, rules=DeliveryRules(order=ORDER_BY_KEY))
     ledger.append(numbered(4), None)
     take_up_prepared(ledger, prepared)
-    ledger.attach(flow_of(1), epoch=3)
+    ledger.attach(flow_of(1), epoch=7)
     assert given(ledger) == []
 
     give_back_prepared(ledger, prepared, 0)

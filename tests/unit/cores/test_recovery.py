@@ -204,6 +204,14 @@ def test_after_a_crash_everything_may_have_been_delivered_before() -> None:
     assert told == [([2, 3], True), ([100], False)]
 
 
+def test_batches_whose_commits_were_made_in_another_order_come_back_in_their_own() -> None:
+    """A publication to several queues is committed when the last has numbered it: later ones may be before it."""
+    stored = stored_with(next_sequence=7)
+    stored.batches = [stored_batch(4, numbered(3, start=4)), stored_batch(1, numbered(3))]
+
+    assert unsettled(restored(stored)) == [1, 2, 3, 4, 5, 6]
+
+
 def test_sequences_that_were_reserved_and_not_used_are_settled_once_and_for_all() -> None:
     """A later page may span them: nothing must take them for messages."""
     stored = stored_with(next_sequence=1000)
