@@ -6,9 +6,11 @@ behind a rule that the client broke, the gateway is judged no further.
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from amqp_referee import AmqpReferee
+from mqtt_deliveries import Sessions
+from mqtt_referee import MqttReferee
 from protocols.listeners import Listener
 from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
 from referee_calls import ClientFoul, Foul
@@ -24,15 +26,24 @@ class Referee(Protocol):
         """The gateway has read bytes, cut anywhere."""
 
 
-REFEREES: Final[dict[str, Callable[[], Referee]]] = {"amqp": AmqpReferee, "amqp_tls": AmqpReferee}  # by listener
+def _referees() -> dict[str, Callable[[], Referee]]:
+    """Return what makes referees for one life of a gateway, by listener."""
+    sessions = Sessions()
+    return {
+        "amqp": AmqpReferee,
+        "amqp_tls": AmqpReferee,
+        "mqtt": lambda: MqttReferee(sessions),
+        "mqtt_tls": lambda: MqttReferee(sessions),
+    }
 
 
 def judged(fouls: list[str], listener: type[Listener] = Listener) -> type[Listener]:
     """Return a kind of listener whose connections are judged; `fouls` gets what their gateway did against a rule."""
+    referees = _referees()
 
     class JudgedListener(listener):  # type: ignore[valid-type, misc]  # mypy takes no class from a variable
         def __init__(self, *, name: str, connect: ConnectionFactory, **options: object) -> None:
-            referee = REFEREES.get(name)
+            referee = referees.get(name)
             judging = connect if referee is None else lambda: _JudgedConnection(connect(), referee(), fouls)
             super().__init__(name=name, connect=judging, **options)
 

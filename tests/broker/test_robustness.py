@@ -174,6 +174,7 @@ async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture, protocol: str, first_bytes: bytes
 ) -> None:
     """Goal 2: one client harms nobody else. At the end of a turn all write, whoever's turn it was."""
+    broker.overlooks_fouls()
     other = await broker.connect("other", 5)
     fronts = {front.name: front for front in broker.node.fronts}
     front, broken = fronts[protocol], BrokenSocket()
@@ -228,6 +229,7 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The session that its CONNECT waited for goes back to the directory; nobody is told that its client is here."""
+    broker.overlooks_fouls()
     held = await broker.connect_durable("device")
     coming = await broker.open(5)
     await held.round_trip()  # it is there
@@ -255,6 +257,7 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
 
 async def test_a_client_that_goes_while_subscriptions_are_taken_from_it_may_come_back(broker: RunningBroker) -> None:
     """What its CONNECT would still store waits for no answer that comes to nobody: else the session never came back."""
+    broker.overlooks_fouls()
     device = await broker.connect_durable("device")
     await device.subscribe(*(f"t/{number}" for number in range(2 * ASKED_NOW_MAX)), qos=0)
     await device.vanish()

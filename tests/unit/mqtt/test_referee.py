@@ -1,0 +1,172 @@
+"""The referee of MQTT finds what it is there for: each case is a conversation whose last packet is against a rule."""
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+import mqtt_packets as mqtt
+from mqtt_deliveries import Sessions
+from mqtt_referee import MqttReferee
+from referee_calls import Foul
+
+
+class Step(NamedTuple):
+    """Bytes of one side."""
+
+    is_gateway: bool
+    data: bytes
+
+
+def gateway(*said: bytes) -> list[Step]:
+    return [Step(True, each) for each in said]
+
+
+def client(*said: bytes) -> list[Step]:
+    return [Step(False, each) for each in said]
+
+
+def publish(
+    packet_id: int = 1,
+    *,
+    topic: str = "a/b",
+    payload: bytes = b"payload",
+    qos: int = 1,
+    dup: bool = False,
+    properties: bytes = b"",
+) -> bytes:
+    return mqtt.publish(topic, payload, level=5, qos=qos, packet_id=packet_id, dup=dup, properties=properties)
+
+
+def connack(code: int = 0, *, flags: int = 0, properties: bytes = b"") -> bytes:
+    return mqtt.packet(0x20, bytes([flags, code]) + mqtt.section(5, properties))
+
+
+def suback(*codes: int, packet_id: int = 1) -> bytes:
+    return mqtt.packet(0x90, mqtt.u16(packet_id) + mqtt.section(5, b"") + bytes(codes))
+
+
+def connect(*, clean_start: bool = True) -> bytes:
+    properties = mqtt.receive_maximum(2) + mqtt.topic_alias_maximum(1) + mqtt.maximum_packet_size(100)
+    properties += mqtt.request_problem_information(0)
+    return mqtt.connect("c", level=5, clean_start=clean_start, properties=properties)
+
+
+SUBSCRIBE = mqtt.subscribe(("a/+", 1), level=5, properties=mqtt.subscription_identifier(7))
+SEVEN = mqtt.subscription_identifier(7)
+BEGINNING = client(connect()) + gateway(connack()) + client(SUBSCRIBE) + gateway(suback(1))
+EXACTLY_ONCE = client(mqtt.subscribe(("a/+", 2), packet_id=2, level=5)) + gateway(suback(2, packet_id=2))
+RESUMES = client(connect(clean_start=False)) + gateway(connack(flags=1))
+
+
+def judge(*connections: list[Step]) -> None:
+    sessions = Sessions()
+    for steps in connections:
+        referee = MqttReferee(sessions)
+        for is_gateway, data in steps:
+            (referee.gateway_says if is_gateway else referee.client_says)(data)
+
+
+FOULS: dict[str, tuple[str, list[Step]]] = {
+    "a second CONNACK": ("3.2.0-2", gateway(connack())),
+    "a packet of a client": ("2.1.2", gateway(mqtt.pingreq())),
+    "reserved flags": ("2.1.3-1", gateway(b"\xd1\x00")),
+    "a length with a byte too many": ("1.5.5-1", gateway(b"\xd0\x80\x00")),
+    "a packet larger than the client takes": ("3.1.2-24", gateway(publish(payload=bytes(100), properties=SEVEN))),
+    "something behind DISCONNECT": ("3.14.4-1", gateway(mqtt.disconnect(0x8B), b"\xd0\x00")),
+    "a DISCONNECT with a code of clients": ("2.4", gateway(mqtt.disconnect(4))),
+    "an answer to no PINGREQ": ("3.12.4-1", gateway(b"\xd0\x00")),
+    "an answer to no SUBSCRIBE": ("3.8.4-2", gateway(suback(1, packet_id=3))),
+    "a code for each filter": ("3.9.3-1", client(SUBSCRIBE) + gateway(suback(1, 1))),
+    "more than was asked for": ("3.8.4-8", client(SUBSCRIBE) + gateway(suback(2))),
+    "QoS 3": ("3.3.1-4", gateway(b"\x36\x06\x00\x01a\x00\x01\x00")),
+    "the packet id 0": ("2.2.1-3", gateway(publish(0, properties=SEVEN))),
+    "a packet id in use": ("2.2.1-4", gateway(publish(properties=SEVEN), publish(properties=SEVEN))),
+    "more than Receive Maximum": ("3.3.4-9", gateway(*[publish(each, properties=SEVEN) for each in (1, 2, 3)])),
+    "DUP of a first delivery": ("3.3.1-1", gateway(publish(dup=True, properties=SEVEN))),
+    "DUP at QoS 0": ("3.3.1-2", gateway(publish(qos=0, dup=True, properties=SEVEN))),
+    "a higher QoS than was granted": ("3.8.4-8", gateway(publish(qos=2, properties=SEVEN))),
+    "a topic that nobody asked for": ("3.3.4", gateway(publish(topic="b", properties=SEVEN))),
+    "a subscription identifier of none": ("3.3.4-3", gateway(publish(properties=mqtt.subscription_identifier(8)))),
+    "no subscription identifier": ("3.3.4-3", gateway(publish())),
+    "a topic with a wildcard": ("3.3.2-2", gateway(publish(topic="a/+", properties=SEVEN))),
+    "a topic with U+0000": ("1.5.4-2", gateway(publish(topic="a/\0", properties=SEVEN))),
+    "an alias above the maximum": ("3.1.2-26", gateway(publish(properties=SEVEN + mqtt.topic_alias(2)))),
+    "an alias that stands for nothing": ("3.3.2-8", gateway(publish(topic="", properties=SEVEN + mqtt.topic_alias(1)))),
+    "a property twice": ("2.2.2.2", gateway(publish(properties=2 * mqtt.message_expiry(1)))),
+    "a property of CONNACK": ("2.2.2.2", gateway(publish(properties=mqtt.receive_maximum(1)))),
+    "a reason string that is not wanted": (
+        "3.1.2-29",
+        client(publish()) + gateway(mqtt.acknowledgement(mqtt.PUBACK, 1, 0x97, mqtt.reason_string("no"))),
+    ),
+    "PUBACK of nothing": ("4.6.0-2", gateway(mqtt.puback(1))),
+    "PUBACK out of turn": ("4.6.0-2", client(publish(1), publish(2)) + gateway(mqtt.puback(2))),
+    "PUBCOMP without PUBREL": ("4.3.3", client(publish(qos=2)) + gateway(mqtt.pubrec(1), mqtt.pubcomp(1))),
+    "PUBREL without PUBREC": ("4.3.3", EXACTLY_ONCE + gateway(publish(qos=2), mqtt.pubrel(1))),
+    "PUBREL out of turn": (
+        "4.6.0-4",
+        EXACTLY_ONCE
+        + gateway(publish(1, qos=2), publish(2, qos=2))
+        + client(mqtt.pubrec(1), mqtt.pubrec(2))
+        + gateway(mqtt.pubrel(2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FOULS)
+def test_a_foul_is_called_with_its_statement(what: str) -> None:
+    statement, steps = FOULS[what]
+    judge(BEGINNING)
+    with pytest.raises(Foul, match=re.escape(statement)):
+        judge(BEGINNING + steps)
+
+
+@pytest.mark.parametrize(
+    ("statement", "steps"),
+    [
+        ("3.1.0-1", gateway(connack())),
+        ("3.2.0-1", client(connect()) + gateway(mqtt.disconnect(0x8B))),
+        ("3.2.2-7", client(connect()) + gateway(connack(0x87), mqtt.disconnect(0x8B))),
+        ("3.2.2-2", client(connect()) + gateway(connack(flags=1))),
+        ("3.2.2-16", client(connect()) + gateway(connack(properties=mqtt.text_property(18, "other")))),
+        ("2.1.2", client(mqtt.connect("c")) + gateway(b"\x20\x02\x00\x00", mqtt.disconnect(0x8B))),
+    ],
+)
+def test_a_connection_begins_by_the_rules(statement: str, steps: list[Step]) -> None:
+    with pytest.raises(Foul, match=re.escape(statement)):
+        judge(steps)
+
+
+@pytest.mark.parametrize(
+    ("statement", "again"),
+    [
+        ("4.4.0-1", publish(qos=2, dup=True, payload=b"other")),
+        ("4.3.3", publish(qos=2, payload=b"other")),
+        ("3.3.1-1", publish(qos=2)),
+    ],
+)
+def test_what_comes_again_is_what_it_was(statement: str, again: bytes) -> None:
+    first = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2))
+    judge(first, RESUMES + gateway(publish(qos=2, dup=True)))
+    with pytest.raises(Foul, match=re.escape(statement)):
+        judge(first, RESUMES + gateway(again))
+
+
+def test_what_is_released_does_not_come_again() -> None:
+    """[4.3.3-6]."""
+    first = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2)) + client(mqtt.pubrec(1))
+    judge(first, RESUMES + gateway(mqtt.pubrel(1)) + client(mqtt.pubcomp(1)) + gateway(publish(qos=2)))
+    with pytest.raises(Foul, match=r"4\.3\.3-6"):
+        judge(first, RESUMES + gateway(publish(qos=2, dup=True)))
+
+
+def test_what_the_rules_allow_is_not_called() -> None:
+    alias = mqtt.topic_alias(1) + SEVEN
+    judge(
+        BEGINNING
+        + gateway(publish(properties=alias), publish(2, topic="", properties=alias))
+        + client(mqtt.puback(1), publish(5), publish(6, qos=2), mqtt.pingreq())
+        + gateway(publish(3, properties=SEVEN), mqtt.pubrec(6), mqtt.puback(5, 0x10), b"\xd0\x00")
+        + client(mqtt.pubrel(6), mqtt.unsubscribe("a/+", packet_id=9, level=5))
+        + gateway(mqtt.pubcomp(6), mqtt.packet(0xB0, mqtt.u16(9) + b"\0\0"), mqtt.disconnect(0x8E))
+    )
