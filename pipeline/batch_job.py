@@ -1,6 +1,6 @@
 """Jobs that work on what is there and end: a line of JSON with what they found, and an exit code.
 
-They keep no place of their own. A signal ends the process as it ends any: what such a job writes is whole or not there.
+They keep no place of their own. A signal ends them wherever they are: what such a job writes is whole or not there.
 """
 
 import json

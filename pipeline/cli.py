@@ -1,13 +1,14 @@
 """`sluicegate pipeline`: the command line of jobs.
 
 Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, and what the job looked at is not as it should be; 2 the
-command line or the file is wrong; 3 the job failed, and another try would fail as well. A job that works on what is
-there is ended by a signal as any process is: 130, 143.
+command line or the file is wrong; 3 the job failed, and another try would fail as well; 130, 143 a job that works on
+what is there was ended by Ctrl-C, SIGTERM.
 """
 
 import json
 import logging
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +34,8 @@ from sluicegate import FlowClientError
 
 USAGE: Final = 2
 FATAL: Final = 3
-INTERRUPTED: Final = 130  # by Ctrl-C, as shells have it: a job that works on what is there does nothing about signals
+INTERRUPTED: Final = 130  # by Ctrl-C, as shells have it
+TERMINATED: Final = 143  # and by SIGTERM
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 _log: Final = logging.getLogger("pipeline")
@@ -155,6 +157,9 @@ def _interval_ms(text: str) -> int:
 
 def main() -> None:
     """Run the command and end the process with its exit code."""
+    # Process 1, which a job in a container is, hears no signal that it does not take. Jobs that read a stream take
+    # this one themselves.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every callback
     app(prog_name="sluicegate pipeline")
