@@ -41,9 +41,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def runner(caplog: pytest.LogCaptureFixture) -> Iterator[asyncio.Runner]:
     """Run the test on this."""
     reported: list[dict[str, Any]] = []
+    filters = list(caplog.handler.filters)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: reported.append(context))
         yield runner
+    caplog.handler.filters[:] = filters  # what the test is not to fail over: the handler is that of all tests
     assert reported == []
     errors = [
         record
