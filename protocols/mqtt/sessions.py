@@ -16,7 +16,6 @@ from actors.messages import SessionRows, UnbindFlow
 from actors.parking_messages import FoundSequences, LookUpSequences, RestoreParkedFlow
 from actors.publishing import Publisher
 from actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
-from actors.runtime import TimerHandle
 from actors.tasks import run
 from messaging.address import Address
 from messaging.client_rights import SESSION_OF_ANOTHER, ClientDenied
@@ -37,6 +36,7 @@ from protocols.mqtt.session import (
     Session,
     ids_key,
 )
+from protocols.mqtt.session_entry import Entry
 from protocols.mqtt.stored_session import (
     StoredSession,
     received_by_client,
@@ -47,35 +47,7 @@ from protocols.mqtt.will import Will
 from protocols.mqtt.will_storage import will_batch, will_from_row, will_to_row
 
 TIMER_MS_MAX = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
-
-
-@final
-class Entry:
-    """One client's place in the directory."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.connection: ActorCell | None = None
-        self.closed_wall_ms = 0  # when the last connection ended, or else the broker was started; from then it expires
-        self.will: Will | None = None  # delayed
-        self.will_timer: TimerHandle | None = None
-        self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
-        self.expiry_timer: TimerHandle | None = None
-        self.released: LoopFuture[None] | None = None  # of who waits until the connection has given the session back
-
-    def stop_timers(self) -> None:
-        """Call off what was to happen while the client is away."""
-        for timer in (self.will_timer, self.expiry_timer):
-            if timer is not None:
-                timer.cancel()
-        self.will_timer = None
-        self.expiry_timer = None
-
-    def write_no_more(self) -> None:
-        """Whoever has the session next writes its rows, or deletes them: nothing may reach the store behind that."""
-        if self.will_published is not None:
-            self.will_published.session_rows = None
-            self.will_published = None
+STORE_AGAIN_MS = 1000  # after the store has refused how the session of a client stands that is away
 
 
 @final
@@ -106,6 +78,7 @@ class Sessions(Behaviour):
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
         self._wills: dict[int, tuple[Entry, Publication]] = {}  # by token: on their way to the store
+        self._storing: dict[int, Entry] = {}  # by token: whose rows are on their way to the store
         self._next_token = 1
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self._runtime.rng)
 
@@ -122,10 +95,8 @@ class Sessions(Behaviour):
             return run(self._runtime, self._restore(message))
         if isinstance(message, SessionReleased):
             self._released(message)
-        elif isinstance(message, Confirmed) and message.token in self._deleting:
-            self._deleting.pop(message.token).set(None)
         elif isinstance(message, Confirmed | Refused):
-            self._will_decided(message.token)
+            self._decided(message)
         return None
 
     def drained(self) -> None:
@@ -263,12 +234,32 @@ class Sessions(Behaviour):
 
     def _publish_will(self, entry: Entry, will: Will) -> None:
         batch = will_batch(will, entry.session.client_id, self._runtime.clock.wall_ms())
-        token = self._next_token
-        self._next_token += 1
+        token = self._token()
         published = entry.will_published = self._publisher.publish(batch, token).publication
         self._publisher.pressures.clear()
         if published is not None:
             self._wills[token] = (entry, published)
+
+    def _token(self) -> int:
+        self._next_token += 1
+        return self._next_token
+
+    def _decided(self, message: Confirmed | Refused) -> None:
+        """The store has what was to be written or deleted, or refuses it."""
+        if message.token in self._deleting:
+            self._deleting.pop(message.token).set(None)
+        elif message.token in self._storing:
+            entry = self._storing.pop(message.token)
+            if isinstance(message, Refused) and entry.connection is None and entry.store_timer is None:
+                # Else a restart, however much later, would bring back the will of a client that has said goodbye.
+                entry.store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(entry))
+        else:
+            self._will_decided(message.token)
+
+    def _store_again(self, entry: Entry) -> None:
+        entry.store_timer = None
+        if self._entries.get(entry.session.client_id) is entry:
+            self._store(entry)
 
     def _will_decided(self, token: int) -> None:
         """The store has a will and the state that goes with it, or refuses both; or has what is retained of it."""
@@ -316,8 +307,7 @@ class Sessions(Behaviour):
 
     def _delete(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
         """Have rows deleted, however often the store refuses."""
-        token = self._next_token
-        self._next_token += 1
+        token = self._token()
         deleted = self._deleting[token] = LoopFuture()
         self._spool.post(SessionRows(rows, self._cell.inbox, token, until_done=True))
         return deleted
@@ -330,7 +320,7 @@ class Sessions(Behaviour):
         session = entry.session
         row = session.state_row(will=will_to_row(entry.will), closed_wall_ms=entry.closed_wall_ms)
         session.stored_row = b""
-        # Nobody hears whether these were written: what is unstored stays so until its client is back and waits for it.
+        # Its client does not hear if these were written: what is unstored stays so until it is back and waits for it.
         rows: list[tuple[bytes, bytes | None]] = session.unstored_rows()
         if entry.will_published is None:
             rows.append((session.state_key(), row))
@@ -339,7 +329,9 @@ class Sessions(Behaviour):
         ids = session.ids_row()
         if ids is not None:
             rows.append((session.ids_key(), ids))
-        self._spool.post(SessionRows(rows, None, 0))
+        token = self._token()
+        self._storing[token] = entry
+        self._spool.post(SessionRows(rows, self._cell.inbox, token))
 
     # --- after a restart ---
 

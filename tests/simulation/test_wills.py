@@ -49,6 +49,19 @@ def test_a_will_is_there_after_a_crash_though_its_queue_could_not_take_it_at_onc
     drain(world)  # and the will has come
 
 
+def test_a_goodbye_that_the_store_refused_to_note_calls_the_will_off_all_the_same(world: World) -> None:
+    """Else a restart, however much later, publishes the will of a client that had said goodbye."""
+    world.truth.store_faults += 1
+    world.faults.failures_left = 1
+    world.clients["s0"].close()
+    world.advance(A_WHILE_US)
+    assert world.faults.failures_left == 0
+
+    world.restart()
+
+    drain(world)  # and no will has come
+
+
 class Scene:
     """A queue, and a will that it wants."""
 

@@ -1,0 +1,39 @@
+"""One client's place in the directory of sessions, with what is to happen while the client is away."""
+
+from typing import final
+
+from actors.cell import ActorCell
+from actors.futures import LoopFuture
+from actors.runtime import TimerHandle
+from messaging.publication import Publication
+from protocols.mqtt.session import Session
+from protocols.mqtt.will import Will
+
+
+@final
+class Entry:
+    """One client's place in the directory."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.connection: ActorCell | None = None
+        self.closed_wall_ms = 0  # when the last connection ended, or else the broker was started; from then it expires
+        self.will: Will | None = None  # delayed
+        self.will_timer: TimerHandle | None = None
+        self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
+        self.expiry_timer: TimerHandle | None = None
+        self.store_timer: TimerHandle | None = None
+        self.released: LoopFuture[None] | None = None  # of who waits until the connection has given the session back
+
+    def stop_timers(self) -> None:
+        """Call off what was to happen while the client is away."""
+        for timer in (self.will_timer, self.expiry_timer, self.store_timer):
+            if timer is not None:
+                timer.cancel()
+        self.will_timer = self.expiry_timer = self.store_timer = None
+
+    def write_no_more(self) -> None:
+        """Whoever has the session next writes its rows, or deletes them: nothing may reach the store behind that."""
+        if self.will_published is not None:
+            self.will_published.session_rows = None
+            self.will_published = None
