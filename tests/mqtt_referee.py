@@ -135,7 +135,9 @@ class MqttReferee:
         self._state = CONNECTED
         # 3.1 has no such flag: a session that is kept may be there.
         is_resumed = bool(flags) or (asked.level == 3 and not asked.clean)
-        self._deliveries = Deliveries(asked, self._sessions.of(asked.client_id, is_resumed=is_resumed), is_resumed)
+        sent = self._sessions.of(asked.client_id, is_resumed=is_resumed)
+        is_known = self._sessions.are_known(asked.client_id)
+        self._deliveries = Deliveries(asked, sent, is_resumed=is_resumed, is_known=is_known)
 
     def _acknowledgement(self, kind: int, body: Body, asked: Asked) -> None:
         packet_id = body.number(2)

@@ -128,3 +128,15 @@ def test_a_crash_publishes_the_will_of_a_session_that_is_kept_and_loses_that_of_
     fleeting.will.check()
     with pytest.raises(Violation, match="nobody is to have"):
         fleeting.comes()
+
+
+def test_a_crash_may_bring_back_a_will_of_which_the_store_refused_to_hear_that_it_was_called_off() -> None:
+    scene = Scene(delay_s=DELAY_S)
+    scene.will.begun()
+    scene.will.lost()
+    scene.will.returns(clean_start=False)
+    scene.will.returned()
+    assert scene.will.message.withheld
+    scene.truth.store_faults += 1
+    scene.will.crashed()
+    assert not scene.will.message.withheld

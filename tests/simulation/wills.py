@@ -76,8 +76,8 @@ class Will:
             self.state = CALLED_OFF
         elif self.state == SET:
             self._falls_due(is_sure=self._has_begun)
-        elif self.state == CALLED_OFF and self._is_kept and not self._is_back:
-            self.state, self.message.withheld = OPEN, False  # the store may not have heard of the goodbye
+        elif self.state == CALLED_OFF and self._is_kept and (not self._is_back or self._truth.store_faults):
+            self.state, self.message.withheld = OPEN, False  # the store may not have heard that it was called off
         elif self.state in (DUE, OPEN):
             self.message.sent_count += 1
             self._is_sure = self._is_sure and self._is_kept

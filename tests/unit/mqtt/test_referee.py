@@ -152,6 +152,13 @@ def test_what_comes_again_is_what_it_was(statement: str, again: bytes) -> None:
         judge(first, RESUMES + gateway(again))
 
 
+def test_what_an_earlier_life_of_the_gateway_sent_comes_again_under_its_id() -> None:
+    """A crash forgets the ids of QoS 1: meanwhile another message had this one."""
+    judge(RESUMES + gateway(publish()), RESUMES + gateway(publish(dup=True, payload=b"other")))
+    with pytest.raises(Foul, match=r"4\.4\.0-1"):
+        judge(BEGINNING + gateway(publish(properties=SEVEN)), RESUMES + gateway(publish(dup=True, payload=b"other")))
+
+
 def test_what_is_released_does_not_come_again() -> None:
     """[4.3.3-6]."""
     first = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2)) + client(mqtt.pubrec(1))
