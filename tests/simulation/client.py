@@ -10,6 +10,7 @@ from simulation.tap import Tap, number_of
 from simulation.targets import GROUP, RETAINED, SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
 from simulation.wills import SET, Will
+from simulation.wired import Wired
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
 PROMPT, LATE, HOLD, PICKY = "prompt", "late", "hold", "picky"  # how it settles; picky: it rejects some
@@ -41,12 +42,13 @@ class Held:
         self.qos = publish.qos
 
 
-class Client:
+class Client(Wired):
     """One client, over all its connections. What it keeps between them is what MQTT calls the client's session."""
 
     def __init__(
         self, name: str, truth: Truth, *, connect: Connect, later: Later, is_durable: bool, receive_maximum: int
     ) -> None:
+        super().__init__()
         self.name = name
         self.mode = PROMPT
         self.state = OFFLINE
@@ -60,7 +62,6 @@ class Client:
         self._later = later
         self._is_durable = is_durable
         self._receive_maximum = receive_maximum
-        self._wire: Wire | None = None
         self._tap: Tap | None = None
         self._wills: list[Will] = []  # of all its connections, the last one behind
         self._unread = b""
@@ -135,18 +136,6 @@ class Client:
         if self._wire is not None:
             self._send(mqtt.disconnect())
             self._wire.finish()
-            self._gone()
-
-    def cut(self) -> None:
-        """Lose the connection."""
-        if self._wire is not None:
-            self._wire.hang_up()
-            self._gone()
-
-    def vanish(self) -> None:
-        """Be gone, and let the node find out."""
-        if self._wire is not None:
-            self._wire.vanish()
             self._gone()
 
     def stall(self, stalls: bool) -> None:

@@ -29,6 +29,7 @@ from simulation.flow_tap import FlowTap
 from simulation.memory_network import Wire
 from simulation.targets import Message, Violation
 from simulation.truth import Truth
+from simulation.wired import Wired
 
 OUTBOX_BYTES, WINDOW_BYTES = 1 << 20, 20_000
 SETTLE_US_MAX = 50_000  # what is not held on to is settled within
@@ -50,10 +51,11 @@ Dial = Callable[["Returner", FlowTap], Wire]
 Kept = tuple[Inbox, int, Delivered]  # with the number of the bind that it came by
 
 
-class Returner:
+class Returner(Wired):
     """The client, over all its connections and programs."""
 
     def __init__(self, name: str, truth: Truth, *, dial: Dial, later: Later, window: int) -> None:
+        super().__init__()
         self.name = name
         self.state = OFFLINE
         self.mode = PROMPT
@@ -62,7 +64,6 @@ class Returner:
         self._dial = dial
         self._later = later
         self._window = window
-        self._wire: Wire | None = None
         self._begin_program()
 
     def _begin_program(self) -> None:
@@ -146,18 +147,6 @@ class Returner:
                 self._wire.finish()
             self._gone()
         self._begin_program()
-
-    def cut(self) -> None:
-        """Lose the connection."""
-        if self._wire is not None:
-            self._wire.hang_up()
-            self._gone()
-
-    def vanish(self) -> None:
-        """Be gone, and let the node find out."""
-        if self._wire is not None:
-            self._wire.vanish()
-            self._gone()
 
     def crash(self) -> None:
         """Lose the connection, and what the program knew."""

@@ -23,6 +23,7 @@ from simulation.tap import number_of
 from simulation.targets import Violation
 from simulation.transaction import Transaction
 from simulation.truth import Truth
+from simulation.wired import Wired
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 COORDINATOR, OUT, IN = 0, 1, 2  # handles of its links
@@ -81,10 +82,11 @@ class Line:
         )
 
 
-class Transactor:
+class Transactor(Wired):
     """The client, over all its connections."""
 
     def __init__(self, name: str, truth: Truth, *, dial: Dial, later: Later) -> None:
+        super().__init__()
         self.name = name
         self.state = OFFLINE
         self.rng = Random(0)  # seeded anew by each step
@@ -92,7 +94,6 @@ class Transactor:
         self._truth = truth
         self._dial = dial
         self._later = later
-        self._wire: Wire | None = None
         self._line: Line | None = None
         self._connections_count = 0
         self._begin_anew()
@@ -147,18 +148,6 @@ class Transactor:
         if self._wire is not None:
             self._send(encode_ending(CLOSE, None))
             self._wire.finish()
-            self._gone()
-
-    def cut(self) -> None:
-        """Lose the connection."""
-        if self._wire is not None:
-            self._wire.hang_up()
-            self._gone()
-
-    def vanish(self) -> None:
-        """Be gone, and let the node find out."""
-        if self._wire is not None:
-            self._wire.vanish()
             self._gone()
 
     def tick(self) -> None:
