@@ -79,7 +79,7 @@ class Sessions(Behaviour):
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
         self._wills: dict[int, tuple[Entry, Publication]] = {}  # by token: on their way to the store
         self._storing: dict[int, Entry] = {}  # by token: whose rows are on their way to the store
-        self._next_token = 1
+        self._last_token = 0
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self._runtime.rng)
 
     @property
@@ -241,8 +241,8 @@ class Sessions(Behaviour):
             self._wills[token] = (entry, published)
 
     def _token(self) -> int:
-        self._next_token += 1
-        return self._next_token
+        self._last_token += 1
+        return self._last_token
 
     def _decided(self, message: Confirmed | Refused) -> None:
         """The store has what was to be written or deleted, or refuses it."""
