@@ -110,6 +110,7 @@ class Client(Wired):
             receive_maximum=self._receive_maximum,
             names=self.names,
             out=self.out,
+            keeps_session=self._is_durable,
             will=will,
             earlier_wills=self._wills[:],
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import mqtt_packets as mqtt
 from simulation.scenario import keys_of
-from simulation.targets import GROUP, RETAINED, Message, Target, Violation
+from simulation.targets import GROUP, RETAINED, SESSION, Message, Target, Violation
 from simulation.truth import Truth
 from simulation.wills import Will
 
@@ -40,6 +40,7 @@ class Tap:
         receive_maximum: int,
         names: dict[int, str],
         out: dict[int, Message],
+        keeps_session: bool = True,
         will: Will | None = None,
         earlier_wills: list[Will] | None = None,
     ) -> None:
@@ -48,6 +49,7 @@ class Tap:
         self._receive_maximum = receive_maximum
         self._names = names
         self.out = out  # the client's: it begins another when it starts anew
+        self._keeps_session = keeps_session  # it outlives the connection
         self._will = will  # of this connection
         self._earlier_wills = earlier_wills or []  # that may not have come
         self._unanswered: dict[int, Written | None] = {}  # by packet id; None: settled, or of a queue that is gone
@@ -161,6 +163,11 @@ class Tap:
         self._lost()
 
     def _lost(self) -> None:
+        """The client may hear of that much later, if it reads nothing."""
+        if not self._keeps_session:
+            for name in set(self._names.values()) & set(self._truth.targets):
+                if self._truth.targets[name].kind == SESSION:
+                    self._truth.ends(name)
         if self._will is not None:
             self._will.lost()
 

@@ -7,7 +7,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from simulation.actions import play
-from simulation.client import HOLD, PROMPT, REJECTED, RETAINED_FILTER_ID
+from simulation.client import HOLD, KEEP_ALIVE_S, ONLINE, PROMPT, REJECTED, RETAINED_FILTER_ID
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
 from simulation.run import MENDING_US, drain, run
@@ -54,6 +54,28 @@ def test_a_rejection_by_who_has_lost_the_partition_counts_for_nothing(world: Wor
 
     assert any(each.was_rejected for each in seen)
     assert not any(each.was_rejected and each.count > 1 for each in seen)
+    drain(world)
+
+
+def test_a_session_that_is_not_kept_ends_with_its_connection_though_its_client_does_not_hear_of_that(
+    world: World,
+) -> None:
+    """The gateway has ended the connection of a client for its silence; that client reads nothing."""
+    subscriber, publisher = world.clients["s2"], world.clients["p0"]
+    subscriber.connect(clean_start=True)
+    world.advance(A_WHILE_US)
+    subscriber.subscribe("state/", 1)
+    world.advance(A_WHILE_US)
+    subscriber.stall(True)
+    for _ in range(2 * KEEP_ALIVE_S):
+        publisher.tick()
+        world.advance(1_000_000)
+
+    publisher.publish("state/y", "k0", 1, 40)
+    world.advance(A_WHILE_US)
+
+    assert subscriber.state == ONLINE, "it has not heard of it"
+    assert not publisher.out
     drain(world)
 
 
