@@ -5,7 +5,6 @@ the gates, and posts. For guaranteed messages it returns how many confirmations 
 """
 
 from random import Random
-from typing import Final
 
 from actors.data_messages import Append, SharedDirect
 from actors.messages import SessionRows, WriteTables
@@ -21,12 +20,11 @@ from messaging.pressure import Pressure
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
 from messaging.routing import QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
+from messaging.topics import is_queue_topic, queue_name_of
 from messaging.trace_records import PublishTraced
 from messaging.virtual_copies import Expansion
 from storage.interface import Table, TableWrite
 from storage.record import encode_batch
-
-NOWHERE: Final = Route([], [], [], [])
 
 
 class Publisher:
@@ -224,12 +222,21 @@ class Publisher:
             if not guaranteed or group.queue is None:
                 self._post_shared(group, batch)
         if route.is_empty:
-            result.routed = False
-            if not self._refuses_nowhere(batch):
-                self._count_nowhere(batch, batch.count)
-                return
-            result.refusal = REFUSED_NO_MATCH
+            self._find_nobody(batch, result)
+
+    def _find_nobody(self, batch: MessageBatch, result: PublishResult) -> None:
+        """Nobody is there for any row: say so to who sent them to a queue, and else where the VPN wants it said."""
+        result.routed = False
+        topic = batch.topic_of(0)
+        if is_queue_topic(topic):
+            result.refuse(REFUSED_NOT_FOUND, queue_name_of(topic))
             if batch.count == 1:  # else they are counted one by one
+                self._space.missing_count += 1
+        elif not self._refuses_nowhere(batch):
+            self._count_nowhere(batch, batch.count)
+        else:
+            result.refusal = REFUSED_NO_MATCH
+            if batch.count == 1:
                 self._space.unmatched_refused_count += 1
 
     def _refuses_nowhere(self, batch: MessageBatch) -> bool:

@@ -48,14 +48,13 @@ from messaging.address import Address
 from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import DELETE, MODIFY_TOPIC
-from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict, is_named
+from messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, QueueInvalid, definition_from_dict, is_named
 from messaging.queue_topics import topics_of
 from messaging.recovery import StoredPartition
 from messaging.topics import queue_topic_filter
 from storage.interface import TableWrite
 from storage.queue_catalog import queue_row, queue_row_deleted, stored_queues
 
-ANONYMOUS_PREFIX = "#anonymous/"
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
 
 

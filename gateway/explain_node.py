@@ -13,7 +13,7 @@ from gateway.specimen import Specimen
 from gateway.views import PartitionStatus
 from messaging.partitioning import key_hash
 from messaging.standing import KeyStanding
-from messaging.topics import TopicError, check_published_topic, queue_topic
+from messaging.topics import TopicError, check_published_topic, check_topic_name, is_queue_topic, queue_topic
 from messaging.wait_reason import WaitReason
 
 if TYPE_CHECKING:
@@ -63,9 +63,10 @@ async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanati
 
 
 def _topic_problem(topic: str) -> str:
-    """Return why no client may publish to a topic; empty: clients may."""
+    """Return why no client may publish to a topic; empty: clients may. MQTT's clients name queues by their topics."""
+    check = check_topic_name if is_queue_topic(topic) else check_published_topic
     try:
-        check_published_topic(topic)
+        check(topic)
     except TopicError as error:
         return f"400 Invalid Topic: {error}"
     return ""

@@ -24,6 +24,7 @@ from messaging.wrong_value import seen
 
 DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
+ANONYMOUS_PREFIX: Final = "$anonymous/"  # temporary queues without a name; no MQTT client publishes to a `#`
 NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
 SUBSCRIPTION_BYTES_MAX: Final = 65_535  # what MQTT can say; the topic module may allow less
 SUBSCRIPTION_COUNT_MAX: Final = 10_000  # per queue
@@ -148,7 +149,8 @@ class QueueDefinition:
 def check_queue_name(name: str, *, durable: bool = True) -> None:
     """Raise QueueInvalid, naming the rule, unless a client or an administrator may give a queue this name.
 
-    Names of the broker's own queues (`#...`) do not pass, except the dead message queue, which administrators create.
+    Names of the broker's own queues (`#...`), and of those that it named (`$anonymous/...`), do not pass, except the
+    dead message queue, which administrators create.
     """
     chars_max = DURABLE_NAME_CHARS_MAX if durable else TEMPORARY_NAME_CHARS_MAX
     kind = "durable" if durable else "temporary"
@@ -165,13 +167,15 @@ def check_queue_name(name: str, *, durable: bool = True) -> None:
         raise QueueInvalid("name", f"{name!r} starts or ends with '/'", "'/' between levels only")
     if "//" in name:
         raise QueueInvalid("name", f"{name!r} has an empty level", "at least one character between two '/'")
-    if name.startswith("#") and name != DEAD_MESSAGE_QUEUE:
-        raise QueueInvalid("name", f"{name!r} starts with '#'", f"'#' starts reserved names; only {DEAD_MESSAGE_QUEUE}")
+    if not is_named(name):
+        start = ANONYMOUS_PREFIX if name.startswith(ANONYMOUS_PREFIX) else "#"
+        reason = f"{name!r} starts with {start!r}"
+        raise QueueInvalid("name", reason, f"{start!r} starts reserved names; only {DEAD_MESSAGE_QUEUE}")
 
 
 def is_named(name: str) -> bool:
     """Tell whether people named a queue; the others are the broker's own, and as many as clients."""
-    return not name.startswith("#") or name == DEAD_MESSAGE_QUEUE
+    return not (name.startswith("#") or name.startswith(ANONYMOUS_PREFIX)) or name == DEAD_MESSAGE_QUEUE
 
 
 def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, durable: bool = True) -> QueueConfig:

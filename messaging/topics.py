@@ -40,7 +40,8 @@ FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; all are forgotten when t
 _REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are cut each time
 SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # what a shared subscription begins with
 _QUEUE: Final = "$queue/"
-GATEWAY_TOPICS: Final = ("$SYS/", _QUEUE)  # what topics begin with on which no client publishes
+EVENT_TOPICS: Final = "$SYS/"  # what topics begin with on which only the gateway publishes
+GATEWAY_TOPICS: Final = (EVENT_TOPICS, _QUEUE)  # what no topic begins with: a queue is published to by its address
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
 

@@ -245,24 +245,19 @@ class PublishingSide:
 
     def _publish_run(self, publishing: PublishingLink, run: "_Run", wall_ms: int) -> None:
         if run.ids:
-            assert run.destination is not None, "a run goes somewhere"
-            self._publish(publishing, run.destination, run.batch(self._client, wall_ms), run.ids, run.settled)
+            self._publish(publishing, run.batch(self._client, wall_ms), run.ids, run.settled)
 
-    def _publish(
-        self, publishing: PublishingLink, destination: Destination, batch: MessageBatch, ids: list[int], settled: bool
-    ) -> None:
+    def _publish(self, publishing: PublishingLink, batch: MessageBatch, ids: list[int], settled: bool) -> None:
         token = self._next_token
         self._next_token += 1
         remembered = publishing.remembered
         told_token = token if remembered is None else remembered.take_token()
         publisher = self.publisher if remembered is None else remembered.publisher
         result = publisher.publish(batch, told_token)
-        if destination.is_queue and not result.routed:
-            result.refusal = REFUSED_NOT_FOUND
         if result.refusal != ADMITTED:
             if batch.count > 1:
                 for row, delivery_id in enumerate(ids):
-                    self._publish(publishing, destination, batch.select([row]), [delivery_id], settled)
+                    self._publish(publishing, batch.select([row]), [delivery_id], settled)
                 return
             self._settle(publishing, ids, _refusal(result), settled)
         elif settled or result.confirmations_pending == 0:

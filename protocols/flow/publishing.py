@@ -219,8 +219,6 @@ class PublishingSide:
         token = self._next_token
         self._next_token += 1
         result = self.publisher.publish(batch, token)
-        if event.to_queue and not result.routed:
-            result.refusal = REFUSED_NOT_FOUND
         if result.refusal != ADMITTED:
             if batch.count > 1:
                 for row, sequence in enumerate(sequences):

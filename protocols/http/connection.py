@@ -23,7 +23,7 @@ from protocols.http.problems import (
     HttpProblem,
     refusal_problem,
 )
-from protocols.http.publishing import PublishingSide, Run, Submission
+from protocols.http.publishing import PublishingSide, Submission
 from protocols.http.readers import FlowReader
 from protocols.http.replies import ReplyBox
 from protocols.http.requests import ClientLeft, Request
@@ -362,10 +362,10 @@ class HttpConnection(Behaviour):
         if reader is not None:
             reader.ended(reason)
 
-    def publish(self, runs: list[Run], submission: Submission) -> None:
-        """Publish runs of messages; the submission hears what becomes of each."""
-        self._counters.messages_received += sum([run.batch.count for run in runs])
-        self._publishing.publish(runs, submission)
+    def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
+        """Publish batches, each of one destination; the submission hears what becomes of each."""
+        self._counters.messages_received += sum([batch.count for batch in batches])
+        self._publishing.publish(batches, submission)
         self.gate.published(self._publishing.publisher.pressures, self._publishing.unanswered_count)
 
     async def let_through(self) -> None:

@@ -14,7 +14,7 @@ from protocols.http.destinations import destination_of_name
 from protocols.http.message_in import read_attributes
 from protocols.http.message_out import response_headers
 from protocols.http.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
-from protocols.http.publishing import Run, Submission
+from protocols.http.publishing import Submission
 from protocols.http.replies import REPLY_WAIT, reply_wait_ms
 from protocols.http.requests import Request
 from protocols.http.responses import OK
@@ -34,21 +34,21 @@ def post(connection: "HttpConnection", request: Request, destination: Destinatio
     """Publish what a request brings, which is whole; it is answered when its messages are safe. Raises HttpProblem."""
     limits = connection.services.limits
     body = request.body(limits.body_bytes_max)
-    runs = _Runs(connection)
+    batches = _Batches(connection)
     kind = request.header("sluicegate-batch").strip().lower()
     if not kind:
-        runs.add(destination, request.fields, body)
-        connection.publish(runs.runs(), _One(request))
+        batches.add(destination, request.fields, body)
+        connection.publish(batches.batches(), _One(request))
         return
     entries = read_batch(kind, request.header("content-type"), body, limits.batch_messages_max)
     for entry in entries:
         if entry.problem is None:
             try:
                 target = destination_of_name(entry.destination) if entry.destination else destination
-                runs.add(target, entry.fields, entry.payload)
+                batches.add(target, entry.fields, entry.payload)
             except HttpProblem as misunderstood:
                 entry.problem = misunderstood
-    connection.publish(runs.runs(), _Batch(request, entries))
+    connection.publish(batches.batches(), _Batch(request, entries))
 
 
 async def post_and_wait(connection: "HttpConnection", request: Request, destination: Destination) -> None:
@@ -72,11 +72,11 @@ async def ask(
 
     Raises HttpProblem and ClientLeft.
     """
-    runs = _Runs(connection)
+    batches = _Batches(connection)
     body = request.body(connection.services.limits.body_bytes_max)
-    runs.add(destination, fields, body, reply_to=await connection.replies.expect())
+    batches.add(destination, fields, body, reply_to=await connection.replies.expect())
     asked = _Asked()
-    connection.publish(runs.runs(), asked)
+    connection.publish(batches.batches(), asked)
     await asked.safe
     problem = asked.problems[0]
     if problem is not None:
@@ -147,13 +147,13 @@ def _result(problem: HttpProblem | None) -> dict[str, int | str]:
 
 
 @final
-class _Runs:
-    """Gathers messages into runs that go the same way."""
+class _Batches:
+    """Gathers neighbouring messages that go the same way."""
 
     def __init__(self, connection: "HttpConnection") -> None:
         self._connection = connection
         self._wall_ms = connection.runtime.clock.wall_ms()
-        self._runs: list[Run] = []
+        self._closed: list[MessageBatch] = []
         self._destination: Destination | None = None
         self._qos = 0
         self._payloads: list[bytes] = []
@@ -177,10 +177,10 @@ class _Runs:
         self._payloads.append(payload)
         self._headers.append(message.headers)
 
-    def runs(self) -> list[Run]:
-        """Return the runs, in the order of their messages."""
+    def batches(self) -> list[MessageBatch]:
+        """Return them, in the order of their messages."""
         self._close()
-        return self._runs
+        return self._closed
 
     def _close(self) -> None:
         if self._destination is None or not self._payloads:
@@ -196,6 +196,6 @@ class _Runs:
             received_ms=self._wall_ms,
             payload_bytes=sum([len(payload) for payload in self._payloads]),
         )
-        self._runs.append(Run(self._destination, batch))
+        self._closed.append(batch)
         self._payloads = []
         self._headers = []

@@ -4,20 +4,8 @@ from typing import final
 
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NOT_FOUND
-from protocols.destination import Destination
+from messaging.refusals import ADMITTED, REFUSAL_TEXTS
 from protocols.http.problems import HttpProblem, not_stored, refusal_problem
-
-
-@final
-class Run:
-    """Neighbouring messages that go the same way."""
-
-    __slots__ = ("batch", "destination")
-
-    def __init__(self, destination: Destination, batch: MessageBatch) -> None:
-        self.destination = destination
-        self.batch = batch
 
 
 class Submission:
@@ -66,20 +54,18 @@ class PublishingSide:
         """How many publishes wait for confirmations."""
         return len(self._offers)
 
-    def publish(self, runs: list[Run], submission: Submission) -> None:
-        """Publish runs of messages in their order; the submission may be done when this returns."""
+    def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
+        """Publish batches in their order, each of one destination; the submission may be done when this returns."""
         submission.offers_pending = 1  # this call
-        for run in runs:
-            self._offer(run.destination, run.batch, submission)
+        for batch in batches:
+            self._offer(batch, submission)
         submission.offer_done()
 
-    def _offer(self, destination: Destination, batch: MessageBatch, submission: Submission) -> None:
+    def _offer(self, batch: MessageBatch, submission: Submission) -> None:
         """Publish a batch; what is refused is offered again message by message, for a refusal concerns single ones."""
         token = self._next_token
         self._next_token += 1
         result = self.publisher.publish(batch, token)
-        if destination.is_queue and not result.routed:
-            result.refusal = REFUSED_NOT_FOUND
         if result.refusal == ADMITTED:
             if result.confirmations_pending:
                 first = len(submission.problems)
@@ -91,7 +77,7 @@ class PublishingSide:
             submission.problems.append(problem)
         else:
             for row in range(batch.count):
-                self._offer(destination, batch.select([row]), submission)
+                self._offer(batch.select([row]), submission)
 
     def confirmed(self, token: int, refusal: str = "") -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""

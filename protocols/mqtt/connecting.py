@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
-from messaging.topics import GATEWAY_TOPICS
+from messaging.topics import EVENT_TOPICS
 from protocols.authentication import ANONYMOUS, Principal, Proven
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.binding import resume_flows
@@ -106,7 +106,7 @@ async def _check(
     rights = identity.admit(client_id, connection.peer.host, takes_over=True)
     connection.gate.limit(rights)
     will = event.will
-    if will is not None and will.topic.startswith(GATEWAY_TOPICS):
+    if will is not None and will.topic.startswith(EVENT_TOPICS):
         text = f"will topic {will.topic!r} belongs to the server"
         if event.level == 5:
             raise ConnectRefused(TOPIC_NAME_INVALID, text)

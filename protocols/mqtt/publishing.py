@@ -18,7 +18,7 @@ from messaging.refusals import (
     REFUSED_SHUT_DOWN,
     refusal_text,
 )
-from messaging.topics import GATEWAY_TOPICS
+from messaging.topics import EVENT_TOPICS, GATEWAY_TOPICS, is_queue_topic
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import PublishReceived
@@ -31,6 +31,7 @@ from protocols.mqtt.reason_codes import (
     PACKET_IDENTIFIER_NOT_FOUND,
     QUOTA_EXCEEDED,
     SUCCESS,
+    TOPIC_NAME_INVALID,
     UNSPECIFIED_ERROR,
 )
 from protocols.mqtt.session import Session
@@ -46,7 +47,7 @@ REASON_CODES: Final = {
 }
 RECEIVED: Final = b"1"  # the row says it all by being there
 DROPPED: Final = "invalid_topic"  # counter: messages on such topics, wills too, whose publisher is told nothing
-RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {' or '.join(GATEWAY_TOPICS)} are the gateway's"
+RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {EVENT_TOPICS} are the gateway's"
 
 
 class PublishRefused(Exception):
@@ -89,25 +90,28 @@ class PublishingSide:
         """Publish a run of PUBLISH packets. Raises PublishRefused for a 3.x client that cannot be told otherwise."""
         batch = event.batch
         if batch.topics is not None or batch.topic is not self._free_topic:
-            if _is_reserved(batch):
-                self._publish_unreserved(event)
+            if _differ(batch):
+                self._publish_each(event)
                 return
             self._free_topic = batch.topic
         self._publish(event)
 
-    def _publish_unreserved(self, event: PublishReceived) -> None:
-        """Publish a run in which some topics belong to the server: those messages are refused, the others go on."""
+    def _publish_each(self, event: PublishReceived) -> None:
+        """Publish a run packet by packet: what is on topics of the server is refused, the others go on."""
         batch = event.batch
         ids = _each(event.packet_ids)
         for row in range(batch.count):
             packet = event.alone(row, ids[row] if ids else 0)
-            if batch.topic_of(row).startswith(GATEWAY_TOPICS):
+            if batch.topic_of(row).startswith(EVENT_TOPICS):
                 self._refuse(batch.qos, packet.packet_ids)
             else:
                 self._publish(packet)
 
     def _publish(self, event: PublishReceived) -> None:
+        """Publish packets of topics, or of one queue. A queue has no retained message: nobody could be sent it."""
         batch = event.batch
+        if batch.retain and is_queue_topic(batch.topic_of(0)):
+            batch.retain = False
         if batch.qos == AT_MOST_ONCE:
             result = self.publisher.publish(batch, 0)
             if result.refusal != ADMITTED and batch.count > 1:
@@ -254,8 +258,10 @@ class PublishingSide:
         """Keep what the publisher is to be told."""
         if result.refusal != ADMITTED:
             code = REASON_CODES.get(result.refusal, QUOTA_EXCEEDED)
-            if code == NOT_AUTHORIZED and self._level < 5:
-                return  # it is acknowledged, and its message dropped: it may not publish there [311:3.3.5-2]
+            if result.refusal == REFUSED_NOT_FOUND and not result.routed:
+                code = TOPIC_NAME_INVALID  # `$queue/NAME` of no queue, not one that a definition names
+            if code in (NOT_AUTHORIZED, TOPIC_NAME_INVALID) and self._level < 5:
+                return  # it is acknowledged, and its message dropped [311:3.3.5-2]; it would come again for ever
             entry.reason_code = code
             entry.reason_text = result.reason()
         elif not (result.routed or result.confirmations_pending):
@@ -280,11 +286,10 @@ class PublishingSide:
         self.answer()
 
 
-def _is_reserved(batch: MessageBatch) -> bool:
+def _differ(batch: MessageBatch) -> bool:
+    """Return whether packets of a run have different fates: on topics of the server's, to queues beside others."""
     if batch.topics is None:
-        topic = batch.topic
-        # Most topics do not begin so; a tuple of prefixes is made anew at each call of compiled code.
-        return topic.startswith("$") and topic.startswith(GATEWAY_TOPICS)
+        return batch.topic.startswith(EVENT_TOPICS)
     return any(topic.startswith(GATEWAY_TOPICS) for topic in batch.topics)
 
 

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 from messaging.batch import MessageBatch
+from messaging.topics import is_queue_topic
 from protocols.mqtt.message_properties import NO_ALIAS, MessageProperties, decode_publish_properties
 from protocols.mqtt.will import NO_EXPIRY, Will
 
@@ -58,7 +59,7 @@ def will_batch(will: Will, client_id: str, wall_ms: int) -> MessageBatch:
         payloads=[will.payload],
         headers=None if headers is None else [headers],
         qos=will.qos,
-        retain=will.retain,
+        retain=will.retain and not is_queue_topic(will.topic),
         publisher=client_id,
         received_ms=wall_ms,
         payload_bytes=len(will.payload),

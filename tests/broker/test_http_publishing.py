@@ -168,7 +168,7 @@ async def test_a_request_that_means_nothing_hears_why(
 async def test_errors_are_json_for_those_who_take_that(broker: RunningBroker) -> None:
     async with client_of(broker) as client:
         answer = await client.post("/QUEUE/none", headers={"Accept": "application/json"})
-    assert answer.json() == {"code": 400, "reason": "Queue Not Found", "detail": "there is no such queue"}
+    assert answer.json() == {"code": 400, "reason": "Queue Not Found", "detail": "there is no such queue (none)"}
 
 
 @pytest.mark.settings("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB")

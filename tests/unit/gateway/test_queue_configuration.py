@@ -44,6 +44,11 @@ def test_a_name_within_the_rules_is_accepted(name: str) -> None:
         ("a/", "name: 'a/' starts or ends with '/'; allowed: '/' between levels only"),
         ("a//b", "name: 'a//b' has an empty level; allowed: at least one character between two '/'"),
         ("#q", "name: '#q' starts with '#'; allowed: '#' starts reserved names; only #DEAD_MSG_QUEUE"),
+        (
+            "$anonymous/q",
+            "name: '$anonymous/q' starts with '$anonymous/'; "
+            "allowed: '$anonymous/' starts reserved names; only #DEAD_MSG_QUEUE",
+        ),
     ],
 )
 def test_a_name_that_breaks_a_rule_is_refused_with_that_rule(name: str, message: str) -> None:
