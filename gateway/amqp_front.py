@@ -45,6 +45,12 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         for vpn in self._node.vpns.values():
             vpn.amqp_registry.resumable.tick(self._node.clock.now_ms())
 
+    async def stop(self, *, within_s: float) -> None:
+        """Say goodbye to all clients, and give back what is kept for those that are away: it counts as delivered."""
+        await super().stop(within_s=within_s)
+        for vpn in self._node.vpns.values():
+            vpn.amqp_registry.resumable.end_all()
+
     def make_services(self, vpn: "MessageVpn") -> AmqpServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""
         node = self._node

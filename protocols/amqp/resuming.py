@@ -282,6 +282,11 @@ class ResumableFlows:
         for name in [name for name, flow in self._flows.items() if flow.expires_ms <= now_ms]:
             self._end(name)
 
+    def end_all(self) -> None:
+        """Let go of everything: the node stops, and nobody comes back to it."""
+        for name in list(self._flows):
+            self._end(name)
+
     def _end(self, name: LinkName) -> None:
         self._flows.pop(name).end()
 
