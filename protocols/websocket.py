@@ -199,6 +199,10 @@ class WebSocketConnection:
             return self._frames.reject(HTTPStatus.NOT_FOUND, text)
         if len(request.headers.get_all("Host")) != 1:  # [RFC 6455 4.2.1]; the library does not look
             return self._frames.reject(HTTPStatus.BAD_REQUEST, "not one Host header\n")
+        offered = [each.strip().lower() for each in ",".join(request.headers.get_all("Upgrade")).split(",")]
+        if "websocket" in offered:  # the library knows no list; what else is in it is passed over [RFC 9110 7.8]
+            del request.headers["Upgrade"]
+            request.headers["Upgrade"] = "websocket"
         try:
             response = self._frames.accept(request)
         except UnicodeEncodeError:  # it would answer with the bytes that it does not understand

@@ -18,7 +18,7 @@ from protocols.http.responses import ResponseHeads
 HEAD_BYTES_MAX: Final = 32 * 1024
 AHEAD_REQUESTS_MAX: Final = 100  # of one client that wait for their answers; those behind them are not looked at
 SLICE_BYTES: Final = 16 * 1024  # parsed in one go: some 900 of the smallest requests
-HTTP_2_PREFACE: Final = b"PRI * HTTP/2.0"  # of clients that know beforehand that their server speaks it (RFC 9113 3.4)
+HTTP_2_METHOD: Final = b"PRI"  # of clients that know beforehand that their server speaks it (RFC 9113 3.4), reserved
 
 
 @final
@@ -246,7 +246,7 @@ class HttpEngine:
             self.refuse(HttpProblem(BAD_REQUEST, "the target of the request is no URL"), "malformed")
         except httptools.HttpParserError as failed:
             if not self._takes_no_more:  # else it comes behind the last request, and is for nobody
-                self.refuse(_malformed(data, failed), "malformed")
+                self.refuse(_malformed(parser.get_method(), failed), "malformed")
         if self._has_yielded or not (self.in_head or self.in_body):
             self._unyielding_bytes = 0
             return
@@ -267,8 +267,8 @@ class HttpEngine:
             self._parse(data)
 
 
-def _malformed(data: bytes, failed: httptools.HttpParserError) -> HttpProblem:
+def _malformed(method: bytes, failed: httptools.HttpParserError) -> HttpProblem:
     """Return what is said of bytes that are no request; the parser knows what was wrong, in its own words."""
-    if data.startswith(HTTP_2_PREFACE):
+    if method == HTTP_2_METHOD:
         return HttpProblem(VERSION_NOT_SUPPORTED, "HTTP/2 is not spoken here: this is HTTP/1.1")
     return HttpProblem(BAD_REQUEST, f"no request of HTTP/1.1: {failed}")

@@ -236,6 +236,16 @@ def test_what_is_no_request_is_told_what_is_wrong_with_it(words: bytes, status: 
     assert detail in answer.partition(b"\r\n\r\n")[2]
 
 
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_http_2_is_told_that_it_is_not_spoken_wherever_its_first_bytes_are_cut(cut: int) -> None:
+    """RFC 9113 3.4: a stream has no packets."""
+    engine = new_engine()
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    engine.feed(preface[:cut])
+    engine.feed(preface[cut:])
+    assert statuses(engine.take()) == [505]
+
+
 @pytest.mark.parametrize(
     "head",
     [

@@ -182,6 +182,25 @@ def test_a_client_of_another_version_is_told_ours(dialogue: Dialogue) -> None:
     assert dialogue.stream.ending == "lingering"
 
 
+@pytest.mark.parametrize(
+    "upgrade",
+    [b"Upgrade: h2c, WebSocket", b"Upgrade: websocket, h2c", b"Upgrade: h2c\r\nUpgrade: websocket"],
+)
+def test_a_client_may_offer_other_protocols_too(dialogue: Dialogue, upgrade: bytes) -> None:
+    """RFC 9110 7.8: a server passes over those that it does not know; the answer names the one that it has chosen."""
+    dialogue.ours.received(UPGRADE.replace(b"Upgrade: websocket", upgrade))
+    head = dialogue.stream.written
+    assert head.startswith(b"HTTP/1.1 101 ")
+    assert b"\r\nUpgrade: websocket\r\n" in head
+
+
+@pytest.mark.parametrize("upgrade", [b"Upgrade: h2c", b"Upgrade: websockets, h2c", b"X: websocket"])
+def test_a_client_that_offers_no_websocket_gets_none(dialogue: Dialogue, upgrade: bytes) -> None:
+    """[RFC 6455 4.2.1]."""
+    dialogue.ours.received(UPGRADE.replace(b"Upgrade: websocket", upgrade))
+    assert not dialogue.stream.written.startswith(b"HTTP/1.1 101 ")
+
+
 @pytest.mark.parametrize("target", [b"http://gate.example:8000/mqtt", b"HTTPS://gate.example/mqtt?token=1"])
 def test_a_target_may_name_the_host_too(dialogue: Dialogue, target: bytes) -> None:
     """[RFC 6455 4.2.1]."""
