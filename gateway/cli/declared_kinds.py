@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.cli.admin_objects import AdminObjects
 from gateway.cli.failures import CommandFailed
+from gateway.config.attribute_texts import plain_values
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.config.section import NamedSection
@@ -57,7 +58,7 @@ class DeclaredKind:
 
 
 def _queue(given: Fields) -> Fields:
-    definition = definition_from_dict(dict(given))
+    definition = definition_from_dict(plain_values(given))
     return {**definition.config.to_dict(), "subscriptions": sorted(definition.subscriptions)}
 
 
@@ -75,7 +76,8 @@ def _add_queue(client: AdminObjects, fields: Fields) -> None:
 
 def _template(given: Fields) -> Fields:
     unset = dict.fromkeys([each.name for each in ATTRIBUTES if each.name not in NOT_IN_TEMPLATES])
-    return {**unset, **template_from_dict({key: value for key, value in given.items() if value is not None}).to_dict()}
+    said = {key: value for key, value in plain_values(given).items() if value is not None}
+    return {**unset, **template_from_dict(said).to_dict()}
 
 
 def _templates(client: AdminObjects) -> Objects:

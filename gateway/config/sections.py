@@ -15,11 +15,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from gateway.config.attribute_texts import plain_value, plain_values
 from gateway.config.listeners import LOOPBACK, Host, Port
 from gateway.config.section import Section
 from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
 from messaging.pressure import PressureLimits
-from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, AttributeValue
+from messaging.queue_attributes import ATTRIBUTE_BY_NAME, AttributeValue
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
 from messaging.queue_template import QueueTemplate, template_from_dict
 from messaging.selector_dialect import Dialect
@@ -30,7 +31,6 @@ from messaging.wrong_value import seen
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
 COUNT_MAX: Final = 1 << 40  # messages; far beyond what a spool of 64 TiB holds of the smallest
 QUEUE_PROBLEM: Final = "queue_problem"  # error type whose context names the attribute
-_TRUTHS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # as pydantic's
 
 
 def _named(path: object) -> object:
@@ -253,18 +253,6 @@ def _queue_problem(problem: QueueInvalid) -> PydanticCustomError:
     return PydanticCustomError(QUEUE_PROBLEM, "{reason}", context)
 
 
-def _plain_value(name: str, value: object) -> object:
-    """Return what a text, of the environment or a file, means for this attribute; other values as they are."""
-    attribute = ATTRIBUTE_BY_NAME.get(name)
-    if attribute is None or not isinstance(value, str):
-        return value
-    if attribute.kind == NUMBER and value.isascii() and value.isdigit() and len(value) <= 20:
-        return int(value)
-    if attribute.kind == FLAG:
-        return _TRUTHS.get(value.lower(), value)
-    return value
-
-
 def _queue_definition(given: object) -> QueueDefinition:
     if isinstance(given, QueueDefinition):
         return given
@@ -273,7 +261,7 @@ def _queue_definition(given: object) -> QueueDefinition:
             f"{seen(given)} is not allowed; allowed: a mapping with the name of a queue, and its attributes"
         )
     try:
-        return definition_from_dict({key: _plain_value(key, value) for key, value in given.items()})
+        return definition_from_dict(plain_values(given))
     except QueueInvalid as problem:
         raise _queue_problem(problem) from None
 
@@ -284,7 +272,7 @@ def _queue_defaults(given: object) -> dict[str, AttributeValue]:
     values: dict[str, AttributeValue] = {}
     for key, raw in given.items():
         attribute = ATTRIBUTE_BY_NAME.get(key)
-        value = _plain_value(key, raw)
+        value = plain_value(key, raw)
         if attribute is None:
             raise _queue_problem(QueueInvalid(key, "there is no such attribute", ", ".join(ATTRIBUTE_BY_NAME)))
         if not attribute.accepts(value) or not isinstance(value, str | int):
@@ -300,7 +288,7 @@ def _queue_template(given: object) -> QueueTemplate:
         allowed = "a mapping with name, queue_name_filter, durability_override and attributes of queues"
         raise ValueError(f"{seen(given)} is not allowed; allowed: {allowed}")
     try:
-        return template_from_dict({key: _plain_value(key, value) for key, value in given.items()})
+        return template_from_dict(plain_values(given))
     except QueueInvalid as problem:
         raise _queue_problem(problem) from None
 

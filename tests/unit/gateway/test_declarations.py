@@ -76,6 +76,26 @@ def test_what_a_document_wants_is_made_once(shell: Shell, node: MemoryNode, file
     assert shell.run("config", "apply", str(file), "--dry-run") == ""
 
 
+def test_texts_that_a_configuration_file_takes_for_truths_and_numbers_are_some_here(
+    shell: Shell, node: MemoryNode, file: Path
+) -> None:
+    """To YAML 1.2 `yes` is a text; the two kinds of files agree on what it says."""
+    file.write_text(
+        """
+        version: 1
+        message_vpns:
+          default:
+            queues: [{name: q, ingress_enabled: off, respect_ttl_enabled: "Yes", max_bind_count: "7"}]
+            queue_templates: [{name: t, queue_name_filter: "t/>", egress_enabled: no}]
+        """
+    )
+    shell.run("config", "apply", str(file))
+    config = node.definitions["q"].config
+    assert (config.ingress_enabled, config.respect_ttl_enabled, config.max_bind_count) == (False, True, 7)
+    assert node.templates["t"].attributes == {"egress_enabled": False}
+    assert shell.run("config", "apply", str(file)) == ""
+
+
 def test_what_is_exported_is_nothing_to_apply(shell: Shell, node: MemoryNode, file: Path) -> None:
     """Defaults, passwords and what the configuration makes are left out; a new user lacks a password then."""
     shell.run("config", "apply", str(file))
