@@ -19,7 +19,8 @@ EXACT_MAX: Final = float(1 << 53)  # beyond, a float may be another number than 
 FLOATING_MAX: Final = {32: 3.4028234663852886e38, 64: sys.float_info.max}  # by bits; beyond is infinity
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
-NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# A digit fits in one place only: a search through all ways to share out a megabyte of them would not end.
+NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def fit_for(kind: ArrowType) -> Fit:

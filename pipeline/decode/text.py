@@ -1,12 +1,15 @@
 """JSON and CSV: payloads that are texts, with columns that the job names."""
 
 import csv
+import sys
 from typing import ClassVar, final
 
 import orjson
 
 from pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
 from pipeline.decode.fitting import fit_for, reading_of_cells
+
+csv.field_size_limit(sys.maxsize)  # of all CSV in the process; 128 KiB otherwise, and a payload has a bound already
 
 
 class _TextDecoder(Decoder):

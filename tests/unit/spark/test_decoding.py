@@ -173,6 +173,18 @@ def test_a_line_of_csv_becomes_columns() -> None:
     assert only(CsvDecoder(READING, ";"), b";;;;;") == dict.fromkeys(field.name for field in READING)
 
 
+def test_a_cell_of_csv_may_be_as_large_as_a_payload() -> None:
+    text = "x" * 1_000_000
+    assert only(CsvDecoder(READING, ","), f"{text},,,,,".encode())["device"] == text
+
+
+def test_a_cell_that_is_almost_a_number_is_looked_through_once() -> None:
+    """Trying each way to cut a run of digits in two would keep the task for hours."""
+    cell = "1" * 100_000
+    with pytest.raises(Undecodable, match="a number is wanted"):
+        CsvDecoder(READING, ",").decode(f",{cell}x,,,,".encode())
+
+
 @pytest.mark.parametrize(
     ("payload", "said"),
     [
