@@ -74,11 +74,12 @@ class ProfileResult:
     queue: str
     topics: Sequence[TopicProfile]  # the most frequent first
     others_count: int  # messages of topics that are not told of
+    undecodable_count: int  # of all topics
 
     @property
     def is_clean(self) -> bool:
         """Whether the schema fits all, if one was given."""
-        return not any(each.undecodable_count for each in self.topics)
+        return self.undecodable_count == 0
 
     def figures(self) -> Mapping[str, object]:
         """Return all of it."""
@@ -98,7 +99,8 @@ def findings(rows: DataFrame, queue: str, *, levels: int, decoder: Decoder | Non
     rows = rows.withColumn(DECODE_ERROR, fn.lit(None).cast("string")) if decoder is None else decoded(rows, decoder)
     found = _by_topic(rows, levels).persist()
     try:
-        total: Any = found.agg(fn.coalesce(fn.sum("count"), fn.lit(0)).alias("count")).first()
+        sums = [fn.coalesce(fn.sum(each), fn.lit(0)).alias(each) for each in ("count", "undecodable_count")]
+        total: Any = found.agg(*sums).first()
         shown = [_profile_of(row) for row in found.orderBy(fn.desc("count"), "topic").limit(TOPICS_MAX).collect()]
     finally:
         found.unpersist()
@@ -106,6 +108,7 @@ def findings(rows: DataFrame, queue: str, *, levels: int, decoder: Decoder | Non
         queue=queue,
         topics=shown,
         others_count=total["count"] - sum(each.count for each in shown),
+        undecodable_count=total.undecodable_count,
     )
 
 

@@ -17,6 +17,7 @@ from pipeline.dmq.job import DmqJob, dmq
 from pipeline.dmq.job import findings as dead_findings
 from pipeline.presence.connections import connections, events_in, presence_of, silent_in
 from pipeline.presence.job import PresenceJob, PresenceTable, presence
+from pipeline.profile.job import TOPICS_MAX
 from pipeline.profile.job import findings as payload_findings
 from sluicegate import BlockingClient, Message
 
@@ -95,6 +96,16 @@ def test_what_publishers_write_under_the_names_of_deaths_neither_counts_nor_ends
     assert [(step.do, step.count) for step in found.plan] == [("redrive", 1)]
 
 
+def test_a_text_of_a_publisher_that_repeats_itself_is_looked_through_once_and_does_not_end_the_jvm(
+    spark: SparkSession,
+) -> None:
+    """Java keeps a frame of its stack for each repetition of a group to which an expression may go back."""
+    causes = {"1-" * 100_000 + "f": "#", "1" * 200_000 + "g": "1" * 200_000 + "g"}
+    messages = [("t", b"", 0, death("orders", "rejected", cause=cause)) for cause in causes]
+    found = dead_findings(rows(spark, messages), "#DMQ", samples=1)
+    assert {each.cause for each in found.groups} == set(causes.values())
+
+
 def test_payloads_are_described_by_the_beginning_of_their_topic(spark: SparkSession) -> None:
     messages: list[tuple[str | None, bytes, int, dict[str, str]]] = [
         ("plant/7/t", b'{"t": 21.5, "n": 1, "o": {"x": [1]}, "nothing": null}', 0, {}),
@@ -109,6 +120,17 @@ def test_payloads_are_described_by_the_beginning_of_their_topic(spark: SparkSess
     assert plant.columns == "`n` bigint, `name` string, `o` struct<`x`:array<bigint>>, `t` double"
     assert (queue.topic, queue.formats, queue.columns) == (None, {"text": 1}, None)
     assert found.is_clean
+
+
+def test_what_a_schema_does_not_fit_counts_in_topics_too_that_are_not_told_of(spark: SparkSession) -> None:
+    often: list[tuple[str | None, bytes, int, dict[str, str]]] = [
+        (f"t{number:03}", b"{}", 0, {}) for number in range(TOPICS_MAX)
+    ]
+    messages = [*often, *often, ("rare", b"none", 0, {})]
+    decoder = decoder_for(SchemaTable(format="json", columns="t double"))
+    found = payload_findings(rows(spark, messages), "q", levels=1, decoder=decoder)
+    assert not any(each.undecodable_count for each in found.topics)
+    assert (found.others_count, found.undecodable_count, found.is_clean) == (1, 1, False)
 
 
 def test_columns_of_a_profile_are_those_of_a_decode_table_whatever_members_are_called(spark: SparkSession) -> None:
