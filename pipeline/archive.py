@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipeline.archived import check_continues
 from pipeline.configuration import DELTA, ArchiveJob
 from pipeline.decode.stage import DECODE_ERROR, VALUE, decoded, decoder_for
 from pipeline.directories import batch_name, with_day, write_batch
@@ -19,8 +20,10 @@ from pyspark_sluicegate.checkpoint import query_id
 def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> StreamingQuery:
     """Start the query: `PATH/queue=Q/dt=DAY/batch=LINEAGE_N/*.parquet`, with the day in UTC of `received`.
 
-    Raises SchemaError; of a Delta table TableFailed, and TableMismatch where one is there that is another one.
+    Raises SchemaError; JobFailed where an archive of the other format is there; of a Delta table TableFailed, and
+    TableMismatch where one is there that is another one.
     """
+    check_continues(config.archive)
     rows = with_day(spark.readStream.format("sluicegate").options(**config.source_options).load())
     decoder = decoder_for(config.decode)
     if decoder is not None:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from pipeline.configuration import DELTA, ArchiveTable
-from pipeline.directories import as_it_is
+from pipeline.directories import as_it_is, has_batches
 from pipeline.failures import JobFailed
 from pyspark_sluicegate.columns import chosen_columns, schema_of
 
@@ -44,6 +44,19 @@ def check_format(archive: ArchiveTable) -> None:
 
     Only the log of a Delta table says which of its files count: by the files alone those that were replaced would, too.
     """
-    is_table = (Path(archive.path) / DELTA_LOG).is_dir()
+    is_table = _is_table(archive)
     if is_table != (archive.format == DELTA):
         raise JobFailed(f"{archive.path} is {'a' if is_table else 'no'} Delta table, and format is {archive.format}")
+
+
+def check_continues(archive: ArchiveTable) -> None:
+    """Raise JobFailed where batches would come into an archive of the other format, in which nobody would find them.
+
+    A folder without batches is none yet.
+    """
+    if has_batches(archive.path) or _is_table(archive):
+        check_format(archive)
+
+
+def _is_table(archive: ArchiveTable) -> bool:
+    return (Path(archive.path) / DELTA_LOG).is_dir()

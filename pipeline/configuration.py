@@ -165,6 +165,14 @@ class ArchiveJob(StreamJob):
             raise ValueError(f"source.columns lacks {', '.join(missing)}, which the archive needs")
         return self
 
+    @model_validator(mode="after")
+    def _check_undecodable_is_apart(self) -> Self:
+        """Both have directories of the same names, and what is written second replaces what was written first."""
+        aside = self.decode.undecodable
+        if aside is not None and Path(aside) == Path(self.archive.path):
+            raise ValueError(f"decode.undecodable is {aside!r}, where the archive is; it needs a place of its own")
+        return self
+
 
 File = TypeVar("File", bound=JobFile)
 

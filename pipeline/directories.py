@@ -85,6 +85,11 @@ class BatchFile:
     day: str
 
 
+def has_batches(path: str) -> bool:
+    """Return whether batches were written to a folder of this host, by queue and day."""
+    return any(Path(path).glob(f"queue=*/{DAY}=*"))
+
+
 def files_of(path: Path, name: str) -> Iterator[BatchFile]:
     """Yield the files of a batch, in a folder of this host."""
     for file in sorted(path.glob(f"queue=*/{DAY}=*/{BATCH}={name}/*.parquet")):

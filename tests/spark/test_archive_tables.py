@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess
 from pipeline.archive import archive
+from pipeline.archived import DELTA_LOG
 from pipeline.configuration import DELTA, ArchiveJob, ArchiveTable, DecodeTable
 from pipeline.decode.decoder import SchemaError
 from pipeline.delta import TableMismatch
+from pipeline.failures import JobFailed
 from pipeline.streaming_job import run_stream
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, ClientOptions, Message
@@ -86,6 +88,19 @@ def test_a_schema_that_is_none_ends_the_job_before_it_begins(
         decode = DecodeTable(format="csv", columns=columns, undecodable=str(tmp_path / "undecodable"))
         with pytest.raises(SchemaError, match=columns):
             archive(spark, job(broker, "none", tmp_path, decode), Trigger(None))
+
+
+def test_an_archive_is_not_continued_in_the_other_format(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    """Jobs read one of the two: what was there, or what came then, would be in no archive."""
+    (tmp_path / "archive" / "queue=q" / "dt=2026-03-04" / "batch=1234abcd_0").mkdir(parents=True)
+    with pytest.raises(JobFailed, match="archive is no Delta table, and format is delta"):
+        archive(spark, job(broker, "q", tmp_path, DecodeTable(), format=DELTA), Trigger(None))
+    assert [each.name for each in (tmp_path / "archive").iterdir()] == ["queue=q"]
+    (tmp_path / "archive" / DELTA_LOG).mkdir()
+    with pytest.raises(JobFailed, match="archive is a Delta table, and format is parquet"):
+        archive(spark, job(broker, "q", tmp_path, DecodeTable()), Trigger(None))
 
 
 def test_a_delta_table_has_each_message_once_though_a_batch_runs_again(

@@ -58,6 +58,11 @@ def test_the_command_line_goes_before_the_file(file: Path) -> None:
         ("[archive]", "[decode]\nformat = 'yaml'\n[archive]", "decode.format: Input should be"),
         (
             "[archive]",
+            "[decode]\nformat = 'json'\ncolumns = 't int'\nundecodable = '/a/'\n[archive]",
+            "decode.undecodable is '/a/', where the archive is",
+        ),
+        (
+            "[archive]",
             "[decode]\nformat = 'json'\nundecodable = '/u'\n[archive]",
             "decode: the format json needs columns or schema_file, and one of them",
         ),
