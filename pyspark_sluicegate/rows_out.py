@@ -19,7 +19,7 @@ _OF_PAYLOADS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is
 
 
 class RowError(ValueError):
-    """A row without what every message needs."""
+    """A row without what every message needs, or with a value that no message can have."""
 
 
 def check_columns(schema: Any, options: SinkOptions) -> None:
@@ -54,12 +54,23 @@ def _destination(options: SinkOptions) -> str:
 
 
 def encode_rows(rows: Any) -> ColumnWriter:
-    """Return the columns of a STAGE. Raises RowError when a row has no destination or payload."""
+    """Return the columns of a STAGE.
+
+    Raises RowError when a row lacks what every message needs, or a value is none that its column can have; OptionError
+    when none of that type is.
+    """
     out = ColumnWriter()
     for name, (bit, put) in WRITTEN.items():
         at = rows.schema.get_field_index(name)
-        if at >= 0:
-            put(out, bit, rows.column(at))
+        if at < 0:
+            continue
+        array = rows.column(at)
+        try:
+            put(out, bit, array)
+        except pa.ArrowInvalid as error:  # bytes that are no text, a priority of 4.5
+            raise RowError(f"the column {name}: {error}") from None
+        except pa.ArrowNotImplementedError as error:
+            raise OptionError(f"the column {name} is {array.type}, of which no message can be made: {error}") from None
     return out
 
 

@@ -103,6 +103,30 @@ def test_rows_without_what_every_message_needs_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("partition_key", b"\xff"),
+        ("message_id", b"\xff"),
+        ("priority", 4.5),
+        ("priority", "high"),
+        ("ttl_ms", 0.5),
+        ("user_properties", {"name": b"\xff"}),
+    ],
+)
+def test_a_value_that_its_column_cannot_have_is_the_rows_mistake(name: str, value: Any) -> None:
+    kind = pa.map_(pa.string(), pa.binary()) if isinstance(value, dict) else None
+    batch = pa.RecordBatch.from_pydict({"topic": ["a"], "payload": [b"1"], name: pa.array([value], kind)})
+    with pytest.raises(RowError, match=f"^the column {name}: "):
+        encode_rows(batch)
+
+
+def test_a_column_of_a_type_that_no_message_is_made_of_is_the_jobs_mistake() -> None:
+    batch = pa.RecordBatch.from_pydict({"topic": ["a"], "payload": [b"1"], "correlation_id": [5]})
+    with pytest.raises(OptionError, match=r"^the column correlation_id is int64, of which no message can be made"):
+        encode_rows(batch)
+
+
+@pytest.mark.parametrize(
     ("kind", "values", "texts"),
     [
         (pa.map_(pa.large_string(), pa.large_string()), ["x", "yz"], ["x", "yz"]),

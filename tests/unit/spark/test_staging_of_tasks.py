@@ -70,6 +70,18 @@ def test_rows_that_are_wrong_themselves_are_left_out_and_told_of_when_the_rest_i
     assert "transaction job/1: 1 rows were refused and left out: message too large (0x0501): no" in caplog.text
 
 
+def test_a_row_of_which_no_message_can_be_made_is_left_out_and_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    bulk = RefusingBulk(None, bytes_max=1_000)
+    rows = pa.RecordBatch.from_pydict(
+        {"topic": ["a", "b", "c"], "payload": [b"1", b"2", b"3"], "partition_key": [b"k", b"\xff", None]}
+    )
+    part = Stager(_sink(monkeypatch, bulk), "job/1", 0).stage_all([rows])
+    assert (part.staged_count, part.rejected_count, bulk.staged_count) == (2, 1, 2)
+    assert part.reasons == ("the column partition_key: Invalid UTF8 payload",)
+    with pytest.raises(SinkFailed, match="With onReject=drop such rows are counted and left out"):
+        Stager(_sink(monkeypatch, bulk, "fail"), "job/1", 0).stage_all([rows])
+
+
 def test_rows_that_a_frame_of_this_gateway_does_not_hold_together_are_staged_in_smaller_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
