@@ -221,6 +221,22 @@ def test_the_next_page_is_asked_for_while_the_consumer_is_busy_with_the_one_befo
     assert partition.ledger.effects.wanted_pages == [1, 3]
 
 
+def test_the_next_page_is_asked_for_while_the_consumer_has_what_was_given_back_of_the_one_before() -> None:
+    partition = PagedPartition(limit=2)
+    for _ in range(3):
+        partition.append(numbered(2))
+    partition.deliver()
+    partition.page_out(page_bytes=1)
+    partition.settle(1, 3, RELEASED)
+    partition.ledger.deliver(0)
+    page_loaded(partition.ledger, 1, partition.stored[1])
+    partition.ledger.effects.wanted_pages.clear()
+
+    partition.ledger.deliver(0)
+
+    assert partition.ledger.effects.wanted_pages == [3]
+
+
 def test_a_page_that_is_read_late_is_not_overtaken_where_deliveries_are_delayed() -> None:
     """What was due stays due in its page, also while another page is on its way because of the time."""
     partition = PagedPartition(limit=0, delivery_delay_ms=10)

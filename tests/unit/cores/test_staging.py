@@ -120,6 +120,15 @@ def test_a_commit_names_one_attempt_of_each_part_and_only_what_was_staged(
     assert refused.value.code == code
 
 
+@pytest.mark.parametrize("name", ["", "x" * 300, "a\nb"])
+def test_a_commit_of_a_name_that_nothing_can_be_staged_under_is_refused(name: str) -> None:
+    """Else a commit of no attempts would be written down under it, as done."""
+    area = area_of()
+    with pytest.raises(StagingRefused) as refused:
+        area.begin_commit(name, [], 0)
+    assert refused.value.code == BAD_TRANSACTION
+
+
 def test_what_is_staged_has_bounds() -> None:
     area = area_of(bytes_max=10)
     area.stage("t", 0, 0, count=1, payload_bytes=10, wall_ms=0)

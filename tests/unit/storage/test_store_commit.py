@@ -7,7 +7,7 @@ import pytest
 from messaging.marks import marks_of
 from storage.errors import FolderInUse, PageNotFound, UnsupportedFormat
 from storage.identity import STORE_KIND
-from storage.interface import CommitJob, PageKey, PageWrite, Store, StoredPage, Table, TableWrite
+from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Store, StoredPage, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.record_page import PageSummary
 from storage.record_seal import seal
@@ -135,6 +135,44 @@ def test_a_deleted_page_is_gone_from_the_directory(store: SpoolStore) -> None:
     assert page_names(store, 1) == [20]
     with pytest.raises(PageNotFound):
         store.read_page(1, 10)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        CommitJob(page_writes=[PageWrite(2, page_bytes(number)) for number in range(200)]),
+        CommitJob(page_deletes=[PageKey(1, number) for number in range(200)]),
+        CommitJob(partition_purges=[1]),
+        CommitJob(page_quarantines=[PageDamage(1, number, "torn") for number in range(200)]),
+        CommitJob(journal_delete_through=200),
+        CommitJob(cursor_puts=[CURSOR._replace(partition_id=number) for number in range(2000, 2200)]),
+        CommitJob(cursor_deletes=list(range(1000, 1200))),
+        CommitJob(table_writes=[TableWrite(Table.RETAINED, b"%d" % number, b"v") for number in range(200)]),
+    ],
+    ids=["pages", "deletions", "purge", "quarantine", "trimmed journal", "cursors", "deleted cursors", "rows"],
+)
+def test_how_full_the_store_is_is_known_after_every_kind_of_write(
+    store: SpoolStore, open_store: OpenStore, job: CommitJob
+) -> None:
+    """The quota of the disk goes by it: what is said after a commit is what whoever opens the store measures."""
+    store.commit(
+        CommitJob(
+            page_writes=[PageWrite(1, page_bytes(number)) for number in range(200)],
+            cursor_puts=[CURSOR._replace(partition_id=number) for number in range(1000, 1200)],
+        )
+    )
+    for number in range(1, 201):
+        store.commit(publish_job(number))
+
+    store.commit(job)
+
+    said, measured = store.usage(), open_store().usage()
+    assert (said.used_bytes, said.page_entries, said.journal_entries, said.quarantine_entries) == (
+        measured.used_bytes,
+        measured.page_entries,
+        measured.journal_entries,
+        measured.quarantine_entries,
+    )
 
 
 def test_cursors_are_read_back_and_replaced(store: SpoolStore, open_store: OpenStore) -> None:
