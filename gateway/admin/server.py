@@ -21,7 +21,7 @@ from gateway.ports import NodePort
 from protocols.listeners import BaseListener
 from protocols.tls import TlsFiles
 
-REQUESTS_MAX: Final = 128  # operators, probes and scrapers; more are answered with 503
+REQUESTS_MAX: Final = 128  # at once, of operators, probes and scrapers; more are answered with 503
 CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # more are closed at once
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe
 HEAD_S: Final = 15.0  # in which a request has to begin: who sends none would keep its place from operators
@@ -152,17 +152,20 @@ class _HttpProtocol(H11Protocol):
 
     def __init__(self, config: Config, state: ServerState, on_closed: Callable[[], None]) -> None:
         super().__init__(config=config, server_state=state, app_state={})
+        self.connections = set()  # of which uvicorn permits as many as requests: those without a request take no place
         self._on_closed = on_closed
         self._answered: object = None  # the request before, if it was answered when it was last looked
         self._look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        self.server_state.connections.add(self)
         self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._look is not None:
             self._look.cancel()
+        self.server_state.connections.discard(self)
         super().connection_lost(exc)
         self._on_closed()
 

@@ -190,6 +190,37 @@ def test_an_answer_says_when_it_was_made() -> None:
     assert parsedate_to_datetime(date[6:].decode()).tzinfo is not None
 
 
+@pytest.mark.parametrize(("asking", "status"), [(0, 200), (server.REQUESTS_MAX - 1, 200), (server.REQUESTS_MAX, 503)])
+def test_requests_under_way_leave_no_room_for_more_and_silent_connections_do(asking: int, status: int) -> None:
+    """Who only connects, or keeps a connection for later, must not have probes told that the gateway is not well."""
+    silent = server.REQUESTS_MAX
+    asked, released = asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.release()
+        if scope["path"] == "/":
+            await released.wait()
+        await PlainTextResponse("well")(scope, receive, send)
+
+    async def converse() -> bytes:
+        admin = AdminServer(answer, name="admin", host="127.0.0.1", port=0, tls=None)
+        await admin.start()
+        opened = [await asyncio.open_connection("127.0.0.1", admin.port) for _ in range(silent + asking)]
+        for _, writer in opened[silent:]:
+            writer.write(REQUEST)
+            await asked.acquire()
+        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        writer.write(REQUEST.replace(b"GET /", b"GET /health/live"))
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=60)
+        released.set()
+        await admin.stop()
+        for _, each in [*opened, (reader, writer)]:
+            each.close()
+        return head
+
+    assert asyncio.run(converse()).startswith(b"HTTP/1.1 %d " % status)
+
+
 def test_a_stop_finishes_the_answers_under_way_and_closes_what_is_idle() -> None:
     asked, released = asyncio.Event(), asyncio.Event()
 
