@@ -10,11 +10,13 @@ from typing import Protocol
 
 from amqp_referee import AmqpReferee
 from flow_referee import FlowProtocolReferee, Names
+from http_referee import HttpReferee
 from mqtt_deliveries import Sessions
 from mqtt_referee import MqttReferee
 from protocols.listeners import Listener
 from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
 from referee_calls import ClientFoul
+from websocket_referee import WebSocketReferee
 
 
 class Referee(Protocol):
@@ -31,12 +33,18 @@ def _referees() -> dict[str, Callable[[], Referee]]:
     """Return what makes referees for one life of a gateway, by listener."""
     sessions, publishers = Sessions(), Names()
     return {
+        "http": HttpReferee,
+        "http_tls": HttpReferee,
         "amqp": AmqpReferee,
         "amqp_tls": AmqpReferee,
+        "amqp_websocket": lambda: WebSocketReferee(AmqpReferee()),
+        "amqp_websocket_tls": lambda: WebSocketReferee(AmqpReferee()),
         "flow": lambda: FlowProtocolReferee(publishers),
         "flow_tls": lambda: FlowProtocolReferee(publishers),
         "mqtt": lambda: MqttReferee(sessions),
         "mqtt_tls": lambda: MqttReferee(sessions),
+        "mqtt_websocket": lambda: WebSocketReferee(MqttReferee(sessions)),
+        "mqtt_websocket_tls": lambda: WebSocketReferee(MqttReferee(sessions)),
     }
 
 
