@@ -85,10 +85,13 @@ class _Subscriber:
         self._count = count
         self._as_json = as_json
         self._console = Console(soft_wrap=True, highlight=False)
+        self._is_leaving = False
+        self._has_left = False
         self._granted: list[ReasonCode] | None = None
         self._about_grant: Properties | None = None
         session.client.on_message = self._on_message
         session.client.on_subscribe = self._on_subscribe
+        session.client.on_unsubscribe = self._on_unsubscribe
 
     def run(self, filters: list[str], *, qos: int, timeout_s: float | None) -> bool:
         """Subscribe and print; return whether the count was reached."""
@@ -108,11 +111,22 @@ class _Subscriber:
         before = {number: signal.signal(number, self._on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             session.run_until(lambda: self.is_interrupted or self._has_all(), timeout_s=timeout_s)
+            self._leave(filters)
         finally:
             for number, taken in before.items():
                 signal.signal(number, taken)
         session.disconnect()
         return self._has_all()
+
+    def _leave(self, filters: list[str]) -> None:
+        """Wait until the gateway has read every acknowledgement, which comes before its answer.
+
+        What was printed and not read would be delivered again: a socket that is closed with deliveries unread is
+        reset, and a gateway that writes to it reads no more.
+        """
+        self._is_leaving = True
+        self._session.client.unsubscribe(filters)
+        self._session.run_until(lambda: self._has_left, timeout_s=ANSWER_TIMEOUT_S)
 
     def _has_all(self) -> bool:
         return self._count > 0 and self.printed_count >= self._count
@@ -140,8 +154,18 @@ class _Subscriber:
         self._granted = reasons
         self._about_grant = properties
 
+    def _on_unsubscribe(
+        self,
+        client: mqtt.Client,
+        userdata: object,
+        mid: int,
+        reasons: list[ReasonCode],
+        properties: Properties | None,
+    ) -> None:
+        self._has_left = True
+
     def _on_message(self, client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
-        if self._has_all():
+        if self._is_leaving or self._has_all():
             return  # not acknowledged: it goes back
         if self._as_json:
             print_json(_document(message))
