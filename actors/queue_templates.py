@@ -6,6 +6,7 @@ import orjson
 
 from messaging.queue_attributes import AttributeValue
 from messaging.queue_template import OVERRIDE_NON_DURABLE, QueueTemplate, template_for, template_from_dict
+from storage.errors import UnknownRow
 from storage.interface import Table, TableWrite
 
 TEMPLATE_ROW = b"template/"
@@ -18,6 +19,7 @@ class QueueTemplates:
     """Templates by name."""
 
     def __init__(self, catalog: dict[bytes, bytes]) -> None:
+        """Read those of the catalog. Raises UnknownRow for one that this release cannot read."""
         self.by_name: dict[str, QueueTemplate] = {each.name: each for each in _stored_templates(catalog)}
 
     def fill_in(self, asked: dict[str, object], durable: bool | None) -> tuple[dict[str, object], bool]:
@@ -39,4 +41,9 @@ def template_row(name: str, template: QueueTemplate | None) -> TableWrite:
 def _stored_templates(catalog: dict[bytes, bytes]) -> Iterator[QueueTemplate]:
     for key, value in catalog.items():
         if key.startswith(TEMPLATE_ROW):
-            yield template_from_dict(orjson.loads(value))
+            try:
+                template = template_from_dict(orjson.loads(value))
+            except ValueError as problem:
+                name = key.removeprefix(TEMPLATE_ROW).decode(errors="backslashreplace")
+                raise UnknownRow(f"queue template {name!r}", problem) from None
+            yield template

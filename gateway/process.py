@@ -18,6 +18,7 @@ from gateway.file_limit import raise_file_limit
 from gateway.logs import set_up_logging
 from gateway.node import Node, open_store
 from gateway.start_errors import CannotStart
+from storage.errors import StorageError
 
 log = logging.getLogger("sluicegate.node")
 
@@ -48,7 +49,11 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
 
 async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     store = open_store(config)
-    node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
+    try:
+        node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
+    except StorageError as problem:
+        text = f"the data folder {config.data.path} cannot be read: {problem}"
+        raise CannotStart(text, advice="`sluicegate doctor` looks into it.") from None
     node.configuration = reload
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -22,6 +22,14 @@ class UnsupportedFormat(StorageError):
 
 
 @final
+class UnknownRow(StorageError):
+    """An intact row of which this release makes nothing: another one wrote it, that knows more, or less."""
+
+    def __init__(self, where: str, problem: Exception) -> None:
+        super().__init__(f"{where} was written by another release: {problem or type(problem).__name__}")
+
+
+@final
 class DamagedRecord(StorageError):
     """Bytes that are not what was written: torn, flipped, cut short or put in the wrong place."""
 

@@ -18,6 +18,7 @@ from messaging.queue_config import QueueDefinition, definition_from_dict
 from messaging.rescale import CUT_UNKNOWN, Rescale
 from messaging.slots import modulo_slots
 from messaging.staging import STAGING_PARTITION_ID
+from storage.errors import UnknownRow
 from storage.interface import Table, TableWrite
 
 QUEUE_ROW: Final = b"queue/"
@@ -42,14 +43,23 @@ class StoredQueue:
 
 
 def stored_queues(catalog: Mapping[bytes, bytes]) -> Iterator[StoredQueue]:
-    """Yield every queue in the catalog."""
+    """Yield every queue in the catalog. Raises UnknownRow for one of another release, that may know more attributes."""
     for key, value in catalog.items():
         if key.startswith(QUEUE_ROW):
-            row = orjson.loads(value)
-            definition = definition_from_dict(row["definition"], reserved_name=True)
-            slots = _unpacked(row["slots"]) if "slots" in row else None
-            rescale = _rescale(row["rescale"], slots) if "rescale" in row else None
-            yield StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale)
+            try:
+                queue = _stored_queue(value)
+            except (ValueError, KeyError, TypeError) as problem:
+                name = key.removeprefix(QUEUE_ROW).decode(errors="backslashreplace")
+                raise UnknownRow(f"queue {name!r}", problem) from None
+            yield queue
+
+
+def _stored_queue(value: bytes) -> StoredQueue:
+    row = orjson.loads(value)
+    definition = definition_from_dict(row["definition"], reserved_name=True)
+    slots = _unpacked(row["slots"]) if "slots" in row else None
+    rescale = _rescale(row["rescale"], slots) if "rescale" in row else None
+    return StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale)
 
 
 def queue_row(stored: StoredQueue) -> TableWrite:

@@ -13,10 +13,10 @@ from messaging.cursors import CONSUME, CursorBook, cursor_from_row
 from messaging.flows import DeliveryRules
 from messaging.gaps import Gap
 from messaging.ledger import Ledger
-from messaging.queue_config import QueueInvalid
 from messaging.range_plan import CHUNK_BYTES_MAX, RangePiece, RangeRun, gaps_of, plan_range, runs_of
 from messaging.recovery import StoredPartition, restore
 from messaging.retention import RetainedLog, RetentionRules
+from storage.errors import UnknownRow
 from storage.interface import Quarantined
 from storage.queue_catalog import StoredQueue, stored_queues
 from storage.stored_state import StoredVpn
@@ -153,9 +153,8 @@ class VpnReader:
         for key, value in self.rows.catalog.items():
             try:
                 yield from stored_queues({key: value})
-            except (QueueInvalid, ValueError, KeyError, TypeError) as error:  # another release may know more attributes
-                detail = f"it is no queue of this release: {error}"
-                self._spool.damage.append(Quarantined(f"row {key!r} of catalog", "damaged", detail))
+            except UnknownRow as error:
+                self._spool.damage.append(Quarantined(f"row {key!r} of catalog", "damaged", str(error)))
 
 
 def _end_of(stored: StoredPartition | None) -> int:

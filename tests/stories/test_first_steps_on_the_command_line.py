@@ -8,10 +8,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
 from processes import running
+from storage.interface import CommitJob, Table, TableWrite
+from storage.store import SpoolStore
 
 ANSWER_S = 45
 
@@ -175,6 +178,26 @@ def test_a_second_gateway_on_the_same_data_folder_is_refused(node: GatewayProces
     assert second.returncode == 1
     assert f"the data folder {node.data} is in use by process {node.pid}" in second.stderr
     assert "mistake of ours" not in second.stderr
+
+
+@pytest.mark.parametrize("row", ["queue/newer", "template/newer"])
+def test_what_another_release_has_stored_is_named_and_no_mistake_of_ours(tmp_path: Path, row: str) -> None:
+    """Who goes back to an older release than the one that wrote the store meets attributes that it does not know."""
+    store = SpoolStore.open(tmp_path, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
+    value = {"definition": {"name": "newer", "colour": "red"}, "kind": "named", "partition_ids": [1]}
+    stored = value if row.startswith("queue") else value["definition"]
+    store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, row.encode(), orjson.dumps(stored))]))
+    store.close()
+    started = subprocess.run(
+        [*PYTHON, "serve", "--data", str(tmp_path), "--set", "admin.port=0", "--set", "listeners.mqtt.port=0"],
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+    )
+    assert started.returncode == 1
+    told = f"error: the data folder {tmp_path} cannot be read: queue"
+    assert told in started.stderr
+    assert "'newer' was written by another release: colour: " in started.stderr
 
 
 def test_a_port_that_is_taken_is_named(node: GatewayProcess, tmp_path: Path) -> None:

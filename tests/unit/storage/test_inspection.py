@@ -154,7 +154,7 @@ def test_a_queue_of_another_release_is_named(folder: Path) -> None:
     (finding,) = [each for each in found(folder) if "newer" in each.subject]
 
     assert finding.severity == Severity.ERROR
-    assert "it is no queue of this release" in finding.text
+    assert "was written by another release: " in finding.text
 
 
 def test_what_lies_in_quarantine_is_shown(folder: Path) -> None:
