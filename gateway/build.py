@@ -1,31 +1,30 @@
-"""How this installation was built: its version, and whether its hot modules run compiled.
+"""How this installation was built: its release, and whether its hot modules run compiled.
 
 Which modules are compiled is decided in setup.py. A build falls back to the pure package with no more than a warning,
-so `sluicegate version`, the logs at start and CI ask here what they really run.
+so `sluicegate --version`, the gateway as it starts, and CI ask here what they really run.
 """
 
 import importlib
-import importlib.metadata
 import importlib.util
 import pkgutil
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
+from gateway.version import VERSION
+
 ROOMS_WITH_COMPILED_MODULES: Final = ("messaging", "storage", "actors", "protocols")
 WITNESS: Final = "messaging.batch"  # the build compiles all of its modules or none, so one can speak for all
 
 
-def version() -> str:
-    """Return the version installed, or "unknown" when the sources run without being installed."""
-    try:
-        return importlib.metadata.version("sluicegate")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+def release() -> str:
+    """Return the release for people: `0.1.0 (compiled)`, or `(not compiled)`, which is several times slower."""
+    return f"{VERSION} ({'compiled' if compiled() else 'not compiled'})"
 
 
 def compiled() -> bool:
     """Tell whether the hot modules run as extensions."""
-    return _is_extension(importlib.import_module(WITNESS).__file__)
+    spec = importlib.util.find_spec(WITNESS)  # which does not import it
+    return spec is not None and _is_extension(spec.origin)
 
 
 def compiled_modules() -> list[str]:

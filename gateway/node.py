@@ -18,6 +18,7 @@ from actors.waking import watch_for_room
 from gateway.admin_accounts import AdminAccounts
 from gateway.amqp_front import AmqpFront
 from gateway.backup_actor import spawn_backups
+from gateway.build import release
 from gateway.certificates import Validity, look_at_certificates
 from gateway.closing import last_cursors
 from gateway.config.model import Config
@@ -36,7 +37,6 @@ from gateway.start_errors import CannotStart
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.trace_export import TraceExport, make_tracing, start_export
 from gateway.tree import SupervisorActor
-from gateway.version import VERSION
 from gateway.vpn import MessageVpn
 from gateway.watched_files import WatchedFiles, look_at
 from messaging.address import Address
@@ -158,7 +158,7 @@ class Node:
         await self.operator_ports.open()
         self._look_at_certificates()
         self.ready = True
-        self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
+        self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {release()} takes traffic")
 
     async def reload(self, config: Config) -> Changes:
         """Take over what can change while running; return what differs.

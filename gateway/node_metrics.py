@@ -11,10 +11,10 @@ from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
 from actors.queue_totals import QueueTotals
 from actors.staging_messages import StagingOverview
-from gateway.build import version
 from gateway.reader_views import cursor_view
 from gateway.rest_views import point_samples
 from gateway.samples import SESSIONS, Sample, queue_label
+from gateway.version import VERSION
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.counters import ProtocolCounters
@@ -42,7 +42,7 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
     """
     vpns = [replace(each, queues=[one for one in each.queues if not one[0].cell.is_stopped()]) for each in vpns]
     return [
-        Sample("sluicegate_build", 1, (version(),)),
+        Sample("sluicegate_build", 1, (VERSION,)),
         Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
         *_front(node),
         *[sample._replace(vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],

@@ -13,6 +13,7 @@ import uvloop
 
 from actors.clock import SystemClock
 from gateway.allocator import keep_freed_memory
+from gateway.build import release
 from gateway.config.model import Config
 from gateway.file_limit import raise_file_limit
 from gateway.logs import set_up_logging
@@ -91,7 +92,7 @@ async def _reload(node: Node, reload: Callable[[], Config]) -> None:
 
 def _announce(node: Node) -> None:
     """Print where to connect, and what to try."""
-    lines = ["Sluicegate is ready."]
+    lines = [f"Sluicegate {release()} is ready."]
     endpoints = node.endpoints()
     width = max([len(name) for name, _ in endpoints], default=0)
     lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]

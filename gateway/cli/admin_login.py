@@ -12,6 +12,7 @@ import typer
 
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.passwords import first_line
+from gateway.cli.version import ReleaseOption
 
 PASSWORD_VARIABLE: Final = "SLUICEGATE_ADMIN_PASSWORD"
 
@@ -79,6 +80,7 @@ def take_login(
     admin_user: UserOption = None,
     admin_password_file: PasswordFileOption = None,
     admin_token_file: TokenFileOption = None,
+    is_version_asked: ReleaseOption = False,  # the command has ended then
 ) -> None:
     """A message gateway: per-key ordered, elastic, durable work queues for any protocol."""
     before = LOGIN.set(AdminLogin(admin_user, admin_password_file, admin_token_file))

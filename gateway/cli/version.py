@@ -1,16 +1,30 @@
-"""`sluicegate version`: the release."""
+"""`sluicegate --version` and `sluicegate version`: the release, and whether it is compiled."""
 
 import sys
+from typing import Annotated
 
 import typer
 
 from gateway.cli.output import JsonOption, print_json
-from gateway.version import VERSION
 
 
 def version(as_json: JsonOption = False) -> None:
-    """Print the release."""
+    """Print the release, and whether it is compiled."""
+    from gateway.build import compiled, release  # late: every command is imported with the option below
+    from gateway.version import VERSION
+
     if as_json:
-        print_json({"version": VERSION, "python": sys.version.split()[0]})
+        print_json({"version": VERSION, "compiled": compiled(), "python": sys.version.split()[0]})
     else:
-        typer.echo(f"sluicegate {VERSION}")
+        typer.echo(f"sluicegate {release()}")
+
+
+def _print_and_end(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+ReleaseOption = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_print_and_end, help="Print the release and exit.")
+]

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from gateway.build import release
 from gateway.cli import app, main
 from gateway.cli.actors import tree
 from gateway.cli.explain import REASONS
@@ -212,7 +213,8 @@ def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:
     assert orjson.loads(shell.run("queue", "purge", "q", "--yes", "--json")) == {"purged_count": 1}
     assert orjson.loads(shell.run("queue", "delete", "q", "--yes", "--json")) == {"deleted": "q"}
     assert orjson.loads(shell.run("actors", "--json")) == []
-    assert "version" in orjson.loads(shell.run("version", "--json"))
+    assert orjson.loads(shell.run("version", "--json")).keys() == {"version", "compiled", "python"}
+    assert shell.run("--version") == shell.run("version") == f"sluicegate {release()}\n"
     assert orjson.loads(shell.run("check-config", "--json"))["listeners"]["mqtt"]["port"] == 1883
 
 
