@@ -188,8 +188,10 @@ class Client(Wired):
             self._subscribe(identifier, f"$queue/{queue_name}", qos, lambda code: None, selector=selector)
 
     def subscribe(self, prefix: str, qos: int) -> None:
-        """Subscribe to all topics with a prefix, for the session."""
-        if self.state != ONLINE or self.session_name in self._truth.targets:
+        """Subscribe to all topics with a prefix, for the session, and once in it."""
+        # One that is not kept may have ended, and the client not heard of it.
+        has_one = SESSION_FILTER_ID in self.names and not self._is_durable
+        if self.state != ONLINE or has_one or self.session_name in self._truth.targets:
             return
         self._sessions_count += 1
         target = self._truth.begins(self.session_name, SESSION, (prefix,), Rules(respects_expiry=True), is_sure=False)

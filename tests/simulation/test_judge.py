@@ -64,9 +64,10 @@ def test_a_session_that_is_not_kept_ends_with_its_connection_though_its_client_d
     subscriber, publisher = world.clients["s2"], world.clients["p0"]
     subscriber.connect(clean_start=True)
     world.advance(A_WHILE_US)
-    subscriber.subscribe("state/", 1)
+    subscriber.subscribe("state/", 2)
     world.advance(A_WHILE_US)
     subscriber.stall(True)
+    publisher.publish("state/y", "k0", 2, 40)  # it will read that when the gateway has given it up
     for _ in range(2 * KEEP_ALIVE_S):
         publisher.tick()
         world.advance(1_000_000)
@@ -76,6 +77,8 @@ def test_a_session_that_is_not_kept_ends_with_its_connection_though_its_client_d
 
     assert subscriber.state == ONLINE, "it has not heard of it"
     assert not publisher.out
+    subscriber.subscribe("state/", 2)
+    subscriber.stall(False)
     drain(world)
 
 
