@@ -7,12 +7,15 @@ from simulation.administration import ADMINISTRATORS
 from simulation.client import MODES, OFFLINE, ONLINE, Client
 from simulation.fate import FATE
 from simulation.job import Job
+from simulation.resumer import Resumer
+from simulation.returner import Returner
 from simulation.scenario import (
     COMPOSITE,
     CONSUMERS,
     FLEETING,
     NAMES,
     PUBLISHERS,
+    RESUMERS,
     RETURNERS,
     SELECTIONS,
     SUBSCRIBERS,
@@ -143,12 +146,35 @@ def _return(world: World, step: Step) -> None:
     elif deed == 3:
         returner.settle(1 + step.amount % FEW)
     else:
-        rng, topics = world.salted, [topic for topic in _topics(world) if not topic.startswith(SMALL_PREFIX)]
-        for _ in range(1 + step.amount % FEW):
-            size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
-            expiry_s, delay_s, priority = _terms(world)
-            topic, key = rng.choice(topics), f"k{rng.randrange(4)}"
-            returner.publish(topic, key, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
+        _publish_some(world, step, returner)
+
+
+def _resume(world: World, step: Step) -> None:
+    """Have a client whose links come back come, leave, settle or publish."""
+    resumer = world.resumers[RESUMERS[step.who % len(RESUMERS)]]
+    deed = step.what % 10
+    resumer.tick()
+    if resumer.state == OFFLINE:
+        resumer.connect(resumer.queue if resumer.queue and deed else NAMES[step.amount % len(NAMES)])
+    elif deed == 0:
+        (resumer.cut, resumer.cut, resumer.vanish, resumer.close, resumer.crash)[step.amount % 5]()
+    elif deed == 1:
+        resumer.suspend()
+    elif deed == 2:
+        resumer.mode = MODES[step.amount % len(MODES)]
+    elif deed < 5:
+        resumer.settle(1 + step.amount % FEW)
+    else:
+        _publish_some(world, step, resumer)
+
+
+def _publish_some(world: World, step: Step, client: Returner | Resumer) -> None:
+    rng, topics = world.salted, [topic for topic in _topics(world) if not topic.startswith(SMALL_PREFIX)]
+    for _ in range(1 + step.amount % FEW):
+        size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
+        expiry_s, delay_s, priority = _terms(world)
+        topic, key = rng.choice(topics), f"k{rng.randrange(4)}"
+        client.publish(topic, key, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
 
 
 def _consume(world: World, step: Step) -> None:
@@ -223,6 +249,7 @@ CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "job": _job,
     "transact": _transact,
     "return": _return,
+    "resume": _resume,
     "retain": _retain,
     "look": _look,
     "connect": _connect,

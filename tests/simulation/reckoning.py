@@ -29,10 +29,11 @@ def _check_is_settled(truth: Truth, message: Message, target: Target) -> None:
     """Somebody has settled it: a consumer of the queue, or of one that may have got it from there."""
     if _was_settled_in(target, message):
         return
-    if target.expiry_s(message) and not target.has_dead_message_queue():
+    dies = target.expiry_s(message) > 0 or message.number in target.declined
+    if dies and not target.has_dead_message_queue():
         return
     heirs = [SPARE, DEAD_MESSAGE_QUEUE] if target.was_moved_since(message.sent_tick) else []
-    if target.may_give_up or target.expiry_s(message):
+    if target.may_give_up or dies:
         heirs.append(DEAD_MESSAGE_QUEUE)
     for name in heirs:
         heir = truth.targets.get(name)
@@ -117,4 +118,5 @@ def _was_settled_in(target: Target, message: Message) -> bool:
 def _has_the_dead(truth: Truth, heir: Target, number: int, tick: int) -> bool:
     """Return whether a message that died, or was moved, after the tick has to be in this queue, and to be settled."""
     is_sure = heir.takes_since(tick) and truth.refused_tick < tick
-    return is_sure and number not in heir.damaged and not heir.may_give_up
+    is_gone = number in heir.damaged or number in heir.declined  # the latter: it has no dead message queue of its own
+    return is_sure and not is_gone and not heir.may_give_up

@@ -86,6 +86,11 @@ def drain(world: World) -> None:
             returner.tick()  # what was refused for now is asked for again
             if returner.is_waiting and returner.state == OFFLINE:
                 returner.connect()
+        for resumer in world.resumers.values():
+            resumer.mode = PROMPT
+            resumer.accept_all()
+            if resumer.queue and resumer.state == OFFLINE:
+                resumer.connect(resumer.queue)
         world.advance(DRAIN_ROUND_US)
         if rounds < len(CONSUMERS):
             for name in NAMES:
@@ -101,6 +106,7 @@ def drain(world: World) -> None:
         raise Violation(f"everything was mended, and {len(unfinished)} jobs are not at their end")
     waiting = [each.name for each in world.transactors.values() if each.is_waiting]
     waiting += [each.name for each in world.returners.values() if each.is_waiting]
+    waiting += [each.name for each in world.resumers.values() if each.is_waiting]
     if waiting:
         raise Violation(f"everything was mended, and what {waiting} sent is not at its end")
     for transactor in world.transactors.values():

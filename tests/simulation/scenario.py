@@ -79,7 +79,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
-WILLS_SHARE = 0.25  # the same
+WILLS_SHARE, RESUMES_SHARE = 0.25, 0.25  # the same
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -88,6 +88,7 @@ SELECTION_IDS: Final = 20  # above the number of queues
 PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
 TRANSACTORS = ("t0", "t1")
 RETURNERS = {"f0": 3, "f1": 30}  # with their windows
+RESUMERS = ("r0", "r1", "r2")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 
 
@@ -105,6 +106,7 @@ class Scenario(NamedTuple):
     retains: bool  # a publisher keeps a retained message up to date, and subscribers look at it
     returns: bool  # clients of the flow protocol publish under names, and consume
     wills: bool  # clients of MQTT leave wills
+    resumes: bool  # clients of AMQP publish and consume over links that they attach again
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -146,6 +148,7 @@ PLAIN: Final = Scenario(
     retains=False,
     returns=False,
     wills=False,
+    resumes=False,
 )
 
 
@@ -171,6 +174,7 @@ def scenario_of(seed: int) -> Scenario:
         retains=rng.random() < RETAINED_SHARE,
         returns=rng.random() < RETURNS_SHARE,
         wills=rng.random() < WILLS_SHARE,
+        resumes=rng.random() < RESUMES_SHARE,
     )
 
 

@@ -63,7 +63,21 @@ WEIGHTS = {
 TRANSACTIONS = {"transact": 24.0}  # in runs that have them
 RETAINED = {"retain": 8.0, "look": 6.0}  # the same
 RETURNS = {"return": 30.0}  # the same
-ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room", "transact", "retain", "look", "return")
+RESUMES = {"resume": 30.0}  # the same
+ALWAYS = (
+    "publish",
+    "connect",
+    "consume",
+    "settle",
+    "mode",
+    "create",
+    "room",
+    "transact",
+    "retain",
+    "look",
+    "return",
+    "resume",
+)
 PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
 
 
@@ -72,7 +86,7 @@ def steps_of(seed: int, count: int) -> list[Step]:
     rng = Random(seed)
     scenario = scenario_of(seed)
     kinds_there = WEIGHTS | (TRANSACTIONS if scenario.transactions else {}) | (RETAINED if scenario.retains else {})
-    kinds_there |= RETURNS if scenario.returns else {}
+    kinds_there |= (RETURNS if scenario.returns else {}) | (RESUMES if scenario.resumes else {})
     weights = {}
     for kind, weight in kinds_there.items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))

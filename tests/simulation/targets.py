@@ -83,6 +83,8 @@ class Seen:
     held_life: int = 0  # of the node by then
     held_cuts: int = 0  # flow cuts of the target by then
     is_returned: bool = False  # who had it has given it back, or says that it failed
+    declined_by: "Holder | None" = None  # wants it to go to others
+    declined_cuts: int = 0  # flow cuts of the target by then
     crashes: int = 0
     first_crashes: int = 0  # of the node, when it came for the first time
     count_known: int = 0  # deliveries since the node may last have forgotten them
@@ -112,7 +114,9 @@ class Seen:
 class Holder(Protocol):
     """A connection, as far as it holds messages."""
 
-    has_let_go: bool  # it may have ended, or its flow may have
+    @property
+    def has_let_go(self) -> bool:
+        """Return whether it may have ended, or its flow may have."""
 
 
 @dataclass(eq=False)
@@ -135,6 +139,7 @@ class Target:
     lines: dict[str, list[Message]] = field(default_factory=dict)  # by what has an order: promised and not settled
     highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
     damaged: set[int] = field(default_factory=set)
+    declined: set[int] = field(default_factory=set)  # a consumer wants it to go to others: where there are none it dies
     forsaken: set[int] = field(default_factory=set)  # may have waited for a member whose session has ended
     flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
     hung_up_tick: int = 0  # when the node last lost a connection of one of its consumers
@@ -207,7 +212,7 @@ class Target:
     def may_have_given_up(self, message: Message) -> bool:
         """Return whether it may have ended its attempts to deliver the message."""
         is_limited = self.may_give_up or self.expiry_s(message) > 0 or self.was_moved_since(message.sent_tick)
-        return is_limited or self.may_have_lost(message)
+        return is_limited or message.number in self.declined or self.may_have_lost(message)
 
     def may_have_lost(self, message: Message) -> bool:
         """Return whether the message may be gone for a reason that no dead message queue hears of."""

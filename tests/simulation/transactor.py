@@ -62,7 +62,7 @@ class Line:
                 self.transaction.answered(is_accepted=heard.state.code == ACCEPTED)
             elif isinstance(heard, (Detach, Ended)):
                 if not self.has_let_go:
-                    _check_ending(self.name, heard)
+                    check_ending(self.name, heard)
                 self.has_let_go = True
 
     def ended(self) -> None:
@@ -265,7 +265,8 @@ class Transactor(Wired):
                 line.transaction.unheard()
 
 
-def _check_ending(name: str, heard: Detach | Ended) -> None:
+def check_ending(name: str, heard: Detach | Ended) -> None:
+    """Raise Violation when the node ends a connection with an error that its client has not caused."""
     if not isinstance(heard, Ended) or heard.error is None:
         return
     was_silent = heard.error.description.startswith("idle timeout")  # it shows that it is alive in long waits only

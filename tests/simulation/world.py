@@ -31,6 +31,8 @@ from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
 from simulation.reader import CURSOR, Reader
+from simulation.resumer import MANNERS, Resumer
+from simulation.resumer_tap import ResumerTap
 from simulation.returner import Returner
 from simulation.scenario import (
     CONSUMERS,
@@ -38,6 +40,7 @@ from simulation.scenario import (
     FORWARDS,
     NAMES,
     PUBLISHERS,
+    RESUMERS,
     RETURNERS,
     SPARE,
     SUBSCRIBERS,
@@ -101,6 +104,17 @@ class World:
                 window=window,
             )
             for name, window in RETURNERS.items()
+        }
+        self.resumers = {
+            name: Resumer(
+                name,
+                self.truth,
+                dial=self._dial_resumer,
+                later=lambda us, callback: self._later(us, callback),
+                manner=manner,
+                window=window,
+            )
+            for name, manner, window in zip(RESUMERS, MANNERS, WINDOWS[1:], strict=True)
         }
         self._rng = rng
         self._look_ns = rng.choice((0, 0, 100_000, 700_000))
@@ -271,10 +285,11 @@ class World:
 
     # --- clients ---
 
-    def _everybody(self) -> Iterator[Client | Transactor | Returner]:
+    def _everybody(self) -> Iterator[Client | Transactor | Returner | Resumer]:
         yield from self.clients.values()
         yield from self.transactors.values()
         yield from self.returners.values()
+        yield from self.resumers.values()
 
     def _connect(self, client: Client, tap: Tap) -> Wire:
         def read(data: bytes) -> None:
@@ -293,9 +308,16 @@ class World:
         listener = self.node.flow.listeners["flow"]
         return self._wire(returner, listener, written=tap.written, read=read, ended=tap.ended)
 
+    def _dial_resumer(self, resumer: Resumer, tap: ResumerTap) -> Wire:
+        def read(data: bytes) -> None:
+            self._judge(tap.read, data)
+
+        listener = self.node.amqp.listeners["amqp"]
+        return self._wire(resumer, listener, written=tap.written, read=read, ended=tap.ended)
+
     def _wire(
         self,
-        client: Client | Transactor | Returner,
+        client: Client | Transactor | Returner | Resumer,
         listener: Listener,
         *,
         written: Callable[[bytes], None],

@@ -1,0 +1,193 @@
+"""What the judge holds the node to when links of AMQP come back, and consumers want messages to go elsewhere."""
+
+import pytest
+
+from protocols.amqp.dispositions import disposition_bytes
+from protocols.amqp.encoding import encode, encode_performative
+from protocols.amqp.frames import frame
+from protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, DeliveryState
+from protocols.amqp.performatives import TRANSFER, Attach
+from protocols.amqp.termini import Source, Target
+from protocols.amqp.values import AmqpMap, AmqpValue, Described, ubyte, uint, ulong
+from simulation.resumer_tap import IN, OUT, ResumerTap
+from simulation.scenario import PLAIN
+from simulation.targets import EXCLUSIVE, Message, Rules, Violation
+from simulation.truth import Truth
+from simulation.world import World
+
+A_WHILE_US = 2_000_000
+AWAY_S = 20
+HANDLE = 1
+ELSEWHERE = DeliveryState(MODIFIED, undeliverable_here=True)
+
+
+class Another:
+    """Another consumer of the queue."""
+
+    has_let_go = False
+
+
+class Scene:
+    """A queue, and a client whose link on it may come back, seen at the node's end."""
+
+    def __init__(self) -> None:
+        self.now_us = A_WHILE_US
+        self.truth = Truth(lambda: self.now_us)
+        self.truth.life = 1
+        self.queue = self.truth.begins("orders", EXCLUSIVE, ("in/",), Rules())
+        self.truth.limits("orders", 0)
+        self.sent: dict[int, Message] = {}
+        self.delivered_count = 0
+        self.tap = self.connects()
+        self.attaches()
+        self.is_attached()
+
+    def connects(self, previous: ResumerTap | None = None) -> ResumerTap:
+        flow = None if previous is None else previous.flow
+        return ResumerTap(self.truth, "r", sent=self.sent, settles_second=True, away_s=AWAY_S, flow=flow)
+
+    def comes_back(self, held: dict[bytes, DeliveryState | None], *, resumed: list[bytes] | None = None) -> None:
+        """Lose the connection; attach the link again on another one, and be answered with what is resumed."""
+        self.tap.ended()
+        self.tap = self.connects(self.tap)
+        self.attaches({tag: None if state is None else state.described() for tag, state in held.items()})
+        self.is_attached(resumed or [])
+
+    def attaches(self, held: dict[bytes, AmqpValue] | None = None) -> None:
+        unsettled = AmqpMap(list(held.items())) if held else None
+        source = Source("queue://orders")
+        attach = Attach(IN, handle=HANDLE, is_receiver=True, source=source, target=Target("here"), unsettled=unsettled)
+        self.tap.read(frame(0, attach.encode()))
+
+    def is_attached(self, resumed: list[bytes] | None = None, name: str = IN) -> None:
+        attach = Attach(
+            name,
+            handle=HANDLE,
+            is_receiver=name == OUT,
+            source=Source("queue://orders"),
+            target=Target("here"),
+            unsettled=AmqpMap([(tag, None if name == IN else ACCEPTED_STATE.described()) for tag in resumed or []]),
+            initial_delivery_count=0,
+        )
+        self.tap.written(frame(0, attach.encode()))
+
+    def delivers(self, number: int, tag: bytes, *, count: int = 1, resumes: bool = False) -> None:
+        fields: list[AmqpValue] = [uint(HANDLE), uint(self.delivered_count), tag, uint(0), False, False]
+        self.delivered_count += 1
+        header: list[AmqpValue] = [True, ubyte(4), None, count == 1, uint(count - 1)]
+        message = encode(Described(ulong(0x70), header)) + encode(Described(ulong(0x75), b"m%d|" % number))
+        self.tap.written(frame(0, encode_performative(TRANSFER, [*fields, None, None, resumes]) + message))
+
+    def settles(self, delivery_id: int, state: DeliveryState, *, by_node: bool = False) -> None:
+        said = disposition_bytes(
+            is_receiver=not by_node, first=delivery_id, last=delivery_id, settled=by_node, state=state
+        )
+        (self.tap.written if by_node else self.tap.read)(frame(0, said))
+
+    def delivers_to_another(self, number: int, count: int = 2) -> None:
+        self.truth.delivered(self.queue, number, Another(), held_us=self.now_us, flagged=True, count=count, again=False)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """The client has a message."""
+    made = Scene()
+    message = made.truth.sent("p", "k", "in/x", 1)
+    made.truth.promised(message, 0)
+    made.delivers(1, b"t")
+    return made
+
+
+def test_nobody_else_may_get_what_a_client_holds_that_is_away_until_its_time_is_over(scene: Scene) -> None:
+    scene.tap.ended()
+    scene.now_us += 1_000_000 * (AWAY_S - 1)
+    with pytest.raises(Violation, match="was not done with it"):
+        scene.delivers_to_another(1)
+    scene.now_us += 1_000_000
+    scene.delivers_to_another(1)
+
+
+def test_what_a_client_comes_back_with_may_not_be_taken_from_it(scene: Scene) -> None:
+    with pytest.raises(Violation, match="may not go on with it"):
+        scene.comes_back({b"t": None})
+
+
+def test_what_a_client_comes_back_with_may_be_gone_after_a_restart(scene: Scene) -> None:
+    scene.truth.life += 1
+    scene.comes_back({b"t": None})
+    scene.delivers_to_another(1)
+
+
+def test_what_a_client_never_got_goes_to_others_when_it_comes_back(scene: Scene) -> None:
+    scene.comes_back({})
+    scene.delivers_to_another(1)
+
+
+def test_only_what_the_client_has_is_resumed_and_as_the_message_that_it_was(scene: Scene) -> None:
+    scene.comes_back({b"t": None}, resumed=[b"t"])
+    scene.delivers(1, b"t", resumes=True)
+    with pytest.raises(Violation, match="once more, which was"):
+        scene.delivers(2, b"t", resumes=True)
+    with pytest.raises(Violation, match="has nothing of that"):
+        scene.comes_back({}, resumed=[b"t"])
+
+
+def test_an_outcome_that_a_client_came_back_with_is_in_force_over_crashes(scene: Scene) -> None:
+    scene.comes_back({b"t": ACCEPTED_STATE})
+    scene.truth.crashes += 1
+    with pytest.raises(Violation, match="after a commit had settled it"):
+        scene.delivers_to_another(1)
+
+
+def test_what_the_node_has_settled_after_the_client_is_settled_over_crashes(scene: Scene) -> None:
+    scene.settles(0, ACCEPTED_STATE)
+    scene.settles(0, ACCEPTED_STATE, by_node=True)
+    scene.truth.crashes += 1
+    with pytest.raises(Violation, match="after a commit had settled it"):
+        scene.delivers_to_another(1)
+
+
+def test_what_a_client_has_declined_does_not_come_to_it_again_and_may_die(scene: Scene) -> None:
+    scene.settles(0, ELSEWHERE)
+    assert scene.queue.may_have_given_up(scene.truth.messages[1])
+    with pytest.raises(Violation, match="has declined message 1"):
+        scene.delivers(1, b"u")
+    scene.delivers_to_another(1, count=1)
+
+
+def test_what_the_node_says_it_has_when_a_sender_comes_back_is_promised(scene: Scene) -> None:
+    message = scene.truth.sent("r", "k", "in/x", 1)
+    attach = Attach(
+        OUT,
+        handle=0,
+        is_receiver=False,
+        source=Source("here"),
+        target=Target(None),
+        unsettled=AmqpMap([(b"2", None)]),
+        initial_delivery_count=0,
+    )
+    scene.tap.read(frame(0, attach.encode()))
+    scene.is_attached([b"2"], OUT)
+    assert message.promised_tick
+    with pytest.raises(Violation, match="had not asked"):
+        scene.is_attached([b"1"], OUT)
+
+
+def test_a_client_that_is_cut_off_before_its_answers_comes_back_and_nothing_is_doubled() -> None:
+    world = World(1, PLAIN)
+    resumer = world.resumers["r0"]
+    resumer.connect("first")
+    world.advance(A_WHILE_US)
+    for _ in range(3):
+        world.pace.slow_left = 4  # the answer takes longer than the connection lasts
+        resumer.publish("work/a/x", "k", 40)
+        world.advance(20_000)
+        assert resumer.is_waiting
+        resumer.cut()
+        resumer.connect("first")
+        world.advance(A_WHILE_US)
+
+    assert not resumer.is_waiting
+    assert list(world.truth.targets["first"].seen) == [1, 2, 3]
+    assert all(seen.count == 1 for seen in world.truth.targets["first"].seen.values())
+    world.close()
