@@ -110,6 +110,9 @@ def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> St
         )
     if code in _FORBIDDEN_ERRORS:  # LMDB names the folder, which may be in order
         return StoreFailed(f"{folder / DATA_FILE}, or lock.mdb beside it, cannot be used: {os.strerror(code)}")
+    if code == errno.ENOMEM:  # LMDB has the whole of the map among its addresses, whatever of it is used
+        text = "this process may not have as many addresses as the file may grow to (RLIMIT_AS, `ulimit -v`)"
+        return StoreFailed(f"{folder / DATA_FILE} cannot be mapped: {text}")
     if code in _FULL_DISK_ERRORS:
         return StoreFull("disk", str(error))
     if code == errno.EIO and needed_bytes > 0:

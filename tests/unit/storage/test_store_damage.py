@@ -204,6 +204,12 @@ def test_a_file_that_may_not_be_opened_is_named(tmp_path: Path, name: str) -> No
         SpoolStore.open(tmp_path, map_bytes_max=1 << 26)
 
 
+def test_a_map_that_the_process_has_no_addresses_for_is_told_as_that(tmp_path: Path) -> None:
+    """`ulimit -v` limits them, and so does the processor: it is not memory that is lacking."""
+    with pytest.raises(StoreFailed, match=r"data\.mdb cannot be mapped: .* as many addresses .*RLIMIT_AS"):
+        SpoolStore.open(tmp_path, map_bytes_max=1 << 60)
+
+
 def test_a_file_without_lmdbs_own_order_is_refused_by_its_name(filled: SpoolStore, tmp_path: Path) -> None:
     """All but its first two pages are gone, and read as zeros."""
     folder = tmp_path / "short"
