@@ -1,10 +1,13 @@
 """`replay`: a part of an archive goes into a queue, or to topics, again.
 
 The rows of each partition go in the order that they had, in chunks that are a transaction each, one after the other. A
-chunk's transaction is named after the replay and its number, so that a replay that is begun again, after whatever
-ended it, publishes each row once. That holds as long as the archive has the same rows for it.
+chunk's transaction is named after the replay, the sizes of all its chunks, and its number, so that a replay that is
+begun again, after whatever ended it, publishes each row once. One that would be cut into other chunks is refused: what
+was published would be in several of them, or what was not in none. That holds as long as as many rows are the same.
 """
 
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -19,9 +22,13 @@ from pyspark.sql import functions as fn
 from pipeline.archived import Archived
 from pipeline.configuration import JobFile, Section, as_options, check_target
 from pipeline.failures import JobFailed
+from pyspark_sluicegate.connection import bulk_for
+from pyspark_sluicegate.options import SinkOptions
+from sluicegate import BlockingBulk
 
 REPLAY_OF: Final = "x-replay-of"  # user property: queue/partition/sequence that the message had
 CHUNK_ROWS_MAX: Final = 1_000_000
+CUT_CHARACTERS: Final = 16  # of the hash of a replay's chunks
 
 # What becomes of a message's columns is the sink's matter; these are those that it takes. An expiry is over.
 _KEPT: Final = (
@@ -125,18 +132,39 @@ def _chunked(rows: DataFrame, rows_of_each: int) -> DataFrame:
 
 def _publish(chunked: DataFrame, sizes: list[int], table: ReplayTable) -> None:
     began_s, done, pause = time.monotonic(), 0, Event()
+    begun = f"replay/{table.id}"  # without a message; committed behind the first chunk
+    transactions = _transactions(begun, sizes)
+    bulk = bulk_for(SinkOptions.of(as_options(table.target), ("topic", *_KEPT)).connect)
+    if _is_committed(bulk, begun) and not _is_committed(bulk, transactions[0]):
+        raise JobFailed(
+            f"replay.id: {table.id} has begun with other chunks: with another chunk_rows, or other messages."
+            " Change that back, or give the replay another id, under which nothing was published yet"
+        )
     for number, size in enumerate(sizes):
         (
             _messages(chunked.where(fn.col("chunk") == number))
             .write.format("sluicegate")
             .mode("append")
-            .options(**as_options(table.target), txn=f"replay/{table.id}/{number}")
+            .options(**as_options(table.target), txn=transactions[number])
             .save()
         )
+        if number == 0:
+            bulk.commit_staged(begun, {})
         done += size
         _log.info("replay %s: %d of %d messages, chunk %d of %d", table.id, done, sum(sizes), number + 1, len(sizes))
         if table.rows_per_s is not None and number + 1 < len(sizes):
             pause.wait(max(0.0, began_s + done / table.rows_per_s - time.monotonic()))
+
+
+def _transactions(replay: str, sizes: list[int]) -> list[str]:
+    """Return the name of each chunk's transaction, which no chunk has of a replay that is cut otherwise."""
+    cut = hashlib.sha256(json.dumps(sizes).encode()).hexdigest()[:CUT_CHARACTERS]
+    return [f"{replay}/{cut}/{number}" for number in range(len(sizes))]
+
+
+def _is_committed(bulk: BlockingBulk, transaction: str) -> bool:
+    """Ask whether the gateway knows a transaction as committed; of one that is not, what a crash left is dropped."""
+    return bulk.abort_staged(transaction).already
 
 
 def _messages(chunk: DataFrame) -> DataFrame:

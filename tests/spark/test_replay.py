@@ -4,6 +4,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from archives import Archive, numbered, write_archives
@@ -44,6 +45,25 @@ def test_a_replay_keeps_order_and_publishes_each_message_once_however_often_it_r
     one = next(row for row in rows if bytes(row.payload) == b"m7")
     assert one.user_properties == {"number": "7", REPLAY_OF: "orders/0/2"}
     assert bytes(one.correlation_id) == b"m7"
+
+
+def test_a_replay_that_would_be_cut_into_other_chunks_than_it_began_with_is_refused(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    """By their numbers the chunks of before would be others: some rows would come twice, and others never."""
+    broker.create_queue("cut", max_msg_size=20)
+    path = write_archives(tmp_path, Archive("orders", [*numbered(50), ("large" * 10, "kk")]))
+    target = {"url": broker.flow_url, "queue": "cut"}
+    with pytest.raises(PySparkException):
+        replay(spark, config(broker, path, id="cut", target=target, chunk_rows=40))
+    assert broker.held_count("cut") == 40, "the second chunk has a message that is too large"
+    for changed in ({"chunk_rows": 10}, {"where": "sequence < 30"}):
+        with pytest.raises(JobFailed, match=r"^replay.id: cut has begun with other chunks"):
+            replay(spark, config(broker, path, id="cut", target=target, **{"chunk_rows": 40, **changed}))
+    assert broker.held_count("cut") == 40
+    assert broker.command("queue", "set", "cut", "max_msg_size=100").returncode == 0
+    replay(spark, config(broker, path, id="cut", target=target, chunk_rows=40))
+    assert broker.held_count("cut") == 51
 
 
 def test_a_part_of_an_archive_goes_to_the_topics_that_it_had(
