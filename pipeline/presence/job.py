@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final, final
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from pyspark.sql import functions as fn
 
 from pipeline.batch_job import ISO_8601
 from pipeline.configuration import QueueJob, Section
+from pipeline.failures import JobFailed
 from pipeline.presence.connections import connections, events_in, presence_of, silent_in
 
 SHOWN_MAX: Final = 1_000
@@ -65,8 +67,9 @@ class PresenceResult:
 
 
 def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
-    """Write `PATH/*.parquet` anew: `client, began, ended`. Raises what Spark and the data source do."""
+    """Write `PATH/*.parquet` anew: `client, began, ended`. Raises JobFailed, else what Spark and the data source do."""
     table, now = config.presence, datetime.now(UTC)
+    _check_is_its_own(Path(table.path))
     rows = spark.read.format("sluicegate").options(**config.source_options).load()
     found = connections(events_in(rows)).persist()
     stays = presence_of(found).orderBy("client", "began").persist()
@@ -98,3 +101,11 @@ def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
         silent_count=silent_count,
         silent={row["client"]: row["since"] for row in longest},
     )
+
+
+def _check_is_its_own(folder: Path) -> None:
+    """Raise JobFailed where a folder of this host has more than the table: Spark removes all that is there."""
+    names = [each.name for each in folder.glob("*")]
+    others = sorted(each for each in names if not each.startswith((".", "_")) and not each.endswith(".parquet"))
+    if others:
+        raise JobFailed(f"presence.path: {folder} has {others[0]}, and is written anew; the table needs its own folder")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from gateway_process import GatewayProcess, gateway, wait_until
@@ -15,6 +16,7 @@ from pipeline.configuration import SchemaTable
 from pipeline.decode.stage import decoder_for
 from pipeline.dmq.job import DmqJob, dmq
 from pipeline.dmq.job import findings as dead_findings
+from pipeline.failures import JobFailed
 from pipeline.presence.connections import connections, events_in, presence_of, silent_in
 from pipeline.presence.job import PresenceJob, PresenceTable, presence
 from pipeline.profile.job import TOPICS_MAX
@@ -206,3 +208,12 @@ def test_who_was_connected_is_found_in_the_events_of_a_real_gateway(spark: Spark
     assert found.clients_count == 1 + found.present_count, "one has gone; the job itself is there while it reads"
     stays = spark.read.parquet(table.path).where("ended is not null").collect()
     assert [row.began <= row.ended for row in stays] == [True]
+
+
+def test_a_table_of_presence_takes_the_place_of_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark removes all that is in a folder before it writes a table there."""
+    (tmp_path / "queue=orders").mkdir()
+    (tmp_path / "_SUCCESS").touch()
+    job = PresenceJob(source={"url": "flow://127.0.0.1:1", "queue": "who"}, presence=PresenceTable(path=str(tmp_path)))
+    with pytest.raises(JobFailed, match="has queue=orders, and is written anew"):
+        presence(spark, job)
