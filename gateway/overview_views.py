@@ -98,7 +98,7 @@ def message_view(message: BrowsedMessage, key_source: KeySource | None) -> Messa
         sequence=message.sequence,
         topic=batch.topic_of(message.row),
         size_bytes=len(payload),
-        delivery_count=max(message.delivery_count, 1 if message.redelivered or message.in_flight else 0),
+        delivery_count=max(message.delivery_count + message.in_flight, 1 if message.redelivered else 0),
         received_ms=batch.received_ms,
         key=key_in(key_source, batch, message.row),
         payload=text,

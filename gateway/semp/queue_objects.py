@@ -173,7 +173,12 @@ MESSAGE: Final[SempObject[MessageView]] = SempObject(
             "replicationGroupMsgId", TEXT, "what copyMsgFromQueue takes: the same id", lambda message: message.id
         ),
         SempAttribute("spooledTime", INTEGER, "seconds since 1970", lambda message: message.received_ms // 1000),
-        SempAttribute("redeliveryCount", INTEGER, "deliveries so far", lambda message: message.delivery_count),
+        SempAttribute(
+            "redeliveryCount",
+            INTEGER,
+            "deliveries so far, but for the first",
+            lambda message: max(0, message.delivery_count - 1),
+        ),
         SempAttribute("partitionKey", TEXT, "empty: none", lambda message: message.key or ""),
         SempAttribute("contentSize", INTEGER, "bytes of the payload", lambda message: message.size_bytes),
     ),

@@ -231,6 +231,15 @@ def test_messages_are_read_a_page_at_a_time(admin: RunningAdmin, node: MemoryNod
     assert error(admin, f"{path}?cursor=eA")[:2] == (11, "INVALID_PARAMETER")
 
 
+def test_the_first_delivery_of_a_message_is_no_redelivery(admin: RunningAdmin, node: MemoryNode) -> None:
+    """SEMP, redeliveryCount: the number of times the message has been redelivered."""
+    queue(admin, "q")
+    for delivered in (0, 1, 3):
+        node.publish("q", b"x", delivery_count=delivered)
+    found = asked(admin, "/msgVpns/default/queues/q/msgs?select=redeliveryCount")
+    assert [each["redeliveryCount"] for each in found["data"]] == [0, 0, 2]
+
+
 @pytest.mark.parametrize("select", ["msg*", "-*Enabled,-*Count", "queueName,msgs"])
 def test_select_takes_wildcards_and_leaves_out(admin: RunningAdmin, select: str) -> None:
     queue(admin, "q")

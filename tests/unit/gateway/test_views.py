@@ -1,11 +1,35 @@
-"""Payload previews: text where it is text, never more than the bound."""
+"""Messages as operators see them. Previews of payloads: text where it is text, never more than the bound."""
 
 import base64
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.messages import BrowsedMessage
+from gateway.overview_views import message_view
 from gateway.views import PREVIEW_BYTES_MAX, payload_preview
+from unit.cores.messages import batch_of
+
+
+@pytest.mark.parametrize(
+    ("redelivered", "failed", "in_flight", "shown"),
+    [
+        (False, 0, False, 0),
+        (True, 0, True, 1),
+        (True, 1, False, 1),
+        (True, 1, True, 2),
+        (True, 0, False, 1),  # before a crash, perhaps
+    ],
+)
+def test_deliveries_count_that_failed_and_the_one_under_way(
+    redelivered: bool, failed: int, in_flight: bool, shown: int
+) -> None:
+    message = BrowsedMessage(
+        partition_number=0, sequence=1, batch=batch_of([b"x"]), row=0, redelivered=redelivered, delivery_count=failed,
+        in_flight=in_flight,
+    )  # fmt: skip
+    assert message_view(message, None).delivery_count == shown
 
 
 @given(st.text(max_size=50), st.integers(0, 3))
