@@ -13,6 +13,7 @@ from pipeline.failures import JobFailed
 from pipeline.report import write_report
 
 SAMPLES_MAX: Final = 1_000
+JUDGES_ALL: Final = "true"
 
 
 @final
@@ -24,7 +25,7 @@ class AuditTable(Section):
     egress: Archived
     identity: Annotated[str, Field(min_length=1)]  # SQL over the columns of either side: the same for the same message
     key: Annotated[str, Field(min_length=1)] = "partition_key"  # SQL as well
-    judge: Annotated[str, Field(min_length=1)] = "true"  # SQL over `received`: the youngest may be on their way yet
+    judge: Annotated[str, Field(min_length=1)] = JUDGES_ALL  # SQL over `received`: the youngest may be on their way yet
     samples: Annotated[int, Field(ge=0, le=SAMPLES_MAX)] = 20  # of each thing that is wrong
 
 
@@ -46,7 +47,8 @@ def audit(spark: SparkSession, config: AuditJob) -> AuditResult:
         judged.unpersist()
     if not found.sent_count:
         # Nothing lost of nothing would look like success, and is a mistake in the file more likely.
-        raise JobFailed(f"audit.ingress: no message in {table.ingress.path} where {table.ingress.where}")
+        judged_so = "" if table.judge == JUDGES_ALL else f", of those that audit.judge takes: {table.judge}"
+        raise JobFailed(f"audit.ingress: no message in {table.ingress.path} where {table.ingress.where}{judged_so}")
     from pipeline.audit.page import page  # late: jobs begin without Matplotlib
 
     write_report(page(found, ingress=table.ingress, egress=table.egress, identity=table.identity), table.report)

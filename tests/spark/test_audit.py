@@ -76,6 +76,8 @@ def test_what_is_too_young_is_not_judged(spark: SparkSession, tmp_path: Path) ->
     judge = f"received < timestamp '{(BEGAN + timedelta(milliseconds=600)).isoformat()}'"
     found = audit(spark, config(path, tmp_path, judge=judge))
     assert (found.is_clean, found.sent_count) == (True, 200)
+    with pytest.raises(JobFailed, match=r"^audit.ingress: no message .*, of those that audit.judge takes: false$"):
+        audit(spark, config(path, tmp_path, judge="false"))
 
 
 def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tmp_path: Path) -> None:
