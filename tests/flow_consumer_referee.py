@@ -13,7 +13,7 @@ _SLOTS: Final = {1: "text", 2: "bytes", 3: "text", 4: "text", 5: "u64", 6: "u64"
 _VALUE_BYTES: Final = (0, 0, 0, 8, 8, 8, None, None)  # of user properties by type; None: a u32 says it
 _INACTIVE, _ACTIVE, _ENDED = 0, 1, 2  # states
 _ASSIGNED, _DRAINING = 0, 1
-_ACCEPTED, _RELEASED, _FAILED, _REJECTED, _EXTEND = range(5)  # outcomes
+_ACCEPTED, _RELEASED, _, _REJECTED, _EXTEND = range(5)  # outcomes
 _COUNT_MAX: Final = 65_535
 
 
@@ -125,6 +125,7 @@ class ConsumerReferee:
         self._held: dict[int, tuple[int, int, int]] = {}  # by delivery id: partition, epoch, message id
         self._sources: set[tuple[int, int]] = set()  # partitions and epochs that deliveries came from
         self._fates: dict[tuple[int, int, int], tuple[int, int]] = {}  # of messages: last count, and outcome
+        self._settled_ids: dict[int, tuple[int, int, int]] = {}  # delivery ids, as in `_held`
         self._not_held: list[tuple[int, int]] = []  # ranges that were settled, and partly not held
 
     def answered(self, fields: Fields) -> None:
@@ -175,8 +176,10 @@ class ConsumerReferee:
         """Settlement: what comes again was given back."""
         message = it.partition, it.epoch, it.message_id
         before, outcome = self._fates.get(message, (0, _RELEASED))
-        expect(outcome in (_RELEASED, _FAILED), "Settlement", "{} comes again, its outcome is {}", it, outcome)
-        least = min(before + (outcome == _FAILED), _COUNT_MAX)
+        expect(outcome not in (_ACCEPTED, _REJECTED), "Settlement", "{} comes again, its outcome is {}", it, outcome)
+        if outcome == _EXTEND:  # its time to settle is over, and that counts as a failure
+            self._held = {each: held for each, held in self._held.items() if held != message}
+        least = min(before + (outcome != _RELEASED), _COUNT_MAX)
         expect(it.tries >= least, "Settlement", "the count of {}: it was {}, outcome {}", it, before, outcome)
         expect(before == 0 or bool(it.flags & _REDELIVERED), "Consuming", "{} is not flagged as redelivered", it)
         self._fates[message] = it.tries, _EXTEND  # held
@@ -197,6 +200,8 @@ class ConsumerReferee:
             expect(first <= last, "Settlement", "SETTLED {} to {}", first, last)
             was_named = any(low <= first and last <= high for low, high in self._not_held)
             expect(was_named or last <= self._delivered_through, "Settlement", "SETTLED {} to {}", first, last)
+            for delivery_id in [each for each in self._settled_ids if first <= each <= last]:  # in vain
+                self._fates.pop(self._settled_ids.pop(delivery_id), None)
             self._let_go(self._ids(first, last))
 
     def _let_go(self, ids: Iterable[int]) -> None:
@@ -220,7 +225,8 @@ class ConsumerReferee:
         if frame.kind == "CREDIT":
             self._credit.client_says(frame.body)
         elif frame.kind == "SETTLE":
-            self._settles(self._ids(1, int.from_bytes(frame.body[:8], "big")), _ACCEPTED)
+            # What was taken back is not accepted by this, and nobody is told.
+            self._let_go(self._ids(1, int.from_bytes(frame.body[:8], "big")))
             for first, last, outcome in struct.iter_unpack(">QQB", frame.body[10:]):
                 found = self._ids(first, last)
                 if len(found) <= last - first:
@@ -239,6 +245,7 @@ class ConsumerReferee:
             message = self._held.pop(delivery_id)
             count, _ = self._fates[message]
             self._fates[message] = count, outcome
+            self._settled_ids[delivery_id] = message
 
 
 def ranges_of(body: bytes, size: int) -> list[tuple[int, ...]]:

@@ -222,6 +222,13 @@ def test_a_publisher_that_returns_finds_what_was_confirmed(answer: bytes) -> Non
         judge(first, again + gateway(answer))
 
 
+def test_what_was_not_settled_in_time_comes_again() -> None:
+    again = gateway(delivers(2, 1, count=2, redelivered=True))
+    judge(BEGINNING + BOUND + gateway(delivers(1)) + again)
+    in_vain = settles(1, 0) + gateway(Settled(CONSUMER, ((1, 1),)).encode())
+    judge(BEGINNING + BOUND + gateway(delivers(1)) + in_vain + again)
+
+
 def test_what_the_specification_allows_is_not_called() -> None:
     judge(
         BEGINNING
