@@ -16,10 +16,11 @@ from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.tables import print_table
 from gateway.config.allowed import shown
+from gateway.config.document import Document
 from gateway.config.errors import ConfigError
 from gateway.config.load import text_of
 from gateway.config.sources import apply_settings
-from gateway.config.yaml_document import Document, read_yaml
+from gateway.config.yaml_document import read_yaml
 from gateway.rest_views import RestDeliveryPointView
 from messaging.message_vpn import DEFAULT_VPN
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from gateway.config.authentication import AllowAnonymous
+from gateway.config.document import Path
 from gateway.config.sizes import Size, format_size
-from gateway.config.yaml_document import Path
 from messaging.queue_config import QueueDefinition
 
 PATH: Final = "a path"

@@ -6,8 +6,8 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from gateway.config.allowed import PATH, TEXT, Setting, allowed_by, allowed_item, is_secret, setting_at
+from gateway.config.document import Path
 from gateway.config.errors import no_such_key
-from gateway.config.yaml_document import Path
 from messaging.wrong_value import seen
 
 

@@ -7,6 +7,7 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from gateway.config.document import BYTES_MAX, Document, Path
 from gateway.config.errors import ConfigError, Place, Problem, no_such_key
 from gateway.config.findings import Finding, finding_of
 from gateway.config.message_vpns import vpn_path
@@ -20,7 +21,6 @@ from gateway.config.sources import (
     apply_settings,
 )
 from gateway.config.virtual_destinations import PLACED_PROBLEM
-from gateway.config.yaml_document import BYTES_MAX, Document, Path, read_yaml
 from gateway.rest_settings import consumer_settings
 from messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
@@ -45,7 +45,7 @@ def load(
 
     The environment is an argument: only the command line passes the real one.
     """
-    document = Document() if file is None else read_yaml(text_of(file), str(file))
+    document = Document() if file is None else _document_of(file)
     problems = apply_environment(document, environment or {})
     problems += apply_settings(document, settings)
     if problems:
@@ -61,6 +61,12 @@ def load(
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def _document_of(file: FilePath) -> Document:
+    from gateway.config.yaml_document import read_yaml  # late: a node without a file needs no PyYAML
+
+    return read_yaml(text_of(file), str(file))
 
 
 def text_of(file: FilePath, *, bytes_max: int = BYTES_MAX) -> str:

@@ -5,13 +5,13 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from gateway.config.authentication import Authentication
+from gateway.config.document import Path
 from gateway.config.listeners import VpnName
 from gateway.config.rest_delivery_points import RestDeliveryPoints
 from gateway.config.section import Section
 from gateway.config.sections import Pair, Queues
 from gateway.config.sizes import TIB, Size
 from gateway.config.virtual_destinations import VirtualDestinationsSection
-from gateway.config.yaml_document import Path
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.vpn_quota import COUNT_MAX
 

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from gateway.config.admin import Admin, AdminTls
 from gateway.config.authentication import Account, Authentication
+from gateway.config.document import Path
 from gateway.config.listeners import Listener, Listeners, TlsPort
 from gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
 from gateway.config.rest_delivery_points import RestDeliveryPoints
@@ -32,7 +33,6 @@ from gateway.config.sections import (
 )
 from gateway.config.tracing import Tracing
 from gateway.config.virtual_destinations import VirtualDestinationsSection
-from gateway.config.yaml_document import Path
 from messaging.message_vpn import DEFAULT_VPN
 
 

@@ -9,8 +9,8 @@ line.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from gateway.config.document import Document, Path
 from gateway.config.errors import ConfigError, Place, Problem
-from gateway.config.yaml_document import Document, Path, read_value
 from messaging.wrong_value import seen
 
 ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
@@ -95,7 +95,11 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
 
 def _value(text: str, source: str) -> object:
     """Return a scalar as the text it is (the models know what it should be), and a YAML list or mapping as such."""
-    return read_value(text, source) if text[:1] in ("[", "{") else text
+    if text[:1] not in ("[", "{"):
+        return text
+    from gateway.config.yaml_document import read_value  # late: few starts have such a value
+
+    return read_value(text, source)
 
 
 def _forget_below(document: Document, path: Path) -> None:

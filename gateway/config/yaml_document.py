@@ -1,43 +1,20 @@
-"""A YAML file as plain values that remember where they stood. PyYAML reads; it says nothing about meaning."""
+"""A YAML file as plain values that remember where they stood. PyYAML reads; it says nothing about meaning.
+
+Whoever has no file to read does not import this: PyYAML takes as long as a twentieth of a node's start.
+"""
 
 import re
-from dataclasses import dataclass, field
 from typing import Final
 
 import yaml
 
+from gateway.config.document import Document, Path
 from gateway.config.errors import ConfigError, Place, Problem
 from messaging.wrong_value import seen
 
-Path = tuple[str | int, ...]
-
-BYTES_MAX: Final = 1 << 20  # a configuration, not data
 DEPTH_MAX: Final = 50  # sections and lists within one another; an alias of what it stands in is deeper than any
 NODES_MAX: Final = 100_000  # aliases of aliases can make a small file endless
 TOO_DEEP: Final = f"the file has values more than {DEPTH_MAX} deep, aliases expanded"
-
-
-@dataclass(slots=True)
-class Document:
-    """A tree of mappings, lists and scalars, and the place of each key and value by its path."""
-
-    root: dict[str, object] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
-    keys: dict[Path, Place] = field(default_factory=dict)
-
-    def place(self, path: Path, *, of_key: bool = False) -> Place:
-        """Return where a path was written, or else where the nearest thing around it was."""
-        if of_key and path in self.keys:
-            return self.keys[path]
-        for length in range(len(path), -1, -1):
-            found = self.values.get(path[:length])
-            if found is not None:
-                return found
-        # A rule between settings that come from elsewhere: any of those that were set is a better place than none.
-        for known, found in self.values.items():
-            if known[: len(path)] == path:
-                return found
-        return Place("defaults")
 
 
 class _Loader(yaml.SafeLoader):

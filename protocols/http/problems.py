@@ -5,8 +5,8 @@ again unchanged; 5xx: try again later.
 """
 
 import http
+from html import escape
 from typing import Final, final
-from xml.sax.saxutils import escape
 
 import orjson
 
@@ -71,6 +71,6 @@ def error_body(problem: HttpProblem, *, as_json: bool) -> bytes:
     if as_json:
         return orjson.dumps({"code": problem.status, "reason": problem.reason, "detail": problem.detail})
     return (
-        f"<solace-error-response><code>{problem.status}</code><reason>{escape(problem.reason)}</reason>"
-        f"<detail>{escape(problem.detail)}</detail></solace-error-response>"
+        f"<solace-error-response><code>{problem.status}</code><reason>{escape(problem.reason, quote=False)}</reason>"
+        f"<detail>{escape(problem.detail, quote=False)}</detail></solace-error-response>"
     ).encode()

@@ -29,6 +29,15 @@ print(json.dumps({"before": before, "counts": counts, "all": len(sys.modules)}))
 """
 
 
+def test_a_node_that_has_no_file_to_read_imports_no_yaml() -> None:
+    """PyYAML takes some twentieth of a start, for an expression of all characters that a file may have."""
+    started = "import sys, gateway.process; from gateway.config.load import load; {}; print(*sys.modules)"
+    for reads, wanted in (("load(settings=['admin.port=1'])", False), ("load(settings=['admin.users=[]'])", True)):
+        command = [sys.executable, "-P", "-c", started.format(reads)]
+        told = subprocess.run(command, capture_output=True, env=same_imports(), timeout=60, check=True).stdout
+        assert ("yaml" in told.decode().split()) is wanted, reads
+
+
 def test_what_operators_need_is_imported_later_and_in_small_steps() -> None:
     command = [sys.executable, "-P", "-c", STEPS]
     told = json.loads(subprocess.run(command, capture_output=True, env=same_imports(), timeout=60).stdout)
