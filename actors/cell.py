@@ -16,6 +16,7 @@ from actors.inbox import Inbox, Scheduled
 from actors.supervision import OnFailure, RestartLog, RestartPolicy
 
 if TYPE_CHECKING:
+    from actors.loop_actor import LoopActor
     from actors.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("sluicegate.actors")
@@ -53,7 +54,10 @@ class EndedActors:
 
 
 class Behaviour:
-    """What an actor does: compiled, and called directly, which takes a call of Python's for each message less."""
+    """What an actor does: compiled, and called directly, which takes a call of Python's for each message less.
+
+    It is the whole actor where pykka's hooks have nothing to add: of connections there are thousands.
+    """
 
     def receive(self, message: Any) -> Any:
         """Handle a message; return the answer to an ask."""
@@ -62,6 +66,10 @@ class Behaviour:
     def drained(self) -> None:
         """Do what is done once after the messages of a turn."""
         raise AssertionError("an actor does something")
+
+    def carried_out(self, error: BaseException | None) -> None:
+        """Go on behind a request that `actors.tasks` carried out for the actor; `error` is what it has failed over."""
+        raise AssertionError("who has requests carried out hears of them")
 
     def fail(self) -> None:
         """Do what is left to do when something here has failed, before the actor begins anew or is stopped."""
@@ -100,7 +108,7 @@ class ActorCell(Scheduled):
         kind: str,
         name: str,
         number: int,
-        factory: Callable[["ActorCell"], Any],
+        factory: Callable[["ActorCell"], "LoopActor | Behaviour"],
         parent: "ActorCell | None",
         policy: RestartPolicy,
     ) -> None:
@@ -111,7 +119,6 @@ class ActorCell(Scheduled):
         self.parent = parent
         self.policy = policy
         self.children: dict[ActorCell, None] | None = None  # in the order they came; most actors have none
-        self.inbox = Inbox(runtime.dispatcher, self)
         self._stopped = False
         self.suspended = False  # nothing is handled until the actor's state was made anew
         self.handled_count: i64 = 0
@@ -120,15 +127,20 @@ class ActorCell(Scheduled):
         self.handling_ns = 0
         self._factory = factory
         self._restarts: RestartLog | None = None  # most actors never fail
-        self.actor: Any = None  # a LoopActor, until it is stopped
+        self.actor: Any = None  # a LoopActor, until it is stopped; None of one that is its behaviour and no more
+        self._behaviour = NOTHING
+        # Behind all else: what the cell has when others first see it, compiled code need not look for.
+        self.inbox = Inbox(runtime.dispatcher, self)
         self._install()
 
     def _install(self) -> None:
         """Make a fresh instance of the actor."""
-        actor = self._factory(self)
-        self.actor = actor
-        compiled: Behaviour | None = actor.behaviour
-        self._behaviour: Behaviour = _Interpreted(actor) if compiled is None else compiled
+        made = self._factory(self)
+        if isinstance(made, Behaviour):
+            self._behaviour = made
+            return
+        self.actor = made
+        self._behaviour = _Interpreted(made) if made.behaviour is None else made.behaviour
 
     def drain(self, started_ns: int) -> int:
         """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled.
@@ -203,7 +215,10 @@ class ActorCell(Scheduled):
         if self.is_stopped():
             return
         try:
-            self.actor.on_failure(type(error), error, error.__traceback__)
+            if self.actor is None:
+                self._behaviour.fail()
+            else:
+                self.actor.on_failure(type(error), error, error.__traceback__)
         except Exception:  # it was not whole any more
             log.exception("actor %s failed over its failure", self.path())
         if self.is_stopped():
@@ -260,14 +275,19 @@ class ActorCell(Scheduled):
                 child.stop()
         self._stopped = True
         self.inbox.closed = True
+        actor = self.actor
         try:
-            self.actor.on_stop()  # which may look through what waits
+            if actor is None:
+                self._behaviour.stopped()
+            else:
+                actor.on_stop()  # which may look through what waits
         except Exception:
             log.exception("actor %s failed while stopping", self.path())
-        if self.parent is None:
-            pykka.ActorRegistry.unregister(self.actor.actor_ref)
-        self.actor.handlers = {}
-        self.actor = None
+        if actor is not None:
+            if self.parent is None:
+                pykka.ActorRegistry.unregister(actor.actor_ref)
+            actor.handlers = {}
+            self.actor = None
         self._behaviour = NOTHING
         self._factory = _nobody  # what makes a partition knows the queue's actor, which is this one's parent
         self._refuse(self.inbox.let_go())
@@ -290,6 +310,11 @@ class ActorCell(Scheduled):
     def name(self) -> str:
         """What it is called among its parent's children. Of one of many it is made for who wants to read it."""
         return f"{self._name}-{self._number}" if self._number else self._name
+
+    @property
+    def behaviour(self) -> Any:
+        """What the actor does, for who had it started and knows what that is."""
+        return self._behaviour
 
     def path(self) -> str:
         """Return the names from the root down to this actor."""
@@ -331,7 +356,8 @@ class ActorCell(Scheduled):
 
     def _begin_anew(self) -> None:
         self._install()
-        self.actor.on_start()
+        if self.actor is not None:
+            self.actor.on_start()
 
     def _is_suspended(self) -> bool:
         return self.suspended  # asked by a call, as `is_stopped`
@@ -371,5 +397,5 @@ def _answer(behaviour: Behaviour, message: object, answer: LoopFuture[Any]) -> N
         answer.set(found)
 
 
-def _nobody(cell: ActorCell) -> Any:
+def _nobody(cell: ActorCell) -> Behaviour:
     raise AssertionError("an actor that is stopped is not made anew")

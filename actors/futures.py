@@ -90,6 +90,8 @@ class LoopFuture(Generic[T]):
         self._done = True
         self._value = value
         self._error = error
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback(self)
+        callbacks = self._callbacks
+        if callbacks is not None:
+            self._callbacks = None
+            for callback in callbacks:
+                callback(self)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actors.cell import ActorCell, EndedActors
+from actors.cell import ActorCell, Behaviour, EndedActors
 from actors.clock import Clock
 from actors.events import Events
 from actors.futures import LoopFuture
@@ -71,7 +71,7 @@ class Runtime:
 
     def spawn(
         self,
-        factory: Callable[[ActorCell], "LoopActor"],
+        factory: Callable[[ActorCell], "LoopActor | Behaviour"],
         *,
         kind: str,
         name: str,
@@ -86,13 +86,15 @@ class Runtime:
         cell = ActorCell(self, kind=kind, name=name, number=number, factory=factory, parent=parent, policy=policy)
         if parent is None:
             self.roots.append(cell)
-            # Only roots stand in pykka's registry: it is a list, and removal from it takes time with its length.
-            pykka.ActorRegistry.register(cell.actor.actor_ref)
+            if cell.actor is not None:
+                # Only roots stand in pykka's registry: it is a list, and removal from it takes time with its length.
+                pykka.ActorRegistry.register(cell.actor.actor_ref)
         elif parent.children is None:
             parent.children = {cell: None}
         else:
             parent.children[cell] = None
-        cell.actor._start_actor_loop()
+        if cell.actor is not None:
+            cell.actor._start_actor_loop()
         return cell
 
     def after(self, delay_ms: int, callback: Callable[[], object]) -> TimerHandle:

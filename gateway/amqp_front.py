@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.loop_actor import LoopActor
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import subscription_queue
 from gateway.version import VERSION
@@ -35,9 +34,9 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         """A frame need not be cut, so the longest frame."""
         return self._node.config.amqp.max_frame_size
 
-    def make_actor(self, cell: ActorCell) -> LoopActor:
-        """Return the actor of a connection that was just accepted."""
-        return LoopActor(cell, AmqpConnection(cell, self.vpns))
+    def make_connection(self, cell: ActorCell) -> AmqpConnection:
+        """Return a connection for a stream that was just accepted."""
+        return AmqpConnection(cell, self.vpns)
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and to what waits for clients that are away."""

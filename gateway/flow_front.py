@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.loop_actor import LoopActor
 from gateway.protocol_front import ProtocolFront
 from gateway.version import VERSION
 from protocols.flow.connection import FlowConnection
@@ -27,9 +26,9 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
         """A frame need not be cut, so the longest frame."""
         return self._node.config.flow.max_frame_size
 
-    def make_actor(self, cell: ActorCell) -> LoopActor:
-        """Return the actor of a connection that was just accepted."""
-        return LoopActor(cell, FlowConnection(cell, self.vpns))
+    def make_connection(self, cell: ActorCell) -> FlowConnection:
+        """Return a connection for a stream that was just accepted."""
+        return FlowConnection(cell, self.vpns)
 
     def make_services(self, vpn: "MessageVpn") -> FlowServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""

@@ -6,7 +6,6 @@ The port of operators is `gateway.admin`.
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.loop_actor import LoopActor
 from gateway.config.listeners import HTTP_ALPN
 from gateway.protocol_front import ProtocolFront
 from protocols.http.connection import HttpConnection
@@ -36,9 +35,9 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
         """There is no WebSocket."""
         return 0
 
-    def make_actor(self, cell: ActorCell) -> LoopActor:
-        """Return the actor of a connection that was just accepted."""
-        return LoopActor(cell, HttpConnection(cell, self.vpns))
+    def make_connection(self, cell: ActorCell) -> HttpConnection:
+        """Return a connection for a stream that was just accepted."""
+        return HttpConnection(cell, self.vpns)
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and the time of day to what they answer."""

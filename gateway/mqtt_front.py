@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.loop_actor import LoopActor
 from gateway.config.model import Config
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import session_queue
@@ -30,9 +29,9 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
         """A packet need not be cut, so the longest packet."""
         return self._node.config.mqtt.maximum_packet_size
 
-    def make_actor(self, cell: ActorCell) -> LoopActor:
-        """Return the actor of a connection that was just accepted."""
-        return LoopActor(cell, MqttConnection(cell, self.vpns))
+    def make_connection(self, cell: ActorCell) -> MqttConnection:
+        """Return a connection for a stream that was just accepted."""
+        return MqttConnection(cell, self.vpns)
 
     def things_to_try(self) -> list[str]:
         """Return lines that show a newcomer the first three commands."""

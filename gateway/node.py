@@ -9,7 +9,6 @@ from typing import Any
 
 from actors.cell import ActorCell
 from actors.clock import Clock
-from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.spool import Spool
 from actors.spool_io import StoreThreads
@@ -251,7 +250,7 @@ class Node:
 
     def spool_actor(self) -> Spool:
         """Return what the actor that has the spool does."""
-        spool = self.spool.actor.behaviour
+        spool = self.spool.behaviour
         assert isinstance(spool, Spool)
         return spool
 
@@ -297,17 +296,14 @@ class Node:
 
     def _spawn_spool(self) -> ActorCell:
         return self.runtime.spawn(
-            lambda cell: LoopActor(
+            lambda cell: Spool(
                 cell,
-                Spool(
-                    cell,
-                    planner=self.planner,
-                    writer=self.threads,
-                    gate=self.spool_gate,
-                    commit_interval_ms=self.config.spool.commit_interval_ms,
-                    partitions=self.partition_addresses,
-                    tracing=self.tracing,
-                ),
+                planner=self.planner,
+                writer=self.threads,
+                gate=self.spool_gate,
+                commit_interval_ms=self.config.spool.commit_interval_ms,
+                partitions=self.partition_addresses,
+                tracing=self.tracing,
             ),
             kind="spool",
             name="spool",

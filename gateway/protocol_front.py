@@ -8,8 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from actors.cell import ActorCell
-from actors.loop_actor import LoopActor
+from actors.cell import ActorCell, Behaviour
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION, VITAL
 from gateway.listening import make_listener, tell_failed_handshakes
@@ -68,7 +67,7 @@ class ProtocolFront(ABC, Generic[C, S]):
         self.connections = node.runtime.spawn(
             SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=node.root
         )
-        self._make_actor = self.make_actor  # one for all cells, which keep it
+        self._make_connection = self.make_connection  # one for all cells, which keep it
         self._ticker: TimerHandle | None = None
         self._accepted_count = 0
         self.vpns: MessageVpns[S] = self._make_vpns()
@@ -79,8 +78,8 @@ class ProtocolFront(ABC, Generic[C, S]):
         """The longest packet or frame of a client, which a WebSocket may bring in one message."""
 
     @abstractmethod
-    def make_actor(self, cell: ActorCell) -> LoopActor:
-        """Return the actor of a connection that was just accepted. Its behaviour is the connection."""
+    def make_connection(self, cell: ActorCell) -> Behaviour:
+        """Return a connection for a stream that was just accepted: what its actor does."""
 
     @abstractmethod
     def make_services(self, vpn: "MessageVpn") -> S:
@@ -134,7 +133,7 @@ class ProtocolFront(ABC, Generic[C, S]):
 
     def open_connections(self) -> list[C]:
         """Return the connections there are now."""
-        return [cell.actor.behaviour for cell in self.connections.children or ()]
+        return [cell.behaviour for cell in self.connections.children or ()]
 
     def send_away(self, vpn: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only."""
@@ -159,7 +158,7 @@ class ProtocolFront(ABC, Generic[C, S]):
         for cell in list(self.connections.children or ()):
             if cell.is_stopped():
                 continue  # by what one before it was told
-            connection: C = cell.actor.behaviour
+            connection: C = cell.behaviour
             try:
                 connection.gate.tick(now_ms)
                 connection.tick(now_ms)
@@ -177,12 +176,12 @@ class ProtocolFront(ABC, Generic[C, S]):
     def _connect(self) -> Connection:
         self._accepted_count += 1
         cell = self._node.runtime.spawn(
-            self._make_actor,
+            self._make_connection,
             kind="connection",
             name=self.name,
             number=self._accepted_count,
             policy=ONE_CONNECTION,
             parent=self.connections,
         )
-        connection: C = cell.actor.behaviour
+        connection: C = cell.behaviour
         return connection

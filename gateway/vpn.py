@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from actors.catalog import CatalogActor
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from actors.loop_actor import LoopActor
@@ -194,7 +194,7 @@ class MessageVpn:
     @property
     def sessions_count(self) -> int:
         """How many MQTT sessions there are."""
-        sessions = self.sessions.actor.behaviour
+        sessions = self.sessions.behaviour
         assert isinstance(sessions, Sessions)
         return sessions.count
 
@@ -224,15 +224,12 @@ class MessageVpn:
         )
         return self._spawn(
             "router",
-            lambda cell: LoopActor(
+            lambda cell: TopicRouter(
                 cell,
-                TopicRouter(
-                    cell,
-                    space=self.space,
-                    selectors=self.selectors,
-                    durable_selectors=durable_selectors,
-                    group_queue=group_queue,
-                ),
+                space=self.space,
+                selectors=self.selectors,
+                durable_selectors=durable_selectors,
+                group_queue=group_queue,
             ),
         )
 
@@ -268,7 +265,7 @@ class MessageVpn:
                 was_clean=node.recovered.was_clean,
             ),
         )
-        router = self.router.actor.behaviour
+        router = self.router.behaviour
         assert isinstance(router, TopicRouter)
         router.directory = cell
         return cell
@@ -324,17 +321,14 @@ class MessageVpn:
         node = self._node
         return self._spawn(
             "sessions",
-            lambda cell: LoopActor(
+            lambda cell: Sessions(
                 cell,
-                Sessions(
-                    cell,
-                    space=self.space,
-                    router=self.router,
-                    queues=self.queues,
-                    spool=node.spool.inbox,
-                    clients=self.clients,
-                    selectors=self.selectors,
-                ),
+                space=self.space,
+                router=self.router,
+                queues=self.queues,
+                spool=node.spool.inbox,
+                clients=self.clients,
+                selectors=self.selectors,
             ),
             name="mqtt-sessions",
         )
@@ -358,7 +352,7 @@ class MessageVpn:
         cell = self._spawn("flows", SupervisorActor, name="http-flows")
         return HttpFlows(node.runtime, parent=cell, queues=self.queues, credit=node.credit)
 
-    def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
+    def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor | Behaviour], *, name: str = "") -> ActorCell:
         """Put an actor under the VPN, without which the node cannot go on; without a name it is called by its kind."""
         runtime = self._node.runtime
         return runtime.spawn(factory, kind=kind, name=name or kind, policy=VITAL, parent=self.cell)

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.clock import SystemClock
 from actors.events import Events
 from actors.inbox import Inbox
@@ -47,7 +47,7 @@ def turn(runtime: Runtime) -> None:
     runtime.loop.run_forever()  # type: ignore[attr-defined]
 
 
-def spawned(runtime: Runtime, actor: Callable[[ActorCell], LoopActor]) -> ActorCell:
+def spawned(runtime: Runtime, actor: Callable[[ActorCell], LoopActor | Behaviour]) -> ActorCell:
     """Spawn an actor that stops when it fails."""
     return runtime.spawn(actor, kind="test", name="lone", policy=ONE_CONNECTION)
 

@@ -12,7 +12,6 @@ from actors.browser_messages import Browsed
 from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.drain_messages import FlowDrained
-from actors.futures import LoopFuture
 from actors.inbox import Flushed, Scheduled
 from actors.messages import FlowGone, FlowState
 from actors.tasks import run_for
@@ -325,10 +324,10 @@ class AmqpConnection(Behaviour, Flushed):
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run what needs other actors; if it fails, so does the connection."""
-        run_for(self.cell, request, self._carried_out)
+        run_for(self.cell, self, request)
 
-    def _carried_out(self, outcome: LoopFuture[None]) -> None:
-        error = outcome.error()
+    def carried_out(self, error: BaseException | None) -> None:
+        """Go on behind a request."""
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self.end(AmqpError(conditions.INTERNAL_ERROR, "a fault of this broker; its log says more"))

@@ -11,7 +11,6 @@ from typing import Any, Final
 from actors.browser_messages import Browsed
 from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
-from actors.futures import LoopFuture
 from actors.handoff_messages import Assignment
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
@@ -322,10 +321,10 @@ class FlowConnection(Behaviour):
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Have a request of the client carried out; a failure is ours, and costs the connection."""
-        run_for(self.cell, request, self._carried_out)
+        run_for(self.cell, self, request)
 
-    def _carried_out(self, outcome: LoopFuture[None]) -> None:
-        error = outcome.error()
+    def carried_out(self, error: BaseException | None) -> None:
+        """Go on behind a request."""
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self._fail(codes.INTERNAL, "a fault of this gateway; its log says more")

@@ -4,7 +4,6 @@ from typing import Final, final
 
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
-from actors.loop_actor import LoopActor
 from actors.messages import BindFlow, BindRefused
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
@@ -107,13 +106,13 @@ class HttpFlows:
     def _spawn(self, terms: FlowTerms, queue: ActorCell) -> HttpFlow:
         window: CreditWindow[Address] = CreditWindow(0, self._credit)
         cell = self._runtime.spawn(
-            lambda cell: LoopActor(cell, HttpFlow(cell, terms=terms, queue=queue, window=window)),
+            lambda cell: HttpFlow(cell, terms=terms, queue=queue, window=window),
             kind="flow",
             name=terms.flow_id[:8],
             policy=ONE_CONNECTION,
             parent=self._parent,
         )
-        flow: HttpFlow = cell.actor.behaviour
+        flow: HttpFlow = cell.behaviour
         self._flows[terms.flow_id] = flow
         return flow
 

@@ -12,7 +12,7 @@ import pykka
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
 from actors.parking_messages import FoundSequences, LookUpSequences
-from actors.tasks import run_for
+from actors.tasks import run
 from messaging.client_rights import ClientDenied
 from protocols.mqtt.bound_flow import BoundFlow
 from protocols.mqtt.delivering import DeliveringSide
@@ -116,7 +116,8 @@ def _later(connection: "MqttConnection", extra: ExtraSubscription) -> None:
 
 def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
     if _is_wanted(connection, extra):
-        run_for(connection.cell, _bind_to_named_queue(connection, extra), lambda outcome: outcome.get())
+        bound = run(connection.runtime, _bind_to_named_queue(connection, extra))
+        bound.then(lambda done: connection.cell.do(done.get))
 
 
 async def _bind_to_named_queue(connection: "MqttConnection", extra: ExtraSubscription) -> None:

@@ -282,16 +282,16 @@ class MqttConnection(Behaviour, Flushed):
         if (delivering := self.delivering()) is not None:
             delivering.hold()
         self.ask_flush()
-        run_for(self.cell, request, self._carried_out)
+        run_for(self.cell, self, request)
         self.cell.inbox.takes_at_once = False  # it may be done already, but whoever called this is not
 
-    def _carried_out(self, done: LoopFuture[None]) -> None:
+    def carried_out(self, error: BaseException | None) -> None:
+        """Go on with what came behind a request."""
         held, self._held = self._held or [], None
         if self._taken_over is not None:
             self._taken_over.set(self._hand_over())
         elif not self.is_open():
             self._release()  # the client went meanwhile
-        error = done.error()
         if isinstance(error, StoreRefused):
             self.end(QUOTA_EXCEEDED, f"the session could not be stored: {error}")
         elif error is not None:

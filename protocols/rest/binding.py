@@ -13,7 +13,6 @@ import pykka
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
 from actors.messages import BindFlow, BindRefused
 from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
@@ -95,11 +94,11 @@ class QueueBinding(FlowReader):
             "", queue_name=name, user=client, host="", client=client, lock_ms=0, unsettled_max=self._window
         )
 
-        def make(cell: ActorCell) -> LoopActor:
-            return LoopActor(cell, HttpFlow(cell, terms=terms, queue=handle.cell, window=window))
+        def make(cell: ActorCell) -> HttpFlow:
+            return HttpFlow(cell, terms=terms, queue=handle.cell, window=window)
 
         cell = self._runtime.spawn(make, kind="flow", name=name, policy=ONE_CONNECTION, parent=self._point.cell)
-        flow: HttpFlow = cell.actor.behaviour
+        flow: HttpFlow = cell.behaviour
         keeps_order = handle.definition.config.partition_count > 1 or self._point.connections_count == 1
         self._lanes = Lanes(keeps_order=keeps_order)
         self._flow = flow

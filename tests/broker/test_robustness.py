@@ -17,7 +17,9 @@ from gateway.config.load import load
 from gateway.node import STOP_S
 from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
+from protocols.authentication import Principal
 from protocols.flow.engine import FlowEngine
+from protocols.identity import Identity
 from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.limits import ASKED_NOW_MAX
 from protocols.transports import PeerInfo
@@ -116,16 +118,11 @@ async def test_a_qos_2_delivery_goes_on_after_a_crash_where_it_was(process: Brok
     await subscriber.is_quiet()
 
 
-class BringsNoTime:
-    """Stands where a connection stands among the actors, and fails when the time comes."""
+class BrokenClock(Clock):
+    """Fails when it is asked whether a client was let in for longer than this."""
 
-    def __init__(self, connection: MqttConnection) -> None:
-        self.fail = connection.fail
-
-    def tick(self, now_ms: int) -> None:
-        raise ValueError(f"what happened at {now_ms}?")
-
-    gate = property(lambda self: self)
+    def wall_ms(self) -> int:
+        raise ValueError("what time is it?")
 
 
 async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
@@ -135,14 +132,17 @@ async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
     failing = await broker.connect("failing", 5)
     silent = await broker.connect("silent", 5, keep_alive_s=1)
     cell = next(iter(broker.node.mqtt.connections.children or ()))
-    cell.actor.behaviour = BringsNoTime(cell.actor.behaviour)
+    connection: MqttConnection = cell.behaviour
+    connection.identity.close()
+    connection.identity = Identity(broker.node.default.clients, BrokenClock())
+    connection.identity.authenticated(Principal("", valid_until_ms=1))
 
     broker.clock.forward(60)
     broker.node.mqtt.look_at_the_clock()
 
     await failing.is_closed()
     await silent.is_ended(0x8D)
-    assert "what happened at" in caplog.text
+    assert "what time is it?" in caplog.text
     caplog.clear()
 
 
@@ -179,9 +179,9 @@ async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
     fronts = {front.name: front for front in broker.node.fronts}
     front, broken = fronts[protocol], BrokenSocket()
     cell = broker.node.runtime.spawn(
-        front.make_actor, kind="connection", name="broken", policy=ONE_CONNECTION, parent=front.connections
+        front.make_connection, kind="connection", name="broken", policy=ONE_CONNECTION, parent=front.connections
     )
-    connection = cell.actor.behaviour
+    connection = cell.behaviour
     connection.opened(broken, PeerInfo(listener=protocol, host="here", port=1))
 
     connection.received(first_bytes)
@@ -210,9 +210,9 @@ async def test_clients_of_all_protocols_are_told_at_once_that_the_gateway_stops(
     deaf = {front.name: DeafSocket(broker.clock) for front in node.fronts}
     for front in node.fronts:
         cell = node.runtime.spawn(
-            front.make_actor, kind="connection", name="deaf", policy=ONE_CONNECTION, parent=front.connections
+            front.make_connection, kind="connection", name="deaf", policy=ONE_CONNECTION, parent=front.connections
         )
-        cell.actor.behaviour.opened(deaf[front.name], PeerInfo(listener=front.name, host="here", port=1))
+        cell.behaviour.opened(deaf[front.name], PeerInfo(listener=front.name, host="here", port=1))
 
     stopping = asyncio.create_task(broker.stop())
     async with asyncio.timeout(DEADLINE_S):
@@ -234,7 +234,7 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
     coming = await broker.open(5)
     await held.round_trip()  # it is there
     cell = list(broker.node.mqtt.connections.children or ())[-1]
-    connection = cell.actor.behaviour
+    connection = cell.behaviour
     counts = broker.node.runtime.events.record.counts
     connected_before = counts["CLIENT_CLIENT_CONNECT"]
     is_open: list[bool] = []
@@ -265,7 +265,7 @@ async def test_a_client_that_goes_while_subscriptions_are_taken_from_it_may_come
     await broker.node.reload(load(None, settings=(*broker.settings, nothing)))
     other, coming = await broker.connect(), await broker.open(5)
     await other.round_trip()  # the one that is coming is there
-    connection = list(broker.node.mqtt.connections.children or ())[-1].actor.behaviour
+    connection = list(broker.node.mqtt.connections.children or ())[-1].behaviour
 
     def comes_and_goes() -> None:
         connection.received(mqtt.connect("device", level=5, clean_start=False, properties=mqtt.session_expiry(60)))

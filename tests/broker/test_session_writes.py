@@ -151,7 +151,7 @@ async def test_a_session_that_a_takeover_ends_leaves_no_packet_ids_to_the_next(b
     next_client = await broker.open(5)
     await publisher.round_trip()  # it is there
     cells = list(broker.node.mqtt.connections.children or ())
-    held, coming = cells[0].actor.behaviour, cells[-1].actor.behaviour
+    held, coming = cells[0].behaviour, cells[-1].behaviour
 
     def both_in_one_turn() -> None:
         held.received(mqtt.pubrec(sent.packet_id))
@@ -178,7 +178,7 @@ async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_th
     next_client = await broker.open(5)
     await publisher.round_trip()  # it is there
     cells = list(broker.node.mqtt.connections.children or ())
-    held, coming = cells[0].actor.behaviour, cells[-1].actor.behaviour
+    held, coming = cells[0].behaviour, cells[-1].behaviour
 
     def all_in_one_turn() -> None:
         for number in range(1, 12 * MESSAGES_PER_DRAIN_MAX):
@@ -205,7 +205,7 @@ async def test_a_repetition_is_answered_no_earlier_than_the_first_one_is_stored(
     publisher = await broker.connect("publisher")
     await publisher.round_trip()  # they are there
     cells = list(broker.node.mqtt.connections.children or ())
-    first, second = cells[0].actor.behaviour, cells[1].actor.behaviour
+    first, second = cells[0].behaviour, cells[1].behaviour
     under_way: list[Publication] = []
 
     def all_in_one_turn() -> None:

@@ -92,7 +92,7 @@ async def test_a_goodbye_that_waits_behind_a_request_deletes_the_will(broker: Ru
     again = await broker.open(5)
     await witness.round_trip()  # it is there
     cells = list(broker.node.mqtt.connections.children or ())
-    leaving, coming = cells[-2].actor.behaviour, cells[-1].actor.behaviour
+    leaving, coming = cells[-2].behaviour, cells[-1].behaviour
 
     def all_in_one_turn() -> None:
         leaving.received(mqtt.subscribe(("t", 1), level=5) + mqtt.disconnect(0))

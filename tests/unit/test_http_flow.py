@@ -34,10 +34,8 @@ class Worker:
         self.window = window_of(10)
         terms = FlowTerms("f", queue_name="q", user="", host="h", client="c", lock_ms=1000, unsettled_max=10)
         self.queue = spawned(runtime, DrainedQueue)
-        self.cell = spawned(
-            runtime, lambda cell: LoopActor(cell, HttpFlow(cell, terms=terms, queue=self.queue, window=self.window))
-        )
-        self.flow: HttpFlow = self.cell.actor.behaviour
+        self.cell = spawned(runtime, lambda cell: HttpFlow(cell, terms=terms, queue=self.queue, window=self.window))
+        self.flow: HttpFlow = self.cell.behaviour
         self.bound = flow_of(1, window=self.window)
         self.ledger = Ledger(durable=False, rules=DeliveryRules())
         self.ledger.attach(self.bound, 1)

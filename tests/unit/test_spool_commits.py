@@ -44,17 +44,14 @@ class Keeper:
         self.runtime = Runtime(loop=self.loop, clock=clock, rng=random.Random(1), on_fatal=self.fail)
         self.planner = planner_with(P)
         self.cell = self.runtime.spawn(
-            lambda cell: LoopActor(
+            lambda cell: Spool(
                 cell,
-                Spool(
-                    cell,
-                    planner=self.planner,
-                    writer=self,
-                    gate=SpoolGate(usage_bytes_max=1 << 40),
-                    commit_interval_ms=interval_ms,
-                    partitions={},
-                    tracing=None,
-                ),
+                planner=self.planner,
+                writer=self,
+                gate=SpoolGate(usage_bytes_max=1 << 40),
+                commit_interval_ms=interval_ms,
+                partitions={},
+                tracing=None,
             ),
             kind="spool",
             name="spool",
@@ -236,7 +233,7 @@ def test_a_clean_stop_does_not_wait_for_consumers(spool: Keeper) -> None:
     token = spool.publish(consumers=True)
     idle_us: list[int] = []
     spool.passes(us=100)
-    spool.cell.actor.behaviour.when_idle(lambda: idle_us.append(spool.now_us()))
+    spool.cell.behaviour.when_idle(lambda: idle_us.append(spool.now_us()))
     spool.passes(us=1_000_000)
 
     assert token in spool.confirmed_us
