@@ -180,3 +180,16 @@ class Settled:
         self.drained = drained
         self.dropped_pages = dropped_pages
         self.written = written  # some of it concerns messages that the store has, so this is worth a commit
+
+
+@final
+class SessionRows:
+    """Write rows of the session table; None deletes one. Answered like `actors.messages.WriteTables`."""
+
+    def __init__(
+        self, rows: list[tuple[bytes, bytes | None]], reply_to: Address | None, token: int, *, until_done: bool = False
+    ) -> None:
+        self.rows = rows
+        self.reply_to = reply_to
+        self.token = token
+        self.until_done = until_done  # as of WriteTables

@@ -350,16 +350,6 @@ class WriteTables:
 
 
 @dataclass(slots=True)
-class SessionRows:
-    """Write rows of the session table; None deletes one. Answered like WriteTables, with `until_done` as there."""
-
-    rows: list[tuple[bytes, bytes | None]]
-    reply_to: Address | None
-    token: int
-    until_done: bool = False
-
-
-@dataclass(slots=True)
 class RegisterPartition:
     """Queue -> spool: a partition exists; keep its account, and reserve sequences for it."""
 

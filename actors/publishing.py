@@ -6,8 +6,8 @@ the gates, and posts. For guaranteed messages it returns how many confirmations 
 
 from random import Random
 
-from actors.data_messages import Append, SharedDirect
-from actors.messages import SessionRows, WriteTables
+from actors.data_messages import Append, SessionRows, SharedDirect
+from actors.messages import WriteTables
 from actors.publish_result import FannedOut, PublishResult
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch

@@ -6,10 +6,9 @@ import struct
 import pykka
 
 from actors.cell import ActorCell
-from actors.data_messages import Confirmed, Refused
+from actors.data_messages import Confirmed, Refused, SessionRows
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
-from actors.messages import SessionRows
 from actors.tasks import run
 from messaging.address import Address
 from messaging.permissions import ANONYMOUS

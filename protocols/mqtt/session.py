@@ -146,7 +146,7 @@ class Session:
         self.was_stored = False  # the store has rows of it
         self.ids_were_stored = False  # and one with packet ids
         self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
-        self.stored_row = b""  # the state row that it has for certain; empty: that is not known
+        self.stored_row = b""  # the state row that it has for certain, until a client comes; empty: that is not known
         # Made when they are asked for: most sessions never are.
         self._ids: SentIds | None = None
         self._released: RangeSet | None = None

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.cell import ActorCell
+from actors.data_messages import SessionRows
 from actors.futures import LoopFuture
 from actors.inbox import Flushed, Scheduled
-from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
 from messaging.publication import Publication
 from protocols.mqtt.services import MqttServices
@@ -61,14 +61,21 @@ class SessionWrites(Flushed):
         row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
         rows = session.unstored_rows()
         if row != session.stored_row:
-            session.stored_row = b""
             rows.append((session.state_key(), row))
+        session.stored_row = b""
+        await self._store(rows)
+
+    async def store_subscriptions(self) -> None:
+        """Have what has changed of the subscriptions written, and wait until it is safe. Raises StoreRefused."""
+        if not self._is_abandoned:
+            await self._store(self._session.unstored_rows())
+
+    async def _store(self, rows: list[tuple[bytes, bytes | None]]) -> None:
         if not rows:
             return  # most clients subscribe anew whenever they come, to what they had
         await self._write(rows)
         if not self._is_abandoned:
-            session.stored_row = row
-            session.all_stored()
+            self._session.all_stored()
 
     def before_exactly_once(self, callback: Callable[[], None], publication: Publication | None) -> None:
         """Call back once the session's packet ids are in the store, and in no later commit the publication.

@@ -8,11 +8,11 @@ from typing import Any, final
 
 from actors.asking import ask_unless_gone
 from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed, Refused
+from actors.data_messages import Confirmed, Refused, SessionRows
 from actors.directory_messages import DeleteQueue, ListQueues, QueueHandle
 from actors.futures import LoopFuture
 from actors.gathering import gather
-from actors.messages import SessionRows, UnbindFlow
+from actors.messages import UnbindFlow
 from actors.parking_messages import FoundSequences, LookUpSequences, RestoreParkedFlow
 from actors.publishing import Publisher
 from actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription

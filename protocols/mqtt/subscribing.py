@@ -405,8 +405,8 @@ def _count(session: Session) -> int:
 async def _stored(connection: "MqttConnection") -> None:
     """Wait until a restart would bring the session back as it is now."""
     attached = connection.attached
-    if attached is not None and attached.session.has_rows:
-        await writes_of(connection, attached).store_session(attached.will)
+    if attached is not None and attached.session.unstored:
+        await writes_of(connection, attached).store_subscriptions()
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

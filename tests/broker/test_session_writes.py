@@ -8,10 +8,9 @@ import pytest
 import mqtt_packets as mqtt
 import named_queues
 from actors.cell import ActorCell
-from actors.data_messages import Confirmed
+from actors.data_messages import Confirmed, SessionRows
 from actors.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
 from actors.loop_actor import LoopActor
-from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
 from actors.supervision import ONE_CONNECTION
 from actors.tasks import run
@@ -111,7 +110,7 @@ async def test_whoever_subscribes_to_one_more_has_that_one_written(broker: Runni
     await first
 
     subscribes(session, "d")
-    second = run(runtime, writes.store_session(None))
+    second = run(runtime, writes.store_subscriptions())
     assert written_of(spool) == [session.subscription_key("d")]
     writes.refused(-2, "full")
     with pytest.raises(StoreRefused):
@@ -119,7 +118,7 @@ async def test_whoever_subscribes_to_one_more_has_that_one_written(broker: Runni
 
     session.table.revoke("b")
     session.changed("b")
-    run(runtime, writes.store_session(None))
+    run(runtime, writes.store_subscriptions())
     assert written_of(spool) == [session.subscription_key("b"), session.subscription_key("d")]
 
 
