@@ -31,8 +31,11 @@ TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heart
 class ClientConnection(Connection, Protocol):
     """A connection as its front sees it."""
 
-    gate: ReadingGate
     identity: Identity
+
+    @property
+    def gate(self) -> ReadingGate | None:
+        """What says whether the client is read from; None: nothing has ever kept it from being."""
 
     @property
     def is_writing_paused(self) -> bool:
@@ -160,7 +163,8 @@ class ProtocolFront(ABC, Generic[C, S]):
                 continue  # by what one before it was told
             connection: C = cell.behaviour
             try:
-                connection.gate.tick(now_ms)
+                if connection.gate is not None:
+                    connection.gate.tick(now_ms)
                 connection.tick(now_ms)
             except Exception as error:  # it costs this connection, and not the others their time
                 cell.failed(error)

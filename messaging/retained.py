@@ -93,10 +93,12 @@ class RetainedTopics(Generic[V]):
 
     def scan(self, topic_filter: TopicFilter) -> "RetainedScan[V]":
         """Return a walk over the topics that the filter matches, nothing of which is done yet."""
+        if self._topic_count == 0:
+            return RetainedScan([], ())
         if topic_filter.is_literal:
             node = self._node(topic_filter.text)
             return RetainedScan([] if node is None else [node], ())
-        return RetainedScan([self._root] if self._topic_count else [], topic_filter.levels)
+        return RetainedScan([self._root], topic_filter.levels)
 
     def overview(self) -> RetainedOverview:
         """Return the sizes, for operators and tests."""

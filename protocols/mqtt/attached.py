@@ -46,7 +46,8 @@ class AttachedSession:
         session = self.session
         if self.writes is not None:
             self.writes.abandon()
-        session.subscriber.address = session.subscriber.pressure = None
+        if session.subscriber is not None:
+            session.subscriber.address = session.subscriber.pressure = None
         if self.publishing is not None:
             self.publishing.leave()
         if self.delivering is not None:

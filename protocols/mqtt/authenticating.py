@@ -37,9 +37,10 @@ class Authenticating:
 
     def begin(self, data: bytes | None) -> None:
         """Take the method and the first message, which CONNECT may have brought."""
-        if self._connect is not None:
+        connect = self._connect
+        if connect is not None and connect.user_name is not None:
             try:
-                enter_vpn(self._connection, self._connect)
+                enter_vpn(self._connection, connect.user_name, connect.client_id)
             except ClientDenied as denied:
                 refuse_denied(self._connection, denied)
                 return

@@ -58,7 +58,7 @@ async def bind_flow(
     if ids is not None:
         await _match_ids(delivering, handle, ids)
     parked = None if extra is None else extra.parked
-    flow_id = connection.runtime.next_urn() if parked is None else parked.flow_id
+    flow_id = connection.cell.runtime.next_urn() if parked is None else parked.flow_id
     # Known before it is bound: deliveries may be here before the answer.
     delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, ids, is_named_queue=is_named_queue)
     try:
@@ -116,7 +116,7 @@ def _later(connection: "MqttConnection", extra: ExtraSubscription) -> None:
 
 def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
     if _is_wanted(connection, extra):
-        bound = run(connection.runtime, _bind_to_named_queue(connection, extra))
+        bound = run(connection.cell.runtime, _bind_to_named_queue(connection, extra))
         bound.then(lambda done: connection.cell.do(done.get))
 
 

@@ -21,8 +21,8 @@ from protocols.mqtt.reason_codes import (
     name_of,
 )
 from protocols.mqtt.session import Session
-from protocols.mqtt.sides import begin_delivering, writes_of
-from protocols.mqtt.subscribing import revoke_denied
+from protocols.mqtt.sides import begin_delivering, reach, writes_of
+from protocols.mqtt.subscribing import denied_subscriptions, revoke
 from protocols.mqtt.turn_share import share_of
 from protocols.mqtt.will import Will
 
@@ -49,10 +49,17 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
 
     `proven` is the outcome of an enhanced authentication: then name and password are not looked at.
     """
-    client_id = event.client_id or f"{ASSIGNED_PREFIX}{connection.runtime.rng.getrandbits(64):016x}"
+    client_id = event.client_id or f"{ASSIGNED_PREFIX}{connection.cell.runtime.rng.getrandbits(64):016x}"
     expiry_s = min(event.session_expiry_s, connection.services.session_expiry_s_max)
     try:
-        will = await _check(connection, event, client_id, proven)
+        _check_client_id(connection, event)
+        if proven is not None:
+            principal: Principal | None = proven.principal
+        elif event.user_name is not None:
+            principal = await _named(connection, event.user_name, event)
+        else:
+            principal = _unnamed(connection)
+        will = _admit(connection, event, client_id, principal)
         user = connection.identity.user
         claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user)
         claimed: SessionClaimed = await share_of(connection).ask(connection.services.sessions, claim)
@@ -78,23 +85,27 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         return
     _begin(connection, attached)
     _tell_connected(connection, event, session, claimed.present)
-    if claimed.present:
-        await revoke_denied(connection, session)
+    if claimed.present and (revoked := denied_subscriptions(connection, session)):
+        await revoke(connection, session, revoked)
     if session.has_rows:
         await writes_of(connection, attached).store_session(attached.will)
-    await resume_flows(connection, session)
+    if session.has_deliveries:
+        await resume_flows(connection, session)
 
 
-async def _check(
-    connection: "MqttConnection", event: ConnectReceived, client_id: str, proven: Proven | None
-) -> Will | None:
-    """Find out who the client is, and give it its place; return its will. Raises ConnectRefused and ClientDenied."""
+def _check_client_id(connection: "MqttConnection", event: ConnectReceived) -> None:
+    """Raise ConnectRefused where a client without an identifier is not let in."""
     if not event.client_id and not connection.services.allows_no_client_id:
         raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here")
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
         text = "a client that keeps its session needs a client identifier [311:3.1.3-8]"
         raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, text)
-    principal = await _principal(connection, event) if proven is None else proven.principal
+
+
+def _admit(
+    connection: "MqttConnection", event: ConnectReceived, client_id: str, principal: Principal | None
+) -> Will | None:
+    """Give the client its place; return its will. Raises ConnectRefused and ClientDenied."""
     if principal is None:
         connection.services.clients.denials.deny(NOT_AUTHENTICATED, client_id, _who(connection, event))
         if event.user_name is None:
@@ -104,7 +115,8 @@ async def _check(
     identity.authenticated(principal)
     assert connection.peer is not None
     rights = identity.admit(client_id, connection.peer.host, takes_over=True)
-    connection.gate.limit(rights)
+    if connection.gate is not None:
+        connection.gate.limit(rights)
     will = event.will
     if will is not None and will.topic.startswith(EVENT_TOPICS):
         text = f"will topic {will.topic!r} belongs to the server"
@@ -124,28 +136,33 @@ def _who(connection: "MqttConnection", event: ConnectReceived) -> str:
     return f"401 Unauthorized: MQTT client at {connection.peer_name()} {name}"
 
 
-async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Principal | None:
+async def _named(connection: "MqttConnection", user_name: str, event: ConnectReceived) -> Principal | None:
+    """Return who a client with a user name is, None if it is not. Raises ClientDenied."""
     peer = connection.peer
     assert peer is not None
-    user_name = enter_vpn(connection, event)
+    own_name = enter_vpn(connection, user_name, event.client_id)
+    password = event.password or b""
     authenticator = connection.services.authenticator
-    if user_name is not None:
-        return await authenticator.client(user_name, event.password or b"", listener=peer.listener, host=peer.host)
+    return await authenticator.client(own_name, password, listener=peer.listener, host=peer.host)
+
+
+def _unnamed(connection: "MqttConnection") -> Principal | None:
+    """Return who a client without a user name is, None if it has to have one."""
+    peer, authenticator = connection.peer, connection.services.authenticator
+    assert peer is not None
     if peer.certificate_name:
         return authenticator.certificate(peer.certificate_name)
     return ANONYMOUS if authenticator.admits_anonymous(peer.listener) else None
 
 
-def enter_vpn(connection: "MqttConnection", event: ConnectReceived) -> str | None:
+def enter_vpn(connection: "MqttConnection", user_name: str, client_id: str) -> str:
     """Bring the client into the message VPN that stands behind its user name; return the name itself.
 
     Raises ClientDenied.
     """
-    if event.user_name is None:
-        return None
-    user_name, services = connection.vpns.of_user(event.user_name, connection.services, event.client_id)
+    own_name, services = connection.vpns.of_user(user_name, connection.services, client_id)
     connection.enter(services)
-    return user_name
+    return own_name
 
 
 def refuse_denied(connection: "MqttConnection", denied: ClientDenied) -> None:
@@ -189,12 +206,11 @@ def _begin(connection: "MqttConnection", attached: AttachedSession) -> None:
     if session.has_deliveries:
         delivering = begin_delivering(connection, attached)
         delivering.resend_releases()
-        wall_ms = connection.runtime.clock.wall_ms()
+        wall_ms = connection.cell.runtime.clock.wall_ms()
         delivering.retained.resend(wall_ms)
         delivering.retained.go_on(wall_ms)
-    priority = connection.identity.rights.profile.dto_local_priority
-    connection.services.space.prioritise(session.subscriber, priority)
-    session.subscriber.address = connection.cell.inbox
+    if session.subscriber is not None:
+        reach(connection, session.subscriber)
 
 
 def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:

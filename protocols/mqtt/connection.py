@@ -51,7 +51,7 @@ from protocols.mqtt.reason_codes import (
     SESSION_TAKEN_OVER,
 )
 from protocols.mqtt.services import MqttServices
-from protocols.mqtt.sides import begin_publishing, begin_watching, delivering_of, writes_of
+from protocols.mqtt.sides import begin_publishing, delivering_of, gate_of, watch_of, writes_of
 from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.turn_share import TurnShare
 from protocols.reading_gate import ReadingGate
@@ -66,7 +66,6 @@ class MqttConnection(Behaviour, Flushed):
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[MqttServices]) -> None:
         self.cell = cell
-        self.runtime = cell.runtime
         services = vpns.default
         self.vpns = vpns
         self.services = services  # of the message VPN that the client is in
@@ -74,10 +73,9 @@ class MqttConnection(Behaviour, Flushed):
         self.peer: PeerInfo | None = None
         self.identity = Identity(services.clients, cell.runtime.clock)
         self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
-        self.gate = ReadingGate(cell.inbox)
+        self.gate: ReadingGate | None = None  # until it may have to wait for somebody: see `gate_of`
         self._dispatcher = cell.runtime.dispatcher
-        self._counters = services.counters
-        self._transport: ByteTransport | None = None
+        self.transport: ByteTransport | None = None
         self.share: TurnShare | None = None  # of requests in this turn
         self._held: list[MqttEvent] | None = None  # while a request is being carried out: events, some of them handled
         self._held_from = 0  # the first of them that is not
@@ -91,11 +89,10 @@ class MqttConnection(Behaviour, Flushed):
 
     def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
         """Begin: the transport is ready."""
-        self._transport = transport
-        self.gate.attach(transport)
+        self.transport = transport
         self.peer = peer
         self.enter(self.vpns.of_listener(peer.listener))
-        self._counters.connected += 1
+        self.services.counters.connected += 1
 
     def enter(self, services: MqttServices) -> None:
         """Be in the message VPN of these services; not later than with the CONNECT."""
@@ -105,22 +102,22 @@ class MqttConnection(Behaviour, Flushed):
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; none, once a packet was placed."""
         self.cell.inbox.takes_at_once = False
-        self._counters.bytes_received += len(data)
+        self.services.counters.bytes_received += len(data)
         now_ms, wall_ms = self._dispatcher.both_ms()
         heard = self.engine.feed(data, now_ms, wall_ms)
         if heard.first is not None:
             self._handle(heard.first)
             if heard.further:
                 self._handle_all(heard.further, 0)
-        if misses_much(self.engine.partial) and self._transport is not None:
-            self._transport.read_into(PacketPlace(self))
+        if misses_much(self.engine.partial) and self.transport is not None:
+            self.transport.read_into(PacketPlace(self))
         self.drained()
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
         if self.identity.is_over():
             self.end(NOT_AUTHORIZED, "the token has expired")
-        if self.gate.stopped:
+        if self.gate is not None and self.gate.stopped:
             self.engine.alive(now_ms)
         elif violated := self.engine.tick(now_ms):
             self._handle(violated)
@@ -128,10 +125,11 @@ class MqttConnection(Behaviour, Flushed):
 
     def closed(self, error: Exception | None) -> None:
         """The socket is gone. Without a goodbye the will is due."""
-        self._transport = None
+        self.transport = None
         self._authenticating = None  # which knows this connection
         self.engine.partial = None  # now: the collector, which finds who is gone, counts objects and not their bytes
-        self.gate.attach(None)
+        if self.gate is not None:
+            self.gate.attach(None)
         if self.attached is not None and self._held is not None:
             writes_of(self, self.attached).abandon()  # what the request under way still writes is answered to nobody
         self._release()
@@ -140,11 +138,9 @@ class MqttConnection(Behaviour, Flushed):
 
     def writing_paused(self) -> None:
         """The client reads slower than we write; before it is let in it is written next to nothing."""
-        if self.watch is None and self.attached is not None and self._transport is not None:
-            self.watch = begin_watching(self, self.attached, self._transport)
-        if self.watch is not None:
-            self.watch.writing_paused()
-            self.watch.answers.begin(self.engine.answered_bytes)
+        if (watch := watch_of(self)) is not None:
+            watch.writing_paused()
+            watch.answers.begin(self.engine.answered_bytes)
         if (delivering := self.delivering()) is not None:
             delivering.hold_back(True)
 
@@ -176,16 +172,16 @@ class MqttConnection(Behaviour, Flushed):
         self._flush_asked = False
         self.share = None
         if self._held is not None:
-            self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
-        sent_before = self._counters.bytes_sent
-        transport, only = self._transport, self.engine.take_only()
+            gate_of(self).busy(True)  # it waits for more than this turn: the socket need not be stopped for less
+        sent_before = self.services.counters.bytes_sent
+        transport, only = self.transport, self.engine.take_only()
         if transport is not None and len(only) > 0:
-            self._counters.bytes_sent += len(only)
+            self.services.counters.bytes_sent += len(only)
             transport.write(only)
         elif transport is not None:
-            write_gathered(transport, self.engine.take(), self._counters)
+            write_gathered(transport, self.engine.take(), self.services.counters)
         if transport is not None and self.watch is not None and self.watch.paused:
-            written_bytes = self._counters.bytes_sent - sent_before
+            written_bytes = self.services.counters.bytes_sent - sent_before
             if self.watch.answers.are_too_many(self.engine.answered_bytes, written_bytes, transport):
                 self._cut_off()
 
@@ -216,8 +212,11 @@ class MqttConnection(Behaviour, Flushed):
                 return
 
     def _handle_rare(self, event: MqttEvent) -> None:
-        if isinstance(event, ConnectReceived):
-            self._connect(event)
+        if isinstance(event, ConnectReceived) and event.authentication_method is None:
+            self.carry_out(connect(self, event))
+        elif isinstance(event, ConnectReceived) and event.authentication_method is not None:
+            self._authenticating = Authenticating(self, event.authentication_method, event)
+            self._authenticating.begin(event.authentication_data)
         elif isinstance(event, SubscribeReceived):
             self.carry_out(subscribe(self, event))
         elif isinstance(event, UnsubscribeReceived):
@@ -231,22 +230,15 @@ class MqttConnection(Behaviour, Flushed):
             assert self._authenticating is not None, "the engine lets no AUTH pass that no CONNECT announced"
             self._authenticating.received(event)
 
-    def _connect(self, event: ConnectReceived) -> None:
-        if event.authentication_method is None:
-            self.carry_out(connect(self, event))
-        else:
-            self._authenticating = Authenticating(self, event.authentication_method, event)
-            self._authenticating.begin(event.authentication_data)
-
     def _publish(self, event: PublishReceived) -> None:
         publishing = self._publishing()
-        self._counters.messages_received += event.batch.count
+        self.services.counters.messages_received += event.batch.count
         try:
             publishing.publish(event)
         except PublishRefused as refusal:
             self.end(QUOTA_EXCEEDED, str(refusal))
             return
-        self.gate.published(publishing.publisher.pressures, publishing.line.unanswered_count)
+        gate_of(self).published(publishing.publisher.pressures, publishing.line.unanswered_count)
 
     def _publishing(self) -> PublishingSide:
         attached = self.attached
@@ -264,12 +256,12 @@ class MqttConnection(Behaviour, Flushed):
     def _disconnect(self) -> None:
         self._release()
         self._closing = True
-        if self._transport is not None:
+        if self.transport is not None:
             self.flush()
-            self._transport.close()
+            self.transport.close()
 
     def _violated(self, event: PeerViolated) -> None:
-        self._counters.count(self._counters.violated, f"0x{event.reason_code:02x}")
+        self.services.counters.count(self.services.counters.violated, f"0x{event.reason_code:02x}")
         client = self.attached.session.client_id if self.attached is not None else "?"
         log.info("client %r at %s broke a rule (0x%02x): %s", client, self.peer_name(), event.reason_code, event.text)
         self._close_abnormally()
@@ -292,18 +284,23 @@ class MqttConnection(Behaviour, Flushed):
             self._taken_over.set(self._hand_over())
         elif not self.is_open():
             self._release()  # the client went meanwhile
-        if isinstance(error, StoreRefused):
-            self.end(QUOTA_EXCEEDED, f"the session could not be stored: {error}")
-        elif error is not None:
-            log.error("a request of client %s failed", self.peer_name(), exc_info=error)
-            self._close_abnormally()
+        if error is not None:
+            self._request_failed(error)
         if error is not None or self._closing or self.cell.is_stopped():
             return
         if (delivering := self.delivering()) is not None:
             delivering.go_on()
-        self.gate.busy(False)
+        if self.gate is not None:
+            self.gate.busy(False)
         self._handle_all(held, self._held_from)
         self.drained()
+
+    def _request_failed(self, error: BaseException) -> None:
+        if isinstance(error, StoreRefused):
+            self.end(QUOTA_EXCEEDED, f"the session could not be stored: {error}")
+        else:
+            log.error("a request of client %s failed", self.peer_name(), exc_info=error)
+            self._close_abnormally()
 
     # --- messages of other actors ---
 
@@ -320,7 +317,7 @@ class MqttConnection(Behaviour, Flushed):
         elif isinstance(message, SharedDirect):
             send_shared_direct(self, message)
         elif isinstance(message, Resume):
-            self.gate.resume()
+            gate_of(self).resume()
         elif isinstance(message, Refused):
             self._refused(message)
         elif isinstance(message, FlowGone):
@@ -354,7 +351,7 @@ class MqttConnection(Behaviour, Flushed):
         except PublishRefused as refusal:
             self.end(QUOTA_EXCEEDED, str(refusal))
             return
-        self.gate.answered(self._publishing().line.unanswered_count)
+        gate_of(self).answered(self._publishing().line.unanswered_count)
 
     def _refused(self, message: Refused) -> None:
         attached = self.attached
@@ -384,7 +381,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def is_open(self) -> bool:
         """Return whether the client is still there."""
-        return self._transport is not None and not self._closing
+        return self.transport is not None and not self._closing
 
     @property
     def is_asking(self) -> bool:
@@ -407,7 +404,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def refuse(self, reason: str, text: str) -> None:
         """Close after a CONNECT that the engine has refused."""
-        self._counters.count(self._counters.refused, reason)
+        self.services.counters.count(self.services.counters.refused, reason)
         log.info("connection of %s refused: %s", self.peer_name(), text)
         self._close()
 
@@ -415,8 +412,8 @@ class MqttConnection(Behaviour, Flushed):
         """End the connection at once, after a mistake of our own."""
         self._closing = True
         self._release()
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def stopped(self) -> None:
         """Let publishers go on that wait for this connection."""
@@ -428,7 +425,7 @@ class MqttConnection(Behaviour, Flushed):
         return f"{self.peer.host}:{self.peer.port}" if self.peer is not None else "?"
 
     def _cut_off(self) -> None:
-        self._counters.count(self._counters.violated, "answers_not_read")
+        self.services.counters.count(self.services.counters.violated, "answers_not_read")
         log.info("client at %s goes on asking and reads no answers", self.peer_name())
         self.fail()
 
@@ -439,9 +436,9 @@ class MqttConnection(Behaviour, Flushed):
     def _close(self) -> None:
         """Let the last words reach the client, then close."""
         self._closing = True
-        if self._transport is not None:
+        if self.transport is not None:
             self.flush()
-            self._transport.close_after_flush()
+            self.transport.close_after_flush()
 
     def _release(self) -> None:
         """Give the session to the directory; at most once."""

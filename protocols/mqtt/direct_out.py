@@ -22,7 +22,7 @@ def send_direct(connection: "MqttConnection", batch: MessageBatch) -> None:
     if _drops(connection, batch.count):
         return
     engine, session, counters = connection.engine, attached.session, connection.services.counters
-    wall_ms = wall_ms_for(batch, connection.runtime.clock)
+    wall_ms = wall_ms_for(batch, connection.cell.runtime.clock)
     table = session.table
     if table.uniform_qos >= 0 and not engine.restricts_output:
         engine.publish_direct(encode_at_most_once(batch, engine.level, wall_ms))
@@ -45,7 +45,7 @@ def send_shared_direct(connection: "MqttConnection", message: SharedDirect) -> N
         return
     if _drops(connection, batch.count):
         return
-    wall_ms = wall_ms_for(batch, connection.runtime.clock)
+    wall_ms = wall_ms_for(batch, connection.cell.runtime.clock)
     rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
     send_rows(connection.engine, connection.services.counters, rows, 0, dup=False)
 

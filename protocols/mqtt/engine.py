@@ -15,7 +15,7 @@ Three rules for the caller:
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
@@ -82,8 +82,10 @@ class MqttEngine:
     """
 
     def __init__(self, limits: MqttLimits, now_ms: int) -> None:
-        self.level = 0  # 3, 4 or 5 once CONNECT has said so
         self.client_packet_bytes_max = 0  # what the client takes; 0: no limit
+        # What fits into a byte stands together: there may be a hundred thousand of these.
+        self.level: u8 = 0  # 3, 4 or 5 once CONNECT has said so
+        self._stage: u8 = _SILENT
         self.tells_reasons = False
         # The client has a limit that only `publish` observes: blocks for everyone may not be for it.
         self.restricts_output = False
@@ -91,7 +93,6 @@ class MqttEngine:
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self.answered_bytes = 0  # ever; messages are no answers
         self._limits = limits
-        self._stage = _SILENT
         self._first_bytes = BEFORE_CONNECT
         self._packet_bytes_max = limits.connect_bytes_max
         self._connect: ConnectReceived | None = None  # while it waits for an answer

@@ -22,5 +22,5 @@ class PacketPlace:
         """Have the packet read once it is whole."""
         connection = self._connection
         connection.services.counters.bytes_received += count
-        if self._engine.placed(count, connection.runtime.dispatcher.both_ms()[0]):
+        if self._engine.placed(count, connection.cell.runtime.dispatcher.both_ms()[0]):
             connection.received(b"")

@@ -138,7 +138,7 @@ class Session:
         self._row_prefix = row_prefix  # before the keys of its rows: whose message VPN it is in
         self.expiry_s = expiry_s
         self.user = ""  # whose it is: nobody else may have it; empty: anybody's
-        self.subscriber = Subscriber(client_id)
+        self.subscriber: Subscriber | None = None  # from its first subscription on: see `protocols.mqtt.sides`
         self.table = NO_SUBSCRIPTIONS  # `grant` adds one
         self.shares = _NO_EXTRAS  # by the whole `$share/...` text; `add_share` adds one
         self.queues = _NO_EXTRAS  # by the whole `$queue/...` text; `add_queue` adds one

@@ -24,7 +24,7 @@ from messaging.credit import CreditWindow
 from messaging.flows import Flow
 from messaging.permissions import ANONYMOUS
 from messaging.publication import Publication
-from messaging.routing import TopicSpace
+from messaging.routing import Subscriber, TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_shared
 from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver
@@ -278,15 +278,8 @@ class Sessions(Behaviour):
             will, entry.will = entry.will, None
             self._publish_will(entry, will)
         entry.write_no_more()
-        router = self._router.inbox
-        for granted in session.table.by_filter.values():
-            router.post(RemoveSubscription(session.subscriber, granted.topic_filter))
-        for extra in session.shares.values():
-            shared = parse_shared(extra.filter_text, Syntax.MQTT)
-            assert shared is not None, "only valid filters are kept"
-            if extra.parked is not None:
-                extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody [4.8.2-5]
-            router.post(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
+        if session.subscriber is not None:
+            self._unsubscribe(session, session.subscriber)
         for publication in session.undecided.values():
             publication.session_rows = None  # it may reach the store behind their deletion
         deletions: list[LoopFuture[Any]] = []
@@ -304,6 +297,18 @@ class Sessions(Behaviour):
         if deletions:
             ended = self._ended[session.client_id] = LoopFuture()
             gather(deletions, lambda _: self._forgotten(session.client_id), ended)
+
+    def _unsubscribe(self, session: Session, subscriber: Subscriber) -> None:
+        """End what a session has subscribed to."""
+        router = self._router.inbox
+        for granted in session.table.by_filter.values():
+            router.post(RemoveSubscription(subscriber, granted.topic_filter))
+        for extra in session.shares.values():
+            shared = parse_shared(extra.filter_text, Syntax.MQTT)
+            assert shared is not None, "only valid filters are kept"
+            if extra.parked is not None:
+                extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody [4.8.2-5]
+            router.post(LeaveGroup(subscriber, shared.share_name, shared.filter))
 
     def _delete(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
         """Have rows deleted, however often the store refuses."""
@@ -365,14 +370,15 @@ class Sessions(Behaviour):
     async def _bring_back(self, stored: StoredSession, queue: QueueHandle | None, wall_ms: int) -> None:
         session = stored.session
         entry = self._entries[session.client_id] = Entry(session)
+        subscriber = session.subscriber = Subscriber(session.client_id)
         if queue is not None:
             session.queue = queue
-            session.subscriber.queue = queue.target
+            subscriber.queue = queue.target
             await self._match_queue(queue, stored)
         router = self._router
         for granted in session.table.by_filter.values():
             added = AddSubscription(
-                session.subscriber,
+                subscriber,
                 granted.topic_filter,
                 granted.qos,
                 retained_if_new=False,
@@ -388,7 +394,7 @@ class Sessions(Behaviour):
                 continue
             session.add_share(extra)
             joined: GroupJoined = await router.ask(
-                JoinGroup(session.subscriber, shared.share_name, shared.filter, extra.qos, True)
+                JoinGroup(subscriber, shared.share_name, shared.filter, extra.qos, True)
             )
             extra.queue_name = "" if joined.queue is None else joined.queue.name
             if joined.queue is not None:

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
 from messaging.events import CLIENT_FLOW_OPENED
+from messaging.routing import Subscriber
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.publishing import PublishingSide
+from protocols.mqtt.session import Session
 from protocols.mqtt.session_writes import SessionWrites
-from protocols.transports import ByteTransport
+from protocols.reading_gate import ReadingGate
 from protocols.writing_watch import WritingWatch
 
 if TYPE_CHECKING:
@@ -23,11 +25,39 @@ def writes_of(connection: "MqttConnection", attached: AttachedSession) -> Sessio
     return attached.writes
 
 
+def subscriber_of(connection: "MqttConnection", session: Session) -> Subscriber:
+    """Return where the messages of the session's subscriptions go."""
+    subscriber = session.subscriber
+    if subscriber is None:
+        subscriber = session.subscriber = Subscriber(session.client_id)
+        reach(connection, subscriber)
+    return subscriber
+
+
+def reach(connection: "MqttConnection", subscriber: Subscriber) -> None:
+    """Have the messages of a session come to its connection."""
+    connection.services.space.prioritise(subscriber, connection.identity.rights.profile.dto_local_priority)
+    subscriber.address = connection.cell.inbox
+    subscriber.pressure = None if connection.watch is None else connection.watch.pressure
+
+
+def gate_of(connection: "MqttConnection") -> ReadingGate:
+    """Return what says whether a client is read from: the first to ask is who may keep it from being."""
+    gate = connection.gate
+    if gate is None:
+        gate = connection.gate = ReadingGate(connection.cell.inbox)
+        gate.attach(connection.transport)
+        rights = connection.identity.admitted()
+        if rights is not None:
+            gate.limit(rights)
+    return gate
+
+
 def begin_publishing(connection: "MqttConnection", attached: AttachedSession) -> PublishingSide:
     """Give a client its way in, with the first that it publishes: many never do."""
     services, session, writes = connection.services, attached.session, writes_of(connection, attached)
     publisher = Publisher(
-        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
+        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.cell.runtime.rng
     )
     publisher.rights = connection.identity.rights
     attached.publishing = PublishingSide(
@@ -62,9 +92,9 @@ def begin_delivering(connection: "MqttConnection", attached: AttachedSession) ->
         level=connection.engine.level,
         session=attached.session,
         window=CreditWindow(attached.receive_maximum, services.credit),
-        dispatcher=connection.runtime.dispatcher,
+        dispatcher=connection.cell.runtime.dispatcher,
         before_exactly_once=writes_of(connection, attached).before_exactly_once,
-        clock=connection.runtime.clock,
+        clock=connection.cell.runtime.clock,
         counters=services.counters,
         later=lambda: connection.cell.after(0, lambda: _go_on(connection)),
     )
@@ -77,19 +107,25 @@ def _go_on(connection: "MqttConnection") -> None:
     """Send the next slice of retained messages, now that other sockets had their turn."""
     delivering = connection.delivering()
     if delivering is not None:
-        delivering.retained.go_on_later(connection.runtime.clock.wall_ms())
+        delivering.retained.go_on_later(connection.cell.runtime.clock.wall_ms())
         connection.drained()
 
 
-def begin_watching(connection: "MqttConnection", attached: AttachedSession, transport: ByteTransport) -> WritingWatch:
-    """Watch whether a client reads what it is sent. Publishers, who wait for it, need not know of it before it lags."""
-    services = connection.services
-    watch = WritingWatch(
+def watch_of(connection: "MqttConnection") -> WritingWatch | None:
+    """Return what watches whether a client reads what it is sent; None: it is not let in yet, or gone.
+
+    Publishers, who wait for it, need not know of it before it lags.
+    """
+    services, attached, transport = connection.services, connection.attached, connection.transport
+    if connection.watch is not None or attached is None or transport is None:
+        return connection.watch
+    watch = connection.watch = WritingWatch(
         connection.cell,
         services.counters,
         buffer_bytes_max=services.connection_buffer_bytes_max,
         slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
     )
     watch.attach(transport)
-    attached.session.subscriber.pressure = watch.pressure
+    if attached.session.subscriber is not None:
+        attached.session.subscriber.pressure = watch.pressure
     return watch

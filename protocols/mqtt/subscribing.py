@@ -20,7 +20,7 @@ from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.queue_attributes import PARTITION_COUNT_MAX
 from messaging.queue_config import is_named
 from messaging.retained import RetainedScan
-from messaging.routing import RetainedMessage
+from messaging.routing import RetainedMessage, Subscriber
 from messaging.selector_words import SelectorError
 from messaging.selectors import Selector
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
@@ -39,7 +39,7 @@ from protocols.mqtt.reason_codes import (
     UNSPECIFIED_ERROR,
 )
 from protocols.mqtt.session import ExtraSubscription, Session
-from protocols.mqtt.sides import delivering_of, writes_of
+from protocols.mqtt.sides import delivering_of, subscriber_of, writes_of
 from protocols.mqtt.turn_share import share_of
 from protocols.mqtt.wire import has_unwanted_characters
 
@@ -117,7 +117,7 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
     for granted, scan in retained:
         if not scan.is_done or connection.attached.delivering is not None:
-            wall_ms = connection.runtime.clock.wall_ms()
+            wall_ms = connection.cell.runtime.clock.wall_ms()
             delivering_of(connection, connection.attached).retained.add(scan, granted, wall_ms)
     connection.ask_flush()
 
@@ -162,8 +162,9 @@ async def _subscribe(
     rights = connection.identity.rights
     rights.check_subscription(topic_filter, _count(session) - (text in session.table.by_filter))
     qos = _granted_qos(connection, request)
+    subscriber = subscriber_of(connection, session)
     if qos > 0 and session.queue is None:
-        await _make_queue(connection, session)
+        await _make_queue(connection, session, subscriber)
     granted = GrantedSubscription(
         topic_filter,
         qos,
@@ -182,7 +183,7 @@ async def _subscribe(
     added: SubscriptionAdded = await share_of(connection).ask(
         connection.services.router,
         AddSubscription(
-            session.subscriber,
+            subscriber,
             topic_filter,
             qos,
             retained_if_new=request.retain_handling <= SEND_IF_NEW,
@@ -228,14 +229,14 @@ def _selector(connection: "MqttConnection", texts: list[str]) -> Selector | None
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
-async def _make_queue(connection: "MqttConnection", session: Session) -> None:
+async def _make_queue(connection: "MqttConnection", session: Session, subscriber: Subscriber) -> None:
     """Give the session a queue for its guaranteed messages; durable when the session is."""
     definition = connection.services.session_queue(session.queue_name(), session.is_durable)
     handle: QueueHandle = await connection.services.queues.ask(
         CreateQueue(definition, SESSION, durable=session.is_durable, must_be_new=False)
     )
     session.queue = handle
-    session.subscriber.queue = handle.target
+    subscriber.queue = handle.target
     await bind_flow(connection, handle, None, is_named_queue=False)
 
 
@@ -254,7 +255,8 @@ async def _subscribe_shared(
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "partitions at QoS 0, where there is no queue; allowed: QoS 1, 2")
     if known is not None and qos == 0:
         await _end_share(connection, known)  # nothing comes to it by the queue any more
-    join = JoinGroup(session.subscriber, shared.share_name, shared.filter, qos, session.is_durable, count)
+    subscriber = subscriber_of(connection, session)
+    join = JoinGroup(subscriber, shared.share_name, shared.filter, qos, session.is_durable, count)
     try:
         joined: GroupJoined = await connection.services.router.ask(join)
     except ShareRefused as refusal:
@@ -332,7 +334,9 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
         await _end_share(connection, session.shares.pop(filter_text))
         shared = parse_shared(filter_text, Syntax.MQTT)
         assert shared is not None
-        await connection.services.router.ask(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
+        await connection.services.router.ask(
+            LeaveGroup(subscriber_of(connection, session), shared.share_name, shared.filter)
+        )
         return SUCCESS
     if filter_text in session.queues:
         session.changed(filter_text)
@@ -345,7 +349,7 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
     if connection.attached is not None and connection.attached.delivering is not None:
         connection.attached.delivering.retained.forget(revoked)
     await share_of(connection).ask(
-        connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter)
+        connection.services.router, RemoveSubscription(subscriber_of(connection, session), revoked.topic_filter)
     )
     return SUCCESS
 
@@ -374,8 +378,8 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
             del flows[flow_id]
 
 
-async def revoke_denied(connection: "MqttConnection", session: Session) -> None:
-    """End the subscriptions of a resumed session that its client would not be granted any more."""
+def denied_subscriptions(connection: "MqttConnection", session: Session) -> list[str]:
+    """Return the subscriptions of a resumed session that its client would not be granted any more."""
     rights = connection.identity.rights
     denied: list[str] = []
     for text, granted in session.table.by_filter.items():
@@ -385,6 +389,11 @@ async def revoke_denied(connection: "MqttConnection", session: Session) -> None:
         shared = parse_shared(text, Syntax.MQTT)
         if shared is not None and not (rights.may_share(shared.share_name) and rights.may_subscribe(shared.filter)):
             denied.append(text)
+    return denied
+
+
+async def revoke(connection: "MqttConnection", session: Session, denied: list[str]) -> None:
+    """End subscriptions of a resumed session."""
     for text in denied:
         connection.services.clients.denials.deny(SUBSCRIBE_ACL, session.client_id, f"kept subscription {text!r}")
         await _unsubscribe(connection, session, text)

@@ -120,14 +120,14 @@ def has_unwanted_characters(text: str) -> bool:
 def varint(value: int) -> bytes:
     """Encode a variable byte integer."""
     if value < 0x80:
-        return bytes((value,))
+        return bytes([value])
     if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
+        return bytes([value & 0x7F | 0x80, value >> 7])
     if value > REMAINING_LENGTH_MAX:
         raise LocalMisuse(f"variable byte integer {value} above {REMAINING_LENGTH_MAX}")
     if value < 0x20_0000:
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80, value >> 21))
+        return bytes([value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14])
+    return bytes([value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80, value >> 21])
 
 
 def binary(value: bytes) -> bytes:

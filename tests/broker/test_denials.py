@@ -218,7 +218,7 @@ async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker
         client.send(mqtt.publish("t", b"x", qos=0, level=5))
     (connection,) = broker.node.mqtt.open_connections()
     async with asyncio.timeout(DEADLINE_S):
-        while not connection.gate.stopped:
+        while connection.gate is None or not connection.gate.stopped:
             await asyncio.sleep(0.01)
         while (await shown(broker)).ready_count < 120:
             broker.forward(1)

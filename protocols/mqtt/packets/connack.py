@@ -30,6 +30,8 @@ from protocols.mqtt.wire import packet
 
 # 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
 _VIOLATIONS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})
+_ACCEPTED_3X: Final = b"\x20\x02\x00\x00"
+_ACCEPTED_PRESENT_3X: Final = b"\x20\x02\x01\x00"
 
 
 def encode_acceptance(
@@ -45,7 +47,7 @@ def encode_acceptance(
 ) -> bytes:
     """Encode the CONNACK that accepts a client. 5.0 is told what differs from the standard's default, and no more."""
     if level < 5:  # in 3.1 the byte of Session Present is reserved
-        return bytes((0x20, 2, 1 if session_present and level == 4 else 0, 0))
+        return _ACCEPTED_PRESENT_3X if session_present and level == 4 else _ACCEPTED_3X
     parts: list[bytes] = []
     if session_expiry_s >= 0:
         parts.append(number_property(SESSION_EXPIRY_INTERVAL, session_expiry_s))

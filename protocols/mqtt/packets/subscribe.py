@@ -108,9 +108,11 @@ def _check_answer(name: str, count: int, client_packet_bytes_max: int) -> None:
 
     `client_packet_bytes_max`: 0: no limit, as for all of 3.x. Before anything is carried out: it would stay a secret.
     """
+    if client_packet_bytes_max == 0:
+        return
     length = 3 + count  # packet id, length of no properties, codes
     answer_bytes = 1 + len(varint(length)) + length
-    if 0 < client_packet_bytes_max < answer_bytes:
+    if client_packet_bytes_max < answer_bytes:
         reason = f"its {name} has {answer_bytes} bytes, the client takes {client_packet_bytes_max} [3.1.2-24]"
         raise PeerViolation(PACKET_TOO_LARGE, reason)
 
@@ -120,14 +122,16 @@ def encode_suback(packet_id: int, codes: list[int], level: int, properties: byte
 
     `properties` are for 5.0 only.
     """
+    shown = [packet_id >> 8, packet_id & 0xFF]
+    if level == 5:
+        shown += section(properties)
     for code in codes:
         if code not in SUBACK_CODES:
             raise LocalMisuse(f"SUBACK with reason code 0x{code:02X} [3.9.3-2]")
         if level == 3 and code >= REFUSAL_FIRST:
             raise LocalMisuse("MQTT 3.1 cannot refuse a subscription: grant the QoS asked for, or close")
-    if level == 5:
-        return packet(0x90, packet_id.to_bytes(2, "big") + section(properties) + bytes(codes))
-    return packet(0x90, packet_id.to_bytes(2, "big") + bytes([min(code, UNSPECIFIED_ERROR) for code in codes]))
+        shown.append(UNSPECIFIED_ERROR if level < 5 and code > UNSPECIFIED_ERROR else code)
+    return packet(0x90, bytes(shown))
 
 
 def encode_unsuback(packet_id: int, codes: list[int], level: int) -> bytes:

@@ -1,0 +1,45 @@
+"""What an MQTT client costs that does not need it, and that all is there for one that comes to need it."""
+
+from protocols.mqtt.connection import MqttConnection
+from running_broker import RunningBroker
+
+
+def only_connection(broker: RunningBroker) -> MqttConnection:
+    (connection,) = broker.node.mqtt.open_connections()
+    assert isinstance(connection, MqttConnection)
+    return connection
+
+
+async def test_for_a_client_that_only_stays_nothing_is_made_beside_its_session(broker: RunningBroker) -> None:
+    """There may be a hundred thousand of these."""
+    client = await broker.connect("stays")
+    await client.round_trip()
+    connection = only_connection(broker)
+    attached = connection.attached
+    assert attached is not None
+    assert connection.cell.actor is None
+    assert (connection.gate, connection.watch, connection.share) == (None, None, None)
+    assert (attached.publishing, attached.delivering, attached.writes) == (None, None, None)
+    assert attached.session.subscriber is None
+
+
+async def test_who_subscribes_once_it_lags_holds_up_its_publishers(broker: RunningBroker) -> None:
+    """What is made for its first subscription knows of what watches its socket, which was there before."""
+    client = await broker.connect("lags")
+    connection = only_connection(broker)
+    connection.writing_paused()
+    await client.subscribe("t")
+    assert connection.attached is not None
+    subscriber = connection.attached.session.subscriber
+    assert connection.watch is not None
+    assert subscriber is not None
+    assert subscriber.pressure is connection.watch.pressure
+
+
+async def test_a_session_without_a_subscription_gets_one_when_it_is_back(broker: RunningBroker) -> None:
+    before = await broker.connect_durable("back")
+    await before.vanish()
+    client = await broker.connect_durable("back")
+    await client.subscribe("t")
+    await client.publish("t", b"here")
+    assert await client.payloads(1) == [b"here"]
