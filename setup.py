@@ -65,6 +65,7 @@ COMPILED: Final = (
     "actors/spool.py",  # what is published or settled durably comes to it
     "actors/turn_timer.py",  # compiled code sets it in every turn
     "actors/waking.py",  # so it does with each settlement
+    "protocols/accepting.py",  # each client comes by it
     "protocols/counters.py",
     "protocols/destination.py",
     "protocols/gathered.py",  # every write passes it
@@ -72,7 +73,9 @@ COMPILED: Final = (
     "protocols/message_vpns.py",  # each connection is in one
     "protocols/reading_gate.py",  # every publish passes it
     "protocols/shown_ahead.py",  # compiled browsers hold it
+    "protocols/sockets.py",  # looks at all of them
     "protocols/streams.py",  # one for each connection
+    "protocols/tcp_transport.py",  # and one of these beneath
     "protocols/transports.py",  # who is at its other end
     "protocols/unread_answers.py",  # the watch holds it
     "protocols/writing_watch.py",  # every direct message to a client passes it

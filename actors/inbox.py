@@ -6,7 +6,7 @@ those who asked for it flush: connections write once, the spool commits once, wh
 """
 
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from mypy_extensions import trait
 from pykka._envelope import Envelope
@@ -16,6 +16,8 @@ from messaging.address import Address
 
 MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
 TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance
+
+CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # calls back, soon, what has its turn
 
 
 class Scheduled:
@@ -69,14 +71,14 @@ class FlushCall(Flushed):
 class Dispatcher:
     """Serves the inboxes of all actors of one event loop.
 
-    `call_soon` is the loop's; `on_fatal` hears of a failure that is no actor's, and raises nothing. Nothing here is
-    thread-safe. Actors supervise themselves: what they are called for raises nothing.
+    `call_soon` calls for the next turn; `on_fatal` hears of a failure that is no actor's, and raises nothing. Nothing
+    here is thread-safe. Actors supervise themselves: what they are called for raises nothing.
     """
 
     def __init__(
         self,
         *,
-        call_soon: Callable[[Callable[[], None]], Any],
+        call_soon: CallSoon,
         clock: Clock,
         on_fatal: Callable[[BaseException], None],
     ) -> None:

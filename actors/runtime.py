@@ -16,7 +16,7 @@ from actors.cell import ActorCell, Behaviour, EndedActors
 from actors.clock import Clock
 from actors.events import Events
 from actors.futures import LoopFuture
-from actors.inbox import Dispatcher
+from actors.inbox import CallSoon, Dispatcher
 from actors.supervision import RestartPolicy
 from messaging.address import Address
 
@@ -32,7 +32,7 @@ class TimerHandle(Protocol):
 
 
 class EventLoop(Protocol):
-    """What the runtime needs of an event loop; asyncio's and uvloop's have it."""
+    """What the runtime needs of an event loop; asyncio's have it."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> Any:
         """Call back in the next turn."""
@@ -57,12 +57,14 @@ class Runtime:
         clock: Clock,
         rng: random.Random,
         on_fatal: Callable[[BaseException], None],
+        call_soon: CallSoon | None = None,
     ) -> None:
+        """`call_soon` calls the dispatcher for its turns; the loop does unless told otherwise."""
         self.loop = loop
         self.clock = clock
         self.rng = rng
         self.events = Events(clock)  # what happens, for operators
-        self.dispatcher = Dispatcher(call_soon=loop.call_soon, clock=clock, on_fatal=on_fatal)
+        self.dispatcher = Dispatcher(call_soon=call_soon or loop.call_soon, clock=clock, on_fatal=on_fatal)
         self.roots: list[ActorCell] = []
         self.ended: dict[str, EndedActors] = {}  # by kind
         self._on_fatal = on_fatal

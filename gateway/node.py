@@ -91,7 +91,9 @@ class Node:
         self.memory = MemoryBudget(bytes_max=config.spool.memory_bytes_max)
         self.ready = False
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
+        self.runtime = Runtime(
+            loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal, call_soon=surroundings.turns()
+        )
         self.threads: StoreThreads = surroundings.store_threads(store, self.runtime)
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
         watch_for_room(self.credit, self.runtime.dispatcher)

@@ -9,8 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 
-import uvloop
-
 from actors.clock import SystemClock
 from gateway.allocator import keep_freed_memory
 from gateway.build import release
@@ -19,6 +17,7 @@ from gateway.file_limit import raise_file_limit
 from gateway.logs import set_up_logging
 from gateway.node import Node, open_store
 from gateway.start_errors import CannotStart
+from protocols import socket_loop
 from storage.errors import StorageError
 
 log = logging.getLogger("sluicegate.node")
@@ -44,8 +43,7 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
     keep_freed_memory()
     raise_file_limit(config)
     gc.freeze()  # what modules have made as they were imported, nearly all there is, is never looked through
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, reload))
+    return socket_loop.run(_serve(config, reload))
 
 
 async def _serve(config: Config, reload: Callable[[], Config]) -> int:

@@ -6,10 +6,12 @@ The simulation puts its own in their place, and then nothing of a node touches t
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from actors.inbox import CallSoon
 from actors.runtime import Runtime
 from actors.spool_io import StoreThreads, ThreadedStore
 from gateway.process_figures import ProcessFigures, process_figures
 from protocols.listeners import Listener
+from protocols.socket_loop import turns_of_sockets
 from storage.interface import Store
 
 
@@ -20,6 +22,7 @@ class Surroundings:
     store_threads: Callable[[Store, Runtime], StoreThreads] = ThreadedStore
     listener: type[Listener] = Listener
     process: Callable[[], ProcessFigures | None] = process_figures
+    turns: Callable[[], CallSoon] = turns_of_sockets  # what calls the actors for their turns, on the running loop
 
 
 THE_MACHINE = Surroundings()

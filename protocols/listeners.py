@@ -14,17 +14,20 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from protocols.accepting import Accepting
 from protocols.errors import ListenerNotStarted
+from protocols.socket_loop import running_sockets
+from protocols.sockets import report
 from protocols.streams import Stream
+from protocols.tcp_transport import TcpTransport
 from protocols.tls import CertificateUser, TlsFiles, user_of
 from protocols.tls_transport import TlsTransport
 from protocols.transports import ConnectionFactory, PeerInfo
 
-BACKLOG: Final = 4096  # streams the kernel holds for us; a fleet that reconnects at once must not see refusals
-# Per listener, unless told otherwise. An idle stream costs 1.4 KB with uvloop (1.9 KB with asyncio's own loop), and
-# 17 KB more in TLS; what the connection holds comes on top.
+# Per listener, unless told otherwise. An idle stream costs a quarter of a kilobyte, and 17 more in TLS; what the
+# connection holds comes on top.
 CONNECTIONS_MAX: Final = 100_000
 TLS_HANDSHAKE_S: Final = 10.0  # a client that has not finished by then is gone or hostile; asyncio waits 60 s
 _GONE: Final = ("", 0)  # the address of a peer that has left
@@ -61,7 +64,7 @@ class BaseListener(ABC):
         self._tls_context = None if tls is None else tls.context()
         self._tls_handshake_s = tls_handshake_s
         self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
-        self._servers: list[asyncio.Server] = []
+        self._accepting: list[Accepting] = []
         self._shaking: set[TlsTransport] = set()  # in their handshakes
 
     def __repr__(self) -> str:
@@ -84,19 +87,18 @@ class BaseListener(ABC):
 
         Raises OSError when the address is taken, or not one of this machine.
         """
-        loop = asyncio.get_running_loop()
         bound = bound or await bind(self._host, self._port)
         self._bound_port = cast(int, bound[0].getsockname()[1])
-        acceptor = _Acceptor(self)
+        sockets = running_sockets()
         for listening in bound:
-            self._servers.append(await loop.create_server(lambda: acceptor, sock=listening, backlog=BACKLOG))
+            self._accepting.append(Accepting(sockets, listening, name=self.name, on_accept=self._accept))
 
     async def stop(self) -> None:
         """Accept no more, and give up handshakes under way. Open connections stay open. Idempotent."""
         self._bound_port = 0
-        for server in self._servers:
-            server.close()
-        self._servers = []
+        for accepting in self._accepting:
+            accepting.close()
+        self._accepting = []
         for transport in self._shaking:
             transport.abort()
             self.dismiss()
@@ -124,15 +126,19 @@ class BaseListener(ABC):
         self.connection_count -= 1
 
     @abstractmethod
-    def open(self, transport: asyncio.Transport) -> None:
-        """Take over an admitted stream, and `dismiss` it when it is gone."""
+    def open(self, transport: asyncio.Transport, address: Any) -> None:
+        """Take over an admitted stream of a peer at an address of the socket's kind, None: it has left.
 
-    def accept(self, transport: asyncio.Transport) -> None:
+        `dismiss` it when it is gone.
+        """
+
+    def _accept(self, stream: TcpTransport, address: Any) -> None:
         """Take over a stream that the kernel has accepted: shake hands, if it is to be in TLS, and open it."""
+        transport = cast(asyncio.Transport, stream)  # it is compiled, and so of no class of asyncio's
         if not self.admit():
             transport.close()
         elif self._tls_context is None:
-            self.open(transport)
+            self.open(transport, address)
         else:
             self._shaking.add(
                 TlsTransport(
@@ -146,7 +152,7 @@ class BaseListener(ABC):
 
     def _secured(self, transport: TlsTransport) -> None:
         self._shaking.remove(transport)
-        self.open(transport)
+        self.open(transport, transport.get_extra_info("peername"))
 
     def _handshake_failed(self, transport: TlsTransport, reason: str) -> None:
         self._shaking.remove(transport)
@@ -183,22 +189,23 @@ class Listener(BaseListener):
         self._dismiss = self.dismiss  # one for all streams, which keep it
         self.certificate_user = CertificateUser.COMMON_NAME if tls is None else tls.certificate_user
 
-    def open(self, transport: asyncio.Transport) -> None:
+    def open(self, transport: asyncio.Transport, address: Any) -> None:
         """Give an admitted stream a connection, and let it begin. An exception of the connection ends the stream."""
         try:
             stream = Stream(transport, self._connect(), self._dismiss)
         except Exception as error:
             self.dismiss()
-            _report(error, "a connection could not be made", transport)
+            report("a connection could not be made", error, transport=transport)
+            transport.abort()
             return
         try:
-            stream.begin(self._peer(transport))
+            stream.begin(self._peer(transport, address))
         except Exception as error:
-            _report(error, "a connection failed as it opened", transport)
+            report("a connection failed as it opened", error, transport=transport)
+            transport.abort()
 
-    def _peer(self, transport: asyncio.Transport) -> PeerInfo:
-        # No address when the peer is gone already: its `closed` follows at once.
-        host, port = (transport.get_extra_info("peername") or _GONE)[:2]
+    def _peer(self, transport: asyncio.Transport, address: Any) -> PeerInfo:
+        host, port = (address or _GONE)[:2]
         secured: ssl.SSLObject | None = None if self._tls is None else transport.get_extra_info("ssl_object")
         if secured is None:
             return PeerInfo(self.name, host, port)
@@ -210,16 +217,6 @@ class Listener(BaseListener):
             alpn=secured.selected_alpn_protocol(),
             certificate_name=user_of(secured.getpeercert(), self.certificate_user),
         )
-
-
-class _Acceptor(asyncio.Protocol):
-    """Stands in for every stream of a listener until it is accepted; one serves them all."""
-
-    def __init__(self, listener: BaseListener) -> None:
-        self._listener = listener
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._listener.accept(cast(asyncio.Transport, transport))
 
 
 async def bind(host: str | None, port: int) -> list[socket.socket]:
@@ -245,9 +242,3 @@ async def bind(host: str | None, port: int) -> list[socket.socket]:
             listening.close()
         raise
     return bound
-
-
-def _report(error: Exception, what: str, transport: asyncio.Transport) -> None:
-    """End one stream for a fault of ours, and let the loop's exception handler say so."""
-    transport.abort()
-    asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error, "transport": transport})

@@ -1,8 +1,8 @@
 """TLS over a TCP stream: the transport of whoever speaks in it, and the protocol of the transport beneath.
 
 OpenSSL does what is TLS (`ssl.SSLObject`, on buffers in memory); what stands here carries bytes between it and the two
-sides. It is not uvloop's own, because that goes on reading from the socket when it is told to pause, and throws away
-what it has read when it then meets the peer's end; see docs/decisions/0297.
+sides. TLS transports of event loops go on reading from the socket when they are told to pause, and throw away what they
+have read when they then meet the peer's end; see docs/decisions/0297.
 
 Which certificate, and who is let in, is in `protocols.tls` and `protocols.listeners`.
 
@@ -123,7 +123,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def writelines(self, list_of_data: Any) -> None:
         """Send all, one behind the other."""
         for data in list_of_data:
-            self.write(data)
+            if self._phase is not _OPEN:
+                break
+            for piece in _pieces(data) if data else ():
+                self._tls.write(piece)
+                if self._outgoing.pending >= _PIECE_BYTES:
+                    self._send()
+        self._send()
 
     def write_eof(self) -> None:
         """Send our end; what still comes is discarded."""

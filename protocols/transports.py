@@ -77,7 +77,7 @@ class ByteTransport(Protocol):
     def pause_reading(self) -> None:
         """Stop calling `received`: the peer is held back by TCP's window. Idempotent.
 
-        Within `opened` it has no effect: uvloop begins to read when that returns.
+        Within `opened` it has no effect: reading begins when that returns.
         """
 
     def resume_reading(self) -> None:

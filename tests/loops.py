@@ -1,14 +1,15 @@
-"""The event loops that the gateway runs on, for tests of code that needs a real one."""
+"""The event loop that the gateway runs on, by each kind of poll, for tests of code that needs a real one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
-import uvloop
+from protocols.socket_loop import SocketLoop
+from protocols.sockets import Sockets
 
 RunOnLoop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 SCENARIO_S = 45  # a scenario that waits in vain ends with the place where it waits
-LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+LOOPS = {"epoll": SocketLoop, "poll": lambda: SocketLoop(Sockets(has_epoll=False))}
 
 
 def run_on(kind: str, scenario: Coroutine[Any, Any, None]) -> None:

@@ -26,7 +26,7 @@ class Client(asyncio.Transport):
         self._protocol: asyncio.Protocol | None = None
         listener = node.mqtt.listeners["mqtt"]
         assert listener.admit()
-        listener.open(self)
+        listener.open(self, ("127.0.0.1", 40_000))
         self.send(wire.connect(f"bench-{number}", version=version, clean=clean))
 
     def send(self, data: bytes) -> None:

@@ -111,7 +111,7 @@ async def start_node(folder: Path, settings: list[str]) -> Node:
         store=open_store(config),
         clock=loop._clock,
         rng=random.Random(1),
-        surroundings=Surroundings(store_threads=_StoreAtOnce, process=lambda: None),
+        surroundings=Surroundings(store_threads=_StoreAtOnce, process=lambda: None, turns=lambda: loop.call_soon),
     )
     await node.start()
     return node

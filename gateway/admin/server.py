@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
-from typing import Final
+from typing import Any, Final
 
 import h11
 from starlette.types import ASGIApp
@@ -126,7 +126,7 @@ class _HttpListener(BaseListener):
         self._state = state
         self._dismissed = asyncio.Event()
 
-    def open(self, transport: asyncio.Transport) -> None:
+    def open(self, transport: asyncio.Transport, address: Any) -> None:
         """Have an admitted stream served."""
         protocol = _HttpProtocol(self._config, self._state, self.dismiss)
         transport.set_protocol(protocol)

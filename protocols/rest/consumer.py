@@ -5,6 +5,8 @@ What an answer means for a message is `point`'s to say.
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, Final
@@ -171,4 +173,7 @@ class RestConsumer:
 
 def _why(error: Exception) -> str:
     """Return what the system says of a failure, without its number; empty: nothing."""
-    return getattr(error, "strerror", None) or str(error)
+    cause = getattr(error, "os_error", error)  # what aiohttp has put into one of its own
+    if isinstance(cause, OSError) and not isinstance(cause, (ssl.SSLError, socket.gaierror)) and cause.errno:
+        return os.strerror(cause.errno)  # asyncio has put an address in the place of these words
+    return getattr(cause, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""Whole-broker tests are coroutines: each runs on a uvloop of its own, most with a broker that is ready.
+"""Whole-broker tests are coroutines: each runs on an event loop of its own, most with a broker that is ready.
 
 A test fails when anything in the node logged an error or reached the event loop's exception handler: the broker's
 own mistakes cost a client its connection at most, and would go unnoticed otherwise.
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from amqp_client import AmqpClients
+from protocols.socket_loop import SocketLoop
 from running_broker import RunningBroker
 
 
@@ -42,7 +42,7 @@ def runner(caplog: pytest.LogCaptureFixture) -> Iterator[asyncio.Runner]:
     """Run the test on this."""
     reported: list[dict[str, Any]] = []
     filters = list(caplog.handler.filters)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=SocketLoop) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: reported.append(context))
         yield runner
     caplog.handler.filters[:] = filters  # what the test is not to fail over: the handler is that of all tests

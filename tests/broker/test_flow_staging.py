@@ -156,11 +156,15 @@ async def test_stages_without_answer_are_so_many(broker: RunningBroker) -> None:
     """Flow: bulk. Each holds its rows until they are on the disk."""
     async with BulkClient(broker.flow_port) as client:
         columns = rows_of(["a"], [bytes(1000)])
-        for number in range(5):
-            data = columns.encoded()
-            client.send(
-                write_stage(1000 + number, "t", number, 0, to_queues=False, count=1, columns=columns.columns, data=data)
+        data = columns.encoded()
+        client.send(  # at once: what is answered before the next is read holds nothing
+            b"".join(
+                [
+                    write_stage(1000 + part, "t", part, 0, to_queues=False, count=1, columns=columns.columns, data=data)
+                    for part in range(5)
+                ]
             )
+        )
         with pytest.raises(Refused) as refusal:
             await client.commits("none")
         assert (refusal.value.error.request_id, refusal.value.error.code) == (1004, codes.TOO_MANY)

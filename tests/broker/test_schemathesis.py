@@ -18,6 +18,7 @@ from gateway.admin.openapi import document
 from gateway.node_port import NodeView
 from gateway.semp import app as semp
 from gateway.semp import openapi as semp_openapi
+from protocols.socket_loop import SocketLoop
 from running_broker import RunningBroker
 
 Case = schemathesis.Case[Any]
@@ -55,7 +56,7 @@ SEMP: Final = {api: loaded(semp_openapi.document(api, operations)) for api, oper
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A node that may be changed at will, on a loop in a thread; where its admin port is."""
-    loop = asyncio.new_event_loop()
+    loop = SocketLoop()
     thread = threading.Thread(target=loop.run_forever, name="node of a test")
     thread.start()
 

@@ -9,9 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-import uvloop
-
 from inside_client import InsideClient
+from protocols import socket_loop
 from running_broker import RunningBroker
 
 ROWS = 50  # per part
@@ -40,5 +39,4 @@ async def main(folder: Path, first: int) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    socket_loop.run(main(Path(sys.argv[1]), int(sys.argv[2])))

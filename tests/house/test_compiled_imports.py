@@ -13,9 +13,9 @@ BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
 SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="sluicegate_setup")
 
 # What a sans-IO core or engine cannot need: they are handed bytes, times and random numbers.
-IMPURE = {"asyncio", "lmdb", "os", "pykka", "random", "secrets", "select", "socket", "threading", "time", "uvloop"}
+IMPURE = {"asyncio", "lmdb", "os", "pykka", "random", "secrets", "select", "selectors", "socket", "threading", "time"}
 
-# Compiled for speed, though they are no cores: the actor runtime, what its actors hand everything to, and streams.
+# Compiled for speed, though they are no cores: the actor runtime, what its actors hand everything to, sockets, streams.
 SHELLS = {
     "actors/asking.py",
     "actors/cell.py",
@@ -26,11 +26,14 @@ SHELLS = {
     "actors/runtime.py",
     "actors/tasks.py",
     "actors/transacting.py",
+    "protocols/accepting.py",
     "protocols/flow/bulk_requests.py",
     "protocols/flow/range_reading.py",
     "protocols/flow/session_requests.py",
     "protocols/mqtt/binding.py",
+    "protocols/sockets.py",
     "protocols/streams.py",
+    "protocols/tcp_transport.py",
 }
 
 

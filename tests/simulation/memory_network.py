@@ -52,7 +52,7 @@ class Wire(asyncio.Transport):
         read: Callable[[bytes], None],
         ended: Callable[[], None],
     ) -> None:
-        super().__init__({"peername": ("127.0.0.1", 40_000)})
+        super().__init__()
         self._loop = loop
         self._peer: Peer | None = peer
         self._rng = rng

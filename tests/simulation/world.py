@@ -162,6 +162,7 @@ class World:
         surroundings = Surroundings(
             store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace),
             listener=judged(self._fouls, MemoryListener),
+            turns=lambda: self.loop.call_soon,
         )
 
         async def make() -> Node:
@@ -332,7 +333,7 @@ class World:
 
         wire = Wire(self.loop, client, self.salted, written=writes, read=read, ended=ended)
         if listener.admit():
-            listener.open(wire)
+            listener.open(wire, ("127.0.0.1", 40_000))
         return wire
 
     def _later(self, delay_us: int, callback: Callable[[], None]) -> None:

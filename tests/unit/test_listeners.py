@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 
 from dialled_listener import dials, leaves, listens, meets, trusts, writes_certificate
 from loops import RunOnLoop
+from protocols import socket_loop
 from protocols.errors import ListenerNotStarted, TlsFilesRefused
 from protocols.listeners import Listener
 from protocols.streams import WRITE_HIGH_BYTES
@@ -59,8 +60,9 @@ def test_streams_send_small_writes_at_once(run: RunOnLoop) -> None:
 
     async def scenario() -> None:
         listener, _, writer, connection = await meets()
-        accepted = connection.transport._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+        accepted = socket.socket(fileno=connection.transport._transport._fd)  # type: ignore[attr-defined]
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        accepted.detach()
         await leaves(writer)
         await connection.has_closed()
         await listener.stop()
@@ -485,7 +487,7 @@ def test_an_exception_in_a_connection_ends_that_connection_only() -> None:
         await kept.has_closed()
         await listener.stop()
 
-    asyncio.run(scenario())
+    socket_loop.run(scenario())
 
 
 def test_a_stopped_listener_keeps_its_streams_and_frees_its_port(run: RunOnLoop) -> None:

@@ -62,7 +62,7 @@ def shuts_down(writer: asyncio.StreamWriter) -> None:
 def test_what_a_client_sent_before_its_end_is_read_when_it_is_held_back_no_more(
     run: RunOnLoop, files: TlsFiles, ends: str
 ) -> None:
-    """TLS transports of uvloop forget it: they read on while they are paused, and meet the end."""
+    """TLS transports of event loops may forget it: they read on while they are paused, and meet the end."""
 
     async def scenario() -> None:
         listener, client, connection = await is_met(files)

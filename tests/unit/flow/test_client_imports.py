@@ -4,7 +4,7 @@ import subprocess
 import sys
 from importlib.resources import files
 
-BLOCKED = ("pykka", "lmdb", "orjson", "uvloop", "xxhash", "pydantic", "scramp", "httptools", "starlette", "yaml")
+BLOCKED = ("pykka", "lmdb", "orjson", "xxhash", "pydantic", "scramp", "httptools", "starlette", "yaml")
 PROGRAM = f"""
 import sys
 

@@ -18,6 +18,7 @@ from gateway.admin_accounts import AdminAccounts
 from gateway.config.admin import Admin
 from gateway.ports import NodePort
 from gateway.proofs import read_proofs
+from protocols.socket_loop import SocketLoop
 
 ANSWER_S = 30
 WITHOUT_ACCOUNTS = Admin()
@@ -75,7 +76,7 @@ def running_admin(
         wait=lambda wait_ms: asyncio.sleep(wait_ms / 1000),
         random_bytes=Random(1).randbytes,
     )
-    loop = asyncio.new_event_loop()
+    loop = SocketLoop()
     thread = threading.Thread(target=loop.run_forever, name="admin of a test")
     thread.start()
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admin import requests, server
 from gateway.admin.server import AdminServer
+from protocols import socket_loop
 from unit.gateway.running_admin import RunningAdmin
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n"
@@ -48,7 +49,7 @@ def test_who_sends_no_whole_request_gives_its_place_up(beginning: bytes, monkeyp
         await admin.stop()
         return got
 
-    assert asyncio.run(converse()).count(b"well") == beginning.count(REQUEST)
+    assert socket_loop.run(converse()).count(b"well") == beginning.count(REQUEST)
 
 
 def test_who_trickles_a_body_behind_its_answer_gives_its_place_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +70,7 @@ def test_who_trickles_a_body_behind_its_answer_gives_its_place_up(monkeypatch: p
         await admin.stop()
         return answer
 
-    assert asyncio.run(converse()).startswith(b"HTTP/1.1 200 ")
+    assert socket_loop.run(converse()).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_target_that_names_its_host_is_that_of_a_path(admin: RunningAdmin) -> None:
@@ -148,7 +149,7 @@ def test_a_body_that_breaks_off_is_no_fault_of_ours(
         await admin.stop()
         return got
 
-    assert [int(each[:3]) for each in asyncio.run(converse()).split(b"HTTP/1.1 ")[1:]] == statuses
+    assert [int(each[:3]) for each in socket_loop.run(converse()).split(b"HTTP/1.1 ")[1:]] == statuses
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
@@ -170,7 +171,7 @@ def test_a_request_that_takes_its_time_is_answered(monkeypatch: pytest.MonkeyPat
         await admin.stop()
         return got
 
-    assert asyncio.run(converse()).endswith(b"well")
+    assert socket_loop.run(converse()).endswith(b"well")
 
 
 def test_an_answer_says_when_it_was_made() -> None:
@@ -186,7 +187,7 @@ def test_an_answer_says_when_it_was_made() -> None:
         await admin.stop()
         return head
 
-    (date,) = [line for line in asyncio.run(converse()).splitlines() if line.startswith(b"date: ")]
+    (date,) = [line for line in socket_loop.run(converse()).splitlines() if line.startswith(b"date: ")]
     assert parsedate_to_datetime(date[6:].decode()).tzinfo is not None
 
 
@@ -246,7 +247,7 @@ def test_a_stop_finishes_the_answers_under_way_and_closes_what_is_idle() -> None
         writer.close()
         return of_the_silent, got
 
-    of_the_silent, got = asyncio.run(converse())
+    of_the_silent, got = socket_loop.run(converse())
     assert of_the_silent == b""
     assert got.endswith(b"well")
 
@@ -270,4 +271,4 @@ def test_a_stop_gives_an_answer_up_that_does_not_come(monkeypatch: pytest.Monkey
         writer.close()
         return got
 
-    assert asyncio.run(converse()).startswith(b"HTTP/1.1 500 ")
+    assert socket_loop.run(converse()).startswith(b"HTTP/1.1 500 ")

@@ -1,0 +1,380 @@
+"""Looks at sockets, and TCP streams over real loopback sockets, by every kind of poll there is."""
+
+import asyncio
+import gc
+import logging
+import resource
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loops import RunOnLoop, run_on
+from protocols.accepting import Accepting
+from protocols.socket_loop import SocketLoop, running_sockets
+from protocols.sockets import Sockets
+from protocols.tcp_transport import READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
+
+MIB = 1 << 20
+
+
+class Recorded(asyncio.Protocol):
+    """Writes down what a stream tells, in its order."""
+
+    def __init__(self, stream: TcpTransport) -> None:
+        self.stream = stream
+        self.told: list[Any] = []
+        self.reads: list[int] = []
+        self.data = b""
+        self.fails_on = ""
+        self.gone = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self.reads.append(len(data))
+        self.data += data
+        self._tell("data")
+
+    def eof_received(self) -> None:
+        self._tell("end")
+
+    def pause_writing(self) -> None:
+        self._tell("full")
+
+    def resume_writing(self) -> None:
+        self._tell("room")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set_result(exc)
+        self._tell("gone")
+
+    def _tell(self, what: str) -> None:
+        if not self.told or self.told[-1] != what:
+            self.told.append(what)
+        if self.fails_on == what:
+            raise RuntimeError(what)
+
+
+class Port:
+    """A port that is listened at, and whoever came."""
+
+    def __init__(self) -> None:
+        listening = socket.socket()
+        listening.setblocking(False)
+        listening.bind(("127.0.0.1", 0))
+        self.address = listening.getsockname()
+        self.came: asyncio.Queue[Recorded] = asyncio.Queue()
+        self.accepting = Accepting(running_sockets(), listening, name="test", on_accept=self._accept)
+
+    def _accept(self, stream: TcpTransport, address: Any) -> None:
+        recorded = Recorded(stream)
+        stream.set_protocol(recorded)
+        self.came.put_nowait(recorded)
+
+    def dial(self) -> socket.socket:
+        """Connect; the client's end blocks."""
+        return socket.create_connection(self.address)
+
+    async def meet(self) -> tuple[socket.socket, Recorded]:
+        """Return both ends of a new stream."""
+        client = self.dial()
+        return client, await self.came.get()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0)
+
+
+async def looks(count: int) -> None:
+    """Let the loop look at its sockets a number of times."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def read_to_end(client: socket.socket) -> bytes:
+    return await asyncio.to_thread(lambda: b"".join(iter(lambda: client.recv(MIB), b"")))
+
+
+@pytest.mark.parametrize("kind", ["epoll", "poll"])
+@given(
+    writes=st.lists(
+        st.one_of(
+            st.binary(max_size=50),
+            st.integers(min_value=1, max_value=MIB).map(lambda size: bytes([size % 251]) * size),
+            st.lists(st.binary(max_size=3000), max_size=200),
+        ),
+        max_size=12,
+    )
+)
+def test_what_is_written_arrives_whole_and_in_order(kind: str, writes: list[bytes | list[bytes]]) -> None:
+    """Law: whatever sizes a protocol writes, one by one or together, and however slowly the peer reads."""
+
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        for written in writes:
+            if isinstance(written, list):
+                server.stream.writelines(written)
+            else:
+                server.stream.write(written)
+        server.stream.close()
+        expected = b"".join([b"".join(each) if isinstance(each, list) else each for each in writes])
+        assert await read_to_end(client) == expected
+        assert await server.gone is None
+        assert server.stream.get_write_buffer_size() == 0
+        client.close()
+        port.accepting.close()
+
+    run_on(kind, scenario())
+
+
+def test_a_protocol_is_told_when_much_waits_and_when_there_is_room(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        server.stream.set_write_buffer_limits(high=MIB, low=1000)
+        server.stream.write(bytes(16 * MIB))
+        assert server.told == ["full"]
+        assert server.stream.get_write_buffer_size() > MIB
+        reading = asyncio.create_task(read_to_end(client))
+        await until(lambda: server.told == ["full", "room"])
+        assert server.stream.get_write_buffer_size() <= 1000
+        server.stream.close()
+        assert len(await reading) == 16 * MIB
+        client.close()
+        port.accepting.close()
+
+    run(scenario())
+
+
+def test_our_end_comes_behind_what_is_unsent_and_the_peer_may_go_on(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        server.stream.write(bytes(16 * MIB))
+        server.stream.write_eof()
+        server.stream.write(b"too late")
+        assert len(await read_to_end(client)) == 16 * MIB
+        client.sendall(b"more")
+        await until(lambda: server.data == b"more")
+        client.close()
+        assert await server.gone is None
+        assert server.told == ["full", "room", "data", "end", "gone"]
+        port.accepting.close()
+
+    run(scenario())
+
+
+def test_who_sends_much_is_read_in_larger_pieces_and_who_sends_little_in_smaller_again(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        sending = asyncio.create_task(asyncio.to_thread(client.sendall, bytes(64 * MIB)))
+        await until(lambda: len(server.data) == 64 * MIB)
+        await sending
+        assert READ_BYTES_MIN < max(server.reads) <= READ_BYTES_MAX
+        for number in range(10):
+            client.sendall(b"x")
+            await until(lambda: len(server.data) == 64 * MIB + number + 1)  # noqa: B023
+        assert server.stream._read_bytes == READ_BYTES_MIN
+        client.close()
+        await server.gone
+        port.accepting.close()
+
+    run(scenario())
+
+
+def test_nothing_is_read_while_reading_is_paused_and_everything_afterwards(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        server.stream.pause_reading()
+        client.sendall(b"waits")
+        client.shutdown(socket.SHUT_WR)
+        await looks(20)
+        assert server.told == []
+        server.stream.resume_reading()
+        assert await server.gone is None
+        assert (server.told, server.data) == (["data", "end", "gone"], b"waits")
+        client.close()
+        port.accepting.close()
+
+    run(scenario())
+
+
+def test_a_paused_stream_whose_peer_resets_it_costs_no_looks_and_is_kept(run: RunOnLoop) -> None:
+    """A failure is told in each look, asked for or not, as long as a socket is watched for anything."""
+
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        gone = server.gone
+        server.stream.pause_reading()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets
+        client.close()
+        looked = 0
+        sockets, loop = running_sockets(), asyncio.get_running_loop()
+        del server
+        gc.collect()  # nobody else holds the stream
+        began_s = loop.time()
+        while loop.time() - began_s < 0.05:
+            await asyncio.sleep(0.05)
+            looked += 1
+        assert looked <= 2
+        (watcher,) = [each for each in sockets._watchers if isinstance(each, TcpTransport)]
+        watcher.resume_reading()
+        assert isinstance(await gone, ConnectionResetError)
+        port.accepting.close()
+
+    run(scenario())
+
+
+def test_writing_to_a_peer_that_has_reset_the_stream_ends_it(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        server.stream.pause_reading()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        server.stream.write(b"?")
+        assert server.stream.is_closing()
+        assert server.told == []  # not within the write
+        assert isinstance(await server.gone, ConnectionError)
+        server.stream.write(b"nobody")
+        server.stream.writelines([b"no", b"body"])
+        server.stream.abort()
+        assert server.told == ["gone"]
+        port.accepting.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fails_on", ["data", "end", "full", "room", "gone"])
+def test_a_failure_of_a_protocol_is_reported_and_ends_its_stream_alone(fails_on: str) -> None:
+    reported: list[dict[str, Any]] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        port = Port()
+        (client, server), (other, kept) = await port.meet(), await port.meet()
+        server.fails_on = fails_on
+        server.stream.set_write_buffer_limits(high=MIB, low=1000)
+        if fails_on in ("full", "room"):
+            server.stream.write(bytes(16 * MIB))
+            await asyncio.to_thread(lambda: [client.recv(MIB) for _ in range(10_000)][-1])
+        client.sendall(b"?") if fails_on == "data" else None
+        client.close()
+        await server.gone
+        other.sendall(b"fine")
+        await until(lambda: kept.data == b"fine")
+        other.close()
+        await kept.gone
+        port.accepting.close()
+
+    with asyncio.Runner(loop_factory=SocketLoop) as runner:
+        runner.run(scenario())
+    assert [str(context["exception"]) for context in reported] == [fails_on]
+
+
+def test_without_file_descriptors_who_comes_waits_and_is_let_in_later(
+    run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("protocols.accepting.REST_S", 0.05)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def scenario() -> None:
+        port = Port()
+        client = port.dial()
+        with socket.socket() as highest:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), limits[1]))
+        try:
+            with caplog.at_level(logging.WARNING):
+                await until(lambda: "Too many open files" in caplog.text)
+            assert port.came.empty()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        server = await port.came.get()
+        client.sendall(b"in")
+        await until(lambda: server.data == b"in")
+        client.close()
+        await server.gone
+        port.accepting.close()
+
+    run(scenario())
+
+
+def test_a_stream_knows_both_addresses_until_it_is_gone(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        assert server.stream.get_extra_info("peername") == client.getsockname()
+        assert server.stream.get_extra_info("sockname") == client.getpeername()
+        assert server.stream.get_extra_info("cipher", "none") == "none"
+        client.close()
+        await server.gone
+        assert server.stream.get_extra_info("peername") is None
+        port.accepting.close()
+
+    run(scenario())
+
+
+def test_who_is_called_soon_is_called_without_waiting_in_order_and_whoever_fails(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        reported: list[str] = []
+        loop = asyncio.get_running_loop()
+        handler = loop.get_exception_handler()
+        loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+        called: list[int] = []
+
+        def fails() -> None:
+            raise RuntimeError("one of them")
+
+        sockets = running_sockets()
+        done = loop.create_future()
+        sockets.call_soon(lambda: called.append(1))
+        sockets.call_soon(fails)
+        sockets.call_soon(lambda: sockets.call_soon(lambda: done.set_result(None)))
+        sockets.call_soon(lambda: called.append(2))
+        await done
+        assert (called, reported) == ([1, 2], ["one of them"])
+        loop.set_exception_handler(handler)
+
+    run(scenario())
+
+
+def test_what_asyncio_watches_itself_goes_on_beside_streams(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        seen: list[bytes] = []
+        asyncio.get_running_loop().add_reader(ours, lambda: seen.append(ours.recv(10)))
+        port = Port()
+        client, server = await port.meet()
+        theirs.sendall(b"asyncio")
+        client.sendall(b"stream")
+        await until(lambda: (seen, server.data) == ([b"asyncio"], b"stream"))
+        asyncio.get_running_loop().remove_reader(ours)
+        client.close()
+        await server.gone
+        port.accepting.close()
+        ours.close()
+        theirs.close()
+
+    run(scenario())
+
+
+def test_a_port_on_another_loop_is_refused_in_words() -> None:
+    async def scenario() -> None:
+        with pytest.raises(TypeError, match="SocketLoop"):
+            running_sockets()
+
+    asyncio.run(scenario())
+
+
+def test_without_epoll_there_is_poll() -> None:
+    loop = SocketLoop(Sockets(has_epoll=False))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
