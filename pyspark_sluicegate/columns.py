@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from messaging.headers import PRIORITY_DEFAULT
+from messaging.headers import PRIORITY_DEFAULT, TIME_MS_MAX
 from protocols.flow import columns as wire
 from protocols.flow.columns import Columns
 from pyspark_sluicegate.options import OptionError
@@ -53,7 +53,9 @@ def _time(bit: int) -> Callable[[Columns, str, int], Array]:
         if not buffers:
             return pa.nulls(chunk.count, kind)
         millis = pa.Array.from_buffers(pa.int64(), chunk.count, [None, pa.py_buffer(buffers[0])])
-        present = pc.if_else(pc.equal(millis, 0), pa.scalar(None, pa.int64()), millis)
+        # 0 is none. Who gives a message thousands of years to live means never, and Python knows no such time.
+        is_time = pc.and_(pc.not_equal(millis, 0), pc.less_equal(millis, TIME_MS_MAX))
+        present = pc.if_else(is_time, millis, pa.scalar(None, pa.int64()))
         return present.cast(pa.timestamp("ms", tz="UTC")).cast(kind)
 
     return make

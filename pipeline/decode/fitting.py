@@ -123,16 +123,16 @@ def _number(value: Any, place: str) -> Any:
 
 
 def _timestamp(kind: ArrowType) -> Fit:
-    """A time without its zone is in UTC."""
+    """A time without its zone is in UTC. There the years end with 9999, behind which Python knows no time."""
 
     def fit(value: Any, place: str) -> Any:
         if value is None:
             return None
         try:
             found = datetime.fromisoformat(value)
-        except (TypeError, ValueError):
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        except (TypeError, ValueError, OverflowError):
             return _unfit("a time such as 2026-03-04T05:06:07.890Z", value, place)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
     return fit
 

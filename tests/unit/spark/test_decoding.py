@@ -128,6 +128,8 @@ def test_json_becomes_columns_and_what_is_left_out_is_null() -> None:
         (b'{"ok": 1}', "ok is 1, and true or false is wanted"),
         (b'{"device": 5}', "device is 5, and a text is wanted"),
         (b'{"at": 1700000000}', "at is 1700000000, and a time such as"),
+        (b'{"at": "9999-12-31T23:59:59-01:00"}', "at is '9999-12-31T23:59:59-01:00', and a time such as"),
+        (b'{"at": "0001-01-01T00:00:00+01:00"}', "at is '0001-01-01T00:00:00+01:00', and a time such as"),
         (b'{"day": "yesterday"}', "day is 'yesterday', and a day such as 2026-03-04"),
         (b'{"device": {"' + b"x" * 500 + b'": 1}}', "..., and a text is wanted"),
     ],
