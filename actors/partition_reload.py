@@ -44,10 +44,11 @@ def fresh_ledger(
     ledger.watched_cut = old.watched_cut
     ledger.holds = None if old.holds is None else old.holds.anew()
     ledger.gone_end = 0 if stored.is_offered_again else old.gone_end
-    restore(ledger, stored, was_clean=False)
     log = old_log.renewed(ledger)
     if old_log.active:
         log.restore(stored)
+    restore(ledger, stored, was_clean=False)
+    log.count_rows()
     # From here on the old one is let go of. Whatever failed before can be tried again.
     released = old.effects
     gate.release(

@@ -115,6 +115,7 @@ def assemble_queue(
         log = log_for(services, core, ledger, partition_id)
         if held is not None and (core.retention.on() or log.holds):
             log.restore(held)
+            log.count_rows()
         for cursor in consuming:  # what it acknowledged last may not have reached the partition before a crash
             ledger.consume(ledger.floor, cursor.position(partition_id))
         partition = start_partition(services, cell, log, number, partition_id, target)

@@ -19,7 +19,7 @@ from messaging.ledger import Ledger
 from messaging.paging import PagePlan, PagePlanner, pages_written, plan_pages
 from messaging.publication import Publication
 from messaging.recovery import StoredPartition
-from messaging.stretches import NO_PAGE, Stretch, journaled, paged
+from messaging.stretches import NO_PAGE, Stretch, journaled, paged, stretches_of
 
 HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
 UNBOUNDED: Final = 1 << 62  # above every count of rows and bytes
@@ -91,19 +91,16 @@ class RetainedLog:
                 self._add(paged(page.first, segment.first, segment.end, size, page.marks.arrived_ms))
 
     def restore(self, stored: StoredPartition) -> None:
-        """Begin with what the store held of the partition, settled or not; after messaging.recovery.restore."""
+        """Begin with what the store held of the partition, settled or not. `count_rows` is still to come."""
         self.active = True
-        found = [
-            paged(each.first, each.first, each.end, each.payload_bytes, each.marks.arrived_ms) for each in stored.pages
-        ]
-        pages = sorted([(each.first, each.end) for each in stored.pages])
-        journaled_batches = [each for each in stored.batches if not _lies_in(pages, each.first)]
-        found += [journaled(each.first, each.batch, each.publication) for each in journaled_batches]
-        found.sort(key=_first_of)
-        for stretch in found:
+        for stretch in stretches_of(stored):
             self._add(stretch)
-        for batch in journaled_batches:  # last: publications outlive a log that could not be filled
-            batch.publication.open_count += batch.batch.count
+
+    def count_rows(self) -> None:
+        """Count in each publication the rows that are here, once ledger and log could be filled: it outlives them."""
+        for stretch in self._stretches:
+            if stretch.publication is not None:
+                stretch.publication.open_count += stretch.end - stretch.first
 
     def renewed(self, ledger: Ledger) -> "RetainedLog":
         """Return an inactive log beside another ledger of the partition, with the same rules and holds."""
@@ -438,13 +435,3 @@ class RetainedLog:
         self._stretches = []
         self._pages = set()
         self._pageable_from = self._look_from = 0
-
-
-def _lies_in(pages: list[tuple[int, int]], sequence: int) -> bool:
-    """Return whether one of the ascending stretches holds the sequence."""
-    index = bisect_right(pages, (sequence, HELD_BY_NOBODY)) - 1
-    return index >= 0 and sequence < pages[index][1]
-
-
-def _first_of(stretch: Stretch) -> int:
-    return stretch.first

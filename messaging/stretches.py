@@ -1,11 +1,14 @@
 """What a retained log is made of: consecutive sequences in a batch that the journal has, or in a page."""
 
+from bisect import bisect_right
 from typing import Final, final
 
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
+from messaging.recovery import StoredPartition
 
 NO_PAGE: Final = -1
+_BEYOND: Final = 1 << 64  # every sequence
 
 
 @final
@@ -63,3 +66,26 @@ def journaled(first: int, batch: MessageBatch, publication: Publication) -> Stre
 def paged(page_first: int, first: int, end: int, payload_bytes: int, arrived_ms: int) -> Stretch:
     """Return the stretch of a page of the store."""
     return Stretch(first, end, payload_bytes, arrived_ms, batch=None, publication=None, page_first=page_first)
+
+
+def stretches_of(stored: StoredPartition) -> list[Stretch]:
+    """Return what the store held of a partition, settled or not, ascending; what lies in a page, as the page."""
+    pages = sorted([(each.first, each.end) for each in stored.pages])
+    found = [
+        paged(each.first, each.first, each.end, each.payload_bytes, each.marks.arrived_ms) for each in stored.pages
+    ]
+    for each in stored.batches:
+        if not _lies_in(pages, each.first):
+            found.append(journaled(each.first, each.batch, each.publication))
+    found.sort(key=_first_of)
+    return found
+
+
+def _lies_in(pages: list[tuple[int, int]], sequence: int) -> bool:
+    """Return whether one of the ascending stretches holds the sequence."""
+    index = bisect_right(pages, (sequence, _BEYOND)) - 1
+    return index >= 0 and sequence < pages[index][1]
+
+
+def _first_of(stretch: Stretch) -> int:
+    return stretch.first

@@ -137,6 +137,7 @@ class VpnReader:
                 ledger.consume(ledger.floor, cursor.position(partition_id))
         if held is not None and (rules.on() or log.holds):
             log.restore(held)
+            log.count_rows()
         return log
 
     def _cursor_book(self) -> CursorBook:

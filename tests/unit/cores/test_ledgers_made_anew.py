@@ -5,7 +5,8 @@ import pytest
 from actors.partition_reload import fresh_ledger
 from messaging.admission import QueueGate
 from messaging.ledger import Ledger
-from messaging.recovery import StoredPartition
+from messaging.marks import UNKNOWN_MARKS
+from messaging.recovery import StoredPage, StoredPartition
 from messaging.remarks import REMARK_BYTES_MAX, Remarks
 from messaging.settlement import DISCARD_NOT_STORED
 from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
@@ -50,6 +51,25 @@ def test_what_was_counted_is_counted_still() -> None:
     assert ledger.lock_losses_count == 3
     assert ledger.remarks is not None
     assert ledger.remarks.lost_count == 2
+
+
+def test_a_log_that_cannot_be_made_leaves_publications_as_they_were() -> None:
+    """What was settled long ago is the log's alone."""
+    partition = LoggedPartition()
+    partition.log.hold("reader", 1)
+    partition.look_after()
+    settled = partition.append(batch_of([b"a"]))
+    publication = partition.append(batch_of([b"b"]), stored=False)
+    counts = [settled.open_count, publication.open_count]
+    stored = StoredPartition(PARTITION_ID)
+    stored.floor = 2
+    stored.pages.append(StoredPage(1, 2, "damaged", 1, UNKNOWN_MARKS))  # type: ignore[arg-type]  # as no store writes it
+    gate = QueueGate(None, usage_bytes_max=ENDLESS, message_bytes_max=ENDLESS)
+
+    with pytest.raises(TypeError):
+        fresh_ledger(partition.ledger, partition.log, stored, partition_id=PARTITION_ID, gate=gate, spool=None)
+
+    assert [settled.open_count, publication.open_count] == counts
 
 
 def test_a_ledger_that_cannot_be_made_leaves_publications_as_they_were() -> None:

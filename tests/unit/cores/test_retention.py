@@ -233,6 +233,7 @@ def test_pages_of_an_earlier_release_go_when_what_came_behind_them_is_too_old(ar
     stored.floor = stored.next_sequence = 4
     restore(partition.ledger, stored, was_clean=True)
     partition.log.restore(stored)
+    partition.log.count_rows()
     partition.rules.time_ms = 1000
     partition.wall_ms = 10_000
     partition.look_after()
