@@ -62,6 +62,24 @@ def test_a_publish_over_several_queues_has_one_outcome_when_all_have_answered() 
         assert state.code == REJECTED
 
 
+def test_publishes_that_are_on_their_way_together_have_an_outcome_each() -> None:
+    """What the store took, and what it refused, of one link: neither is answered, or remembered, for the other."""
+    link, _ = attach(links())
+    told = inbox()
+    tokens = [link.take_token() for _ in range(3)]
+    for token, tag in zip(tokens, (b"a", b"b", b"c"), strict=True):
+        link.stores(token, [tag], 1, told, 70 + token)
+    link.post(Refused(tokens[1], "full"))
+    link.post(Confirmed(tokens[0]))
+    assert [(type(each), each.token) for each in told.items if isinstance(each, Confirmed | Refused)] == [
+        (Refused, 70 + tokens[1]),
+        (Confirmed, 70 + tokens[0]),
+    ]
+    states = [link.outcome(tag) for tag in (b"a", b"b", b"c")]
+    assert [None if state is None else state.code for state in states] == [ACCEPTED_STATE.code, REJECTED, None]
+    assert not link.settled().done
+
+
 def test_only_the_latest_outcomes_are_kept() -> None:
     link, _ = attach(links())
     tags = [b"%d" % number for number in range(100)]
