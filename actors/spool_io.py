@@ -195,11 +195,11 @@ def read_page(store: Store, request: ReadPage) -> PageRead:
 
 
 def store_has_room(store: Store) -> bool:
-    """Return whether neither disk nor map is full. Room inside the data file is as good as room on the disk."""
+    """Return whether neither disk nor map is full."""
     try:
         usage = store.usage()
     except (StoreFull, OSError):
         return False
     free_in_map = usage.map_bytes_max - usage.used_bytes
-    free_on_disk = usage.disk_free_bytes + usage.file_bytes - usage.used_bytes
-    return free_in_map > 2 * usage.reserve_bytes and free_on_disk > max(DISK_FREE_BYTES_MIN, 2 * usage.reserve_bytes)
+    wanted_on_disk = max(DISK_FREE_BYTES_MIN, 2 * usage.reserve_bytes)
+    return free_in_map > 2 * usage.reserve_bytes and usage.disk_room_bytes() > wanted_on_disk

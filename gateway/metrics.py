@@ -184,6 +184,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_spool_messages_elided_total", COUNTER, "Messages settled before they had to be written"),
     Metric("sluicegate_spool_used_bytes", GAUGE, "Bytes of the spool in use"),
     Metric("sluicegate_spool_limit_bytes", GAUGE, "Bytes the spool may use"),
+    Metric("sluicegate_spool_disk_room_bytes", GAUGE, "Bytes that the disk has left for the spool"),
     Metric("sluicegate_spool_messages_bytes", GAUGE, "Payload in durable queues, and staged"),
     Metric("sluicegate_spool_messages_limit_bytes", GAUGE, "Quota of that payload, at which publishers are refused"),
     Metric("sluicegate_spool_damaged_records_total", COUNTER, "Records set aside because their checksum was wrong"),

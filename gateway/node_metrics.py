@@ -207,6 +207,7 @@ def _spool(node: "Node") -> Iterator[Sample]:
     usage = node.store.usage()
     yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
     yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)
+    yield Sample("sluicegate_spool_disk_room_bytes", usage.disk_room_bytes())
     yield Sample("sluicegate_spool_messages_bytes", int(node.spool_gate.usage_bytes))
     yield Sample("sluicegate_spool_messages_limit_bytes", int(node.spool_gate.usage_bytes_max))
 

@@ -149,6 +149,10 @@ class StoreUsage:
     page_entries: int
     quarantine_entries: int
 
+    def disk_room_bytes(self) -> int:
+        """Return what the disk has left for the store: what was freed inside the data file is as good as free."""
+        return self.disk_free_bytes + self.file_bytes - self.used_bytes
+
 
 class Store(Protocol):
     """A store, as the spool actor sees it."""

@@ -124,6 +124,15 @@ def test_what_fills_up_is_alerted_of_before_publishers_are_refused() -> None:
     }
 
 
+def test_a_disk_is_alerted_of_where_it_ends_before_the_map_does() -> None:
+    """A small map on a small disk may be all that there is: less than 1 GiB alone says nothing."""
+    rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
+    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateDiskNearlyFull"]
+    room, growth = text.split(" < ")
+    assert room == "sluicegate_spool_disk_room_bytes"
+    assert growth == "clamp_max(sluicegate_spool_limit_bytes - sluicegate_spool_used_bytes, 1024 * 1024 * 1024)"
+
+
 def test_every_alert_says_what_happened_and_how_bad_it_is() -> None:
     for rule in files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]:
         assert rule["alert"].startswith("Sluicegate")

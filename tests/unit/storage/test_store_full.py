@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import StoreFull
-from storage.interface import CommitJob, PageKey, PageWrite
+from storage.interface import CommitJob, PageKey, PageWrite, StoreUsage
 from storage.record_cursor import CursorState
 from storage.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
@@ -185,3 +185,18 @@ def test_a_disk_that_others_fill_to_the_last_byte_gives_a_refusal_and_the_store_
     assert journal_numbers(store) == [1, 2]
     assert store.recover().pages == []
     store.close()
+
+
+def test_what_the_data_file_has_freed_counts_as_room_on_the_disk() -> None:
+    """It never shrinks: a disk that it has filled has room again as soon as consumers have settled."""
+    usage = StoreUsage(
+        used_bytes=10 << 20,
+        file_bytes=90 << 20,
+        map_bytes_max=1 << 30,
+        reserve_bytes=32 << 20,
+        disk_free_bytes=5 << 20,
+        journal_entries=0,
+        page_entries=0,
+        quarantine_entries=0,
+    )
+    assert usage.disk_room_bytes() == 85 << 20
