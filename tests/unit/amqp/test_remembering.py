@@ -80,6 +80,14 @@ def test_publishes_that_are_on_their_way_together_have_an_outcome_each() -> None
     assert not link.settled().done
 
 
+def test_a_link_that_asks_for_no_time_is_not_remembered() -> None:
+    """2.6.13 and 3.5.6: an expiry policy without a timeout ends what there is of the link with the link."""
+    all_links = links()
+    target = Target("q", expiry_policy=LINK_DETACH, timeout_s=0)
+    assert all_links.attach(("c", "", "l"), target, credit=CREDIT, now_ms=0) == (None, False)
+    assert all_links.links == {}
+
+
 def test_only_the_latest_outcomes_are_kept() -> None:
     link, _ = attach(links())
     tags = [b"%d" % number for number in range(100)]
