@@ -174,7 +174,6 @@ async def _resume(
     consuming = ConsumingLink(session, link, flow.flow_id, queue, flow.window)
     consuming.resumable = flow
     consuming.held_count = len(flow.kept)
-    consuming.takes_new = not link.attach.incomplete_unsettled
     consuming.drain_number = flow.drain_number
     connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=False)
     consuming_side = connection.sides.consuming

@@ -73,7 +73,8 @@ class ConsumingLink:
         self.has_passed_over = False  # messages that were not for it, since the peer wanted its credit back
         self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
         self.resumable: ResumableFlow | None = None  # it stays while the client is away; None: it goes with the link
-        self.takes_new = True  # else it is only there to say what became of earlier deliveries
+        # Else it is only there to say what became of earlier deliveries (2.7.3).
+        self.takes_new = not link.attach.incomplete_unsettled
         self._gate = queue.target.gate
 
     def set_limit(self) -> None:
