@@ -209,8 +209,9 @@ class ResumerTap:
         if target is None:
             self._truth.came_unjudged.add(number)
             return  # it is being deleted
-        seen = target.seen.get(number)
-        if seen is not None and seen.declined_by is flow and seen.declined_cuts == target.flow_cuts:
+        seen, message = target.seen.get(number), self._truth.messages.get(number)
+        is_one = message is not None and message.sent_count == 1
+        if seen is not None and is_one and seen.declined_by is flow and seen.declined_cuts == target.flow_cuts:
             raise Violation(f"{self._client} has declined message {number} of {target.name}, and got it again")
         header = heard.sections().get(0x70)
         is_first = isinstance(header, list) and len(header) > 3 and header[3] is True
@@ -254,6 +255,9 @@ class ResumerTap:
                 self._unsure = set(_states_in(heard.unsettled))
             elif isinstance(heard, Attach):
                 self._asks(heard)
+            elif isinstance(heard, Detach):  # its receiving link: what it says from now on of deliveries is of none
+                self._is_in = False
+                self._lets_go(is_over=heard.closed or self._away_s == 0)
             elif isinstance(heard, Ended):
                 self.ended()
 
