@@ -6,6 +6,7 @@ from typing import Final
 
 from mqtt_grammar import Body, Packet
 from mqtt_packets import PUBACK, PUBCOMP, PUBREC, properties_of, varint_at
+from mqtt_publications import Order, Properties, Publications, Published, judge_content
 from referee_calls import expect
 
 PACKET_BYTES_MAX: Final = 268_435_460  # what a remaining length can say, and the bytes before it
@@ -20,7 +21,11 @@ class Subscribed:
     def __init__(self, text: str, options: int, identifier: int) -> None:
         self.text = text
         self.qos = options & 3  # asked for, and once it is answered, granted; -1: refused
+        self.no_local = bool(options & 4)
+        self.as_published = bool(options & 8)
+        self.retain_handling = options >> 4 & 3
         self.identifier = identifier  # 0: none
+        self.answered_at: int | None = None  # by the count of publications
 
     def __repr__(self) -> str:
         return f"{self.text!r} with QoS {self.qos}"
@@ -28,6 +33,10 @@ class Subscribed:
     @property
     def is_of_queue(self) -> bool:
         return self.text.startswith("$queue/")
+
+    @property
+    def is_shared(self) -> bool:
+        return self.text.startswith("$share/")
 
     def matches(self, topic: str) -> bool:
         """4.7: whether a topic is one of the filter's. Whatever a named queue gives its consumer is."""
@@ -61,6 +70,7 @@ class Asked:
         self.wants_response_information = properties.get(RESPONSE_INFORMATION, 0) != 0
         self.method = str(properties.get(METHOD, ""))
         self.subscribed: list[Subscribed] = []
+        self.has_unsubscribed = False
 
 
 def _number(value: object, default: int) -> int:
@@ -114,8 +124,8 @@ class Sessions:
     """What is under way to clients, by their ids and those of packets, over the connections of one gateway's life."""
 
     def __init__(self) -> None:
+        self.publications = Publications()
         self._sent: dict[str, dict[int, Sent]] = {}
-
         self._begun: set[str] = set()  # whose session is of this life
 
     def of(self, client_id: str, *, is_resumed: bool) -> dict[int, Sent]:
@@ -132,10 +142,12 @@ class Sessions:
 class Deliveries:
     """Messages to a client on one connection."""
 
-    def __init__(self, asked: Asked, sent: dict[int, Sent], *, is_resumed: bool, is_known: bool) -> None:
+    def __init__(self, asked: Asked, sessions: Sessions, *, is_resumed: bool) -> None:
         self._asked = asked
-        self._sent = sent
-        self._is_known = is_known  # all that was ever sent in this session
+        self._sent = sessions.of(asked.client_id, is_resumed=is_resumed)
+        self._publications = sessions.publications
+        self._order = Order()
+        self._is_known = sessions.are_known(asked.client_id)  # all that was ever sent in this session
         self._is_resumed = is_resumed
         self._here: set[int] = set()  # packet ids that have gone out on this connection, and are not free again
         self._pubrels_due: deque[int] = deque()  # in the order of PUBREC
@@ -161,6 +173,7 @@ class Deliveries:
         content = topic, body.rest()
         if not self._is_resumed:
             self._judge_subscriptions(topic, qos, identifiers)
+            self._judge_published(content, first_byte, properties, identifiers)
         if qos == 0:
             expect(not dup, "3.3.1-2", "DUP at QoS 0")
         else:
@@ -176,6 +189,51 @@ class Deliveries:
         for each in identifiers:
             expect(each in known, "3.3.4-3", "PUBLISH on {!r} for subscription {}, of {}", topic, each, known)
         expect(bool(identifiers) or 0 in known, "3.3.4-3", "PUBLISH on {!r} for none of {}", topic, known)
+
+    def _judge_published(
+        self, content: tuple[str, bytes], first_byte: int, properties: Properties, identifiers: Sequence[object]
+    ) -> None:
+        """Judge a message by what was published, where that is known."""
+        topic = content[0]
+        matching = [each for each in self._asked.subscribed if each.qos >= 0 and each.matches(topic)]
+        if any(each.is_of_queue for each in matching):  # what comes again, and in what order, is the queue's matter
+            return
+        came_retained = bool(first_byte & 1)
+        keeps_flag = any(each.as_published for each in matching)
+        if came_retained and not keeps_flag:
+            is_asked = any(each.retain_handling < 2 and not each.is_shared for each in matching)
+            expect(is_asked, "3.3.1-11, 3.3.1-12, 4.8.2", "PUBLISH on {!r} with RETAIN", topic)
+        published = self._publications.find(*content)
+        if published is None:
+            return
+        expect(published.retain or not came_retained, "3.3.1-8", "PUBLISH on {!r} with RETAIN", topic)
+        keeps_all = bool(matching) and all(each.as_published for each in matching)
+        expect(came_retained or not published.retain or not keeps_all, "3.3.1-13", "{!r} without RETAIN", topic)
+        is_own = published.publisher == self._asked.client_id and all(each.no_local for each in matching)
+        expect(not is_own, "3.8.3-3", "{!r} comes to its publisher", topic)
+        if self._asked.level == 5:
+            judge_content(published, properties)
+            self._judge_identifiers(matching, published, topic, identifiers)
+        if not came_retained and not first_byte & 8 and not any(each.is_shared for each in matching):
+            self._order.judge(published, topic, first_byte >> 1 & 3, identifiers)
+
+    def _judge_identifiers(
+        self, matching: Sequence[Subscribed], published: Published, topic: str, identifiers: Sequence[object]
+    ) -> None:
+        """3.3.4-4: those of all subscriptions that it came for, where these have stood since before it."""
+        stood = all(each.answered_at is not None and each.answered_at < published.number for each in matching)
+        texts = {each.text for each in matching}
+        is_certain = stood and not self._asked.has_unsubscribed and len(texts) == len(matching)
+        if is_certain and not any(each.is_shared or each.no_local for each in matching):
+            due = sorted({each.identifier for each in matching} - {0})
+            expect(
+                sorted(map(str, identifiers)) == sorted(map(str, due)),
+                "3.3.4-4",
+                "{} for {} on {!r}",
+                identifiers,
+                due,
+                topic,
+            )
 
     def _judge_id(self, packet_id: int, message: Sent, *, dup: bool) -> None:
         expect(packet_id != 0, "2.2.1-3", "PUBLISH with the packet id 0")

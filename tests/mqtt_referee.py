@@ -7,7 +7,7 @@ The statements are those of 5.0; most of them are in 3.1.1 under other numbers. 
 from collections import deque
 from typing import Final
 
-from mqtt_deliveries import Asked, Deliveries, Sessions, Subscribed, asked_of, filters_of
+from mqtt_deliveries import TOPIC_ALIAS, Asked, Deliveries, Sessions, Subscribed, asked_of, filters_of
 from mqtt_grammar import CODES, CODES_3, Body, Packet, cut
 from mqtt_packets import (
     AUTH,
@@ -26,6 +26,7 @@ from mqtt_packets import (
     UNSUBACK,
     UNSUBSCRIBE,
 )
+from mqtt_publications import Published
 from referee_calls import ClientFoul, expect
 
 SILENT, CONNECTED, OVER = "silent", "connected", "over"  # how far what the gateway says has come
@@ -52,6 +53,7 @@ class MqttReferee:
         self._pubacks_due: deque[int] = deque()  # of what the client has published, in order
         self._pubrecs_due: deque[int] = deque()
         self._pubcomps_due: list[int] = []
+        self._aliases: dict[object, str] = {}  # of the client's topics
         self._deliveries: Deliveries | None = None  # from CONNACK on
 
     # --- the gateway ---
@@ -135,9 +137,7 @@ class MqttReferee:
         self._state = CONNECTED
         # 3.1 has no such flag: a session that is kept may be there.
         is_resumed = bool(flags) or (asked.level == 3 and not asked.clean)
-        sent = self._sessions.of(asked.client_id, is_resumed=is_resumed)
-        is_known = self._sessions.are_known(asked.client_id)
-        self._deliveries = Deliveries(asked, sent, is_resumed=is_resumed, is_known=is_known)
+        self._deliveries = Deliveries(asked, self._sessions, is_resumed=is_resumed)
 
     def _acknowledgement(self, kind: int, body: Body, asked: Asked) -> None:
         packet_id = body.number(2)
@@ -178,6 +178,7 @@ class MqttReferee:
             allowed_max = max(each.qos, 1) if each.is_of_queue else each.qos
             expect(code >= 0x80 or code <= allowed_max, "3.8.4-8", "{} was granted of {}", code, each)
             each.qos = code if code < 0x80 else -1
+            each.answered_at = self._sessions.publications.now()
 
     # --- the client ---
 
@@ -212,16 +213,28 @@ class MqttReferee:
             (self._subscribes if kind == SUBSCRIBE else self._unsubscribes).append(request)
             if kind == SUBSCRIBE:
                 asked.subscribed += request[1]
+            else:
+                asked.has_unsubscribed = True
         elif kind == PUBLISH:
-            body.text()
-            qos = packet.first_byte >> 1 & 3
-            if qos:
-                (self._pubacks_due if qos == 1 else self._pubrecs_due).append(body.number(2))
+            self._learn_publish(packet.first_byte, body, asked)
         elif kind == PUBREL:
             self._pubcomps_due.append(body.number(2))
         elif kind in (PUBACK, PUBREC, PUBCOMP) and deliveries is not None:
             packet_id = body.number(2)
             deliveries.answered(kind, packet_id, 0 if body.is_empty else body.number(1))
+
+    def _learn_publish(self, first_byte: int, body: Body, asked: Asked) -> None:
+        topic, qos = body.text(), first_byte >> 1 & 3
+        if qos:
+            (self._pubacks_due if qos == 1 else self._pubrecs_due).append(body.number(2))
+        properties = body.properties() if asked.level == 5 else []
+        alias = dict(properties).get(TOPIC_ALIAS)
+        if alias is not None:
+            topic = self._aliases[alias] = topic or self._aliases.get(alias, "")
+        publisher = asked.client_id or f"without a name, {id(self)}"
+        publications = self._sessions.publications
+        published = Published(publisher, publications.now(), qos, bool(first_byte & 1), properties)
+        publications.add(topic, body.rest(), published)
 
 
 def _must(holds: bool, section: str, text: str) -> None:

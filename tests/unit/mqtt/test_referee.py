@@ -167,6 +167,76 @@ def test_what_is_released_does_not_come_again() -> None:
         judge(first, RESUMES + gateway(publish(qos=2, dup=True)))
 
 
+SUBSCRIBED = client(mqtt.connect("c", level=5)) + gateway(connack())
+
+
+def subscribed(options: int, text: str = "a/+") -> list[Step]:
+    """A client that subscribes by some options."""
+    return SUBSCRIBED + client(mqtt.subscribe((text, options), level=5)) + gateway(suback(options & 3))
+
+
+def published(*said: bytes) -> list[Step]:
+    """A client that publishes."""
+    return client(mqtt.connect("p", level=5)) + gateway(connack()) + client(*said)
+
+
+def retained(data: bytes) -> bytes:
+    return bytes([data[0] | 1]) + data[1:]
+
+
+NO_LOCAL, AS_PUBLISHED, NEVER_RETAINED = 4, 8, 32  # options of SUBSCRIBE
+SAID = mqtt.text_property(8, "answers") + mqtt.user_property("a", "1") + mqtt.user_property("a", "2")
+TWISTED = mqtt.text_property(8, "answers") + mqtt.user_property("a", "2") + mqtt.user_property("a", "1")
+
+
+@pytest.mark.parametrize(
+    ("statement", "options", "first", "came"),
+    [
+        ("3.3.1-8", 1, publish(), retained(publish())),
+        ("3.3.1-11", 1 + NEVER_RETAINED, retained(publish()), retained(publish())),
+        ("3.3.1-13", 1 + AS_PUBLISHED, retained(publish()), publish()),
+        ("3.3.2-15", 1, publish(properties=SAID), publish(properties=TWISTED)),
+        ("3.3.2-15", 1, publish(), publish(properties=mqtt.text_property(8, "answers"))),
+        ("3.3.2-6", 1, publish(properties=mqtt.message_expiry(9)), publish(properties=mqtt.message_expiry(10))),
+        ("3.3.2-6", 1, publish(properties=mqtt.message_expiry(9)), publish()),
+    ],
+)
+def test_what_comes_is_what_was_published(statement: str, options: int, first: bytes, came: bytes) -> None:
+    same = retained(first) if options & AS_PUBLISHED else bytes([first[0] & ~1]) + first[1:]
+    judge(published(first), subscribed(options) + gateway(same))
+    with pytest.raises(Foul, match=re.escape(statement)):
+        judge(published(first), subscribed(options) + gateway(came))
+
+
+def test_no_local_keeps_a_message_from_its_publisher() -> None:
+    """[3.8.3-3]."""
+    judge(subscribed(1) + client(publish(5)) + gateway(publish()))
+    with pytest.raises(Foul, match=r"3\.8\.3-3"):
+        judge(subscribed(1 + NO_LOCAL) + client(publish(5)) + gateway(publish()))
+
+
+def test_messages_of_a_publisher_come_in_its_order() -> None:
+    """[4.6.0-6]: of one topic and QoS."""
+    one, two, other = publish(1, payload=b"1"), publish(2, payload=b"2"), publish(3, topic="a/c", payload=b"3")
+    judge(published(one, other, two), subscribed(1) + gateway(other, one, two))
+    with pytest.raises(Foul, match=r"4\.6\.0-6"):
+        judge(published(one, two), subscribed(1) + gateway(two, one))
+
+
+def test_subscription_identifiers_are_those_of_all_that_match() -> None:
+    """[3.3.4-4]."""
+    eight = mqtt.subscription_identifier(8)
+    both = BEGINNING + client(mqtt.subscribe(("a/#", 1), packet_id=2, level=5, properties=eight))
+    both += gateway(suback(1, packet_id=2)) + client(publish(5))
+    judge(both + gateway(publish(properties=SEVEN + eight)))
+    with pytest.raises(Foul, match=r"3\.3\.4-4"):
+        judge(both + gateway(publish(properties=SEVEN)))
+
+
+def test_what_was_published_twice_is_not_judged() -> None:
+    judge(published(publish(), retained(publish(2))), subscribed(1) + gateway(retained(publish()), publish(2)))
+
+
 def test_what_the_rules_allow_is_not_called() -> None:
     alias = mqtt.topic_alias(1) + SEVEN
     judge(
