@@ -219,7 +219,7 @@ def test_requests_under_way_leave_no_room_for_more_and_silent_connections_do(ask
             each.close()
         return head
 
-    assert asyncio.run(converse()).startswith(b"HTTP/1.1 %d " % status)
+    assert socket_loop.run(converse()).startswith(b"HTTP/1.1 %d " % status)
 
 
 def test_a_stop_finishes_the_answers_under_way_and_closes_what_is_idle() -> None:
