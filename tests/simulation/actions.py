@@ -35,7 +35,7 @@ EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
 DELAYED_SHARE, DELAY_S_MAX = 0.1, 6
 PRIORITIES = (0, 4, 4, 9)
 SMALL_PREFIX = "work/d/"  # of the queue that is full now and then
-WILL_TOPICS, WILL_DELAYS_S = ("work/a/x", "work/b/x", "work/c/x"), (0, 0, 2, 5)
+WILL_TOPICS, WILL_DELAYS_S, WILL_QOS = ("work/a/x", "work/b/x", "work/c/x"), (0, 0, 2, 5), (0, 1, 1, 2)
 WILL_SHARE = 0.6  # of connections
 WINDOW_MAX = 12  # messages that a client with transactions takes at a time
 
@@ -72,6 +72,7 @@ def _will(world: World, client: Client) -> Will:
         number,
         rng.choice(WILL_TOPICS),
         f"k{rng.randrange(4)}",
+        qos=rng.choice(WILL_QOS),
         delay_s=rng.choice(WILL_DELAYS_S),
         is_kept=client.name not in FLEETING,
     )

@@ -23,7 +23,7 @@ DELAY_S = 5
 def world() -> Iterator[World]:
     """A client whose session is kept has left a will that an exclusive queue wants."""
     made = World(1, PLAIN)
-    will = Will(made.truth, "s0", 1, "work/a/x", "k", delay_s=0, is_kept=True)
+    will = Will(made.truth, "s0", 1, "work/a/x", "k", qos=1, delay_s=0, is_kept=True)
     made.wills.append(will)
     made.clients["s0"].connect(clean_start=False, will=will)
     made.advance(A_WHILE_US)
@@ -65,12 +65,12 @@ def test_a_goodbye_that_the_store_refused_to_note_calls_the_will_off_all_the_sam
 class Scene:
     """A queue, and a will that it wants."""
 
-    def __init__(self, *, delay_s: int = 0, is_kept: bool = True) -> None:
+    def __init__(self, *, qos: int = 1, delay_s: int = 0, is_kept: bool = True) -> None:
         self.now_us = A_WHILE_US
         self.truth = Truth(lambda: self.now_us)
         self.queue = self.truth.begins("orders", EXCLUSIVE, ("in/",), Rules())
         self.truth.limits("orders", 0)
-        self.will = Will(self.truth, "c", 1, "in/x", "k", delay_s=delay_s, is_kept=is_kept)
+        self.will = Will(self.truth, "c", 1, "in/x", "k", qos=qos, delay_s=delay_s, is_kept=is_kept)
         self.will.begun()
 
     def comes(self) -> None:
@@ -97,6 +97,17 @@ def test_a_will_whose_connection_was_lost_has_to_come() -> None:
         scene.will.check()
     scene.comes()
     scene.will.check()
+
+
+def test_a_will_of_qos_0_may_be_lost_and_may_come_once() -> None:
+    lost, scene = Scene(qos=0), Scene(qos=0)
+    for each in (lost, scene):
+        each.will.lost()
+    lost.will.check()
+    scene.comes()
+    scene.has_let_go = True
+    with pytest.raises(Violation, match="not flagged as redelivered"):
+        scene.comes()
 
 
 def test_a_delayed_will_does_not_come_before_its_delay_is_over_unless_the_session_ends() -> None:

@@ -2,7 +2,8 @@
 
 Rules it holds the node to [MQTT 3.1.2.5, 3.1.3.2.2]: a will does not come while its client is there, nor after its
 goodbye, nor before its delay is over, unless the session ends first; a client that is back before that calls it off. It
-comes once, to all queues that want it. That of a session that is kept is not lost by a crash, nor by a stop.
+comes once, to all queues that want it. That of a session that is kept is not lost by a crash, nor by a stop, unless it
+has QoS 0: then it is direct.
 """
 
 from typing import Final
@@ -19,9 +20,11 @@ WILL_BYTES: Final = 40
 class Will:
     """The will of one connection. `is_kept`: that of a session that outlives it."""
 
-    def __init__(self, truth: Truth, client: str, number: int, topic: str, key: str, *, delay_s: int, is_kept: bool):
+    def __init__(
+        self, truth: Truth, client: str, number: int, topic: str, key: str, *, qos: int, delay_s: int, is_kept: bool
+    ) -> None:
         self.state = SET
-        self.message = truth.sent(f"{client}, will {number}", key, topic, 1, withheld=True)
+        self.message = truth.sent(f"{client}, will {number}", key, topic, qos, withheld=True)
         self.message.is_known = True
         self.delay_s = delay_s
         self.payload = (b"%d|" % self.message.number).ljust(WILL_BYTES, b".")
@@ -36,7 +39,7 @@ class Will:
     def part(self) -> mqtt.WillPart:
         """Return its part of CONNECT."""
         properties = mqtt.will_delay(self.delay_s) + mqtt.user_property("JMSXGroupID", self.message.key)
-        return mqtt.WillPart(self.message.topic, self.payload, qos=1, properties=properties)
+        return mqtt.WillPart(self.message.topic, self.payload, qos=self.message.qos, properties=properties)
 
     # --- what passes the node's end of the wire ---
 
@@ -87,7 +90,7 @@ class Will:
     def check(self) -> None:
         """Raise Violation when it had to come, and is missing in a queue. All was drained."""
         truth, message = self._truth, self.message
-        if not self._is_sure or truth.store_faults:
+        if not self._is_sure or truth.store_faults or message.qos == 0:
             return
         wanting = [each for each in [*truth.targets.values(), *truth.ended] if each.wants(message.topic)]
         if any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages):
