@@ -1,6 +1,5 @@
 """How a command ends when it does not succeed: an exit code, a sentence, and what to do. Never a traceback."""
 
-import ssl
 import sys
 from typing import Any, Final, TextIO
 
@@ -29,6 +28,8 @@ def unreachable(where: str, problem: object, options: str) -> CommandFailed:
 
     `options` are those that name another address.
     """
+    import ssl  # late: whoever has asked a gateway has it already, and all other commands do without
+
     advice = f"Is it running (`sluicegate serve`)? Another address: {options}."
     reason = getattr(problem, "strerror", None) or problem
     if isinstance(problem, ssl.SSLCertVerificationError):

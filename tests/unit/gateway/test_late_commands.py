@@ -24,6 +24,15 @@ finally:
     print(*sys.modules)
 """
 
+SAYING_THE_RELEASE: Final = """
+import sys
+from gateway.cli import main
+try:
+    main(["version"])
+finally:
+    print(*sys.modules)
+"""
+
 WITHOUT_PLUGINS: Final = """
 import importlib.metadata
 def looked_for(**of):
@@ -66,6 +75,13 @@ def test_a_command_for_the_admin_port_imports_nothing_of_the_broker() -> None:
     imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
     assert "gateway.cli.queues" in imported
     assert not OF_THE_BROKER.intersection(imported)
+
+
+def test_a_command_that_asks_no_gateway_imports_no_tls() -> None:
+    command = [sys.executable, "-P", "-c", SAYING_THE_RELEASE]
+    imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
+    assert "gateway.cli.version" in imported
+    assert "ssl" not in imported
 
 
 def test_a_command_is_imported_without_the_garbage_collector_and_runs_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
