@@ -66,7 +66,9 @@ class Accepting(Watcher):
             stream = TcpTransport(self._sockets, fd)
             try:
                 self._on_accept(stream, address)
-            except Exception as error:
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
                 report("a connection could not be made", error, transport=stream)
                 stream.abort()
             stream.resume_reading()
@@ -81,7 +83,10 @@ class Accepting(Watcher):
 
     def _go_on(self) -> None:
         if self._fd >= 0:
-            self._watch_for(READABLE)
+            try:
+                self._watch_for(READABLE)
+            except OSError as error:
+                self._rest(error)
 
     def _watch_for(self, events: int) -> None:
         if events != self._events:

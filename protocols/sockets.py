@@ -74,7 +74,8 @@ class Sockets:
     def watch(self, fd: int, before: int, events: int) -> None:
         """Call its watcher from the next look on whenever a socket is ready for `events`; before it was for others.
 
-        A socket that is watched for nothing may fail without anybody being told.
+        A socket that is watched for nothing may fail without anybody being told. Raises OSError when the kernel has no
+        room for one more that is watched.
         """
         if before == 0:
             self._poll.register(fd, events)
@@ -106,14 +107,20 @@ class Sockets:
             if watcher is not None:  # else it was removed in this look
                 watcher.ready(events)
         if self._due:
-            due = self._due
-            self._due = []
-            for callback in due:
-                try:
-                    callback()
-                except Exception as error:  # as the loop does for its own callbacks: the others have theirs
-                    report("a callback failed", error)
+            self._call_due()
         return self._others.select(0) if are_others_ready else _NOBODY
+
+    def _call_due(self) -> None:
+        due = self._due
+        self._due = []
+        for index, callback in enumerate(due):
+            try:
+                callback()
+            except (SystemExit, KeyboardInterrupt):  # the loop ends with this look; who runs it again has the others
+                self._due = due[index + 1 :] + self._due
+                raise
+            except BaseException as error:  # as the loop does for its own callbacks: the others have theirs
+                report("a callback failed", error)
 
     def close(self) -> None:
         """Watch nothing any more. What is open stays open."""
@@ -142,6 +149,6 @@ class Poll:
         """There is nothing to close."""
 
 
-def report(message: str, error: Exception, **context: object) -> None:
+def report(message: str, error: BaseException, **context: object) -> None:
     """Let the loop's exception handler tell of a failure."""
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error, **context})

@@ -172,7 +172,9 @@ class TcpTransport(Watcher):
                 self._read()
             if self._unsent is not None and events != READABLE:
                 self._send_on(self._unsent)
-        except Exception as error:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # something that was called off, too, which is no Exception
             self._fail(error)
 
     def _read(self) -> None:
@@ -207,25 +209,28 @@ class TcpTransport(Watcher):
 
     def _keep(self, pieces: list[Bytes]) -> None:
         """Put behind what is unsent."""
+        for piece in pieces:
+            self._unsent_bytes += len(piece)
         if self._unsent is None:
             self._unsent = pieces
             self._watch_for(self._events | WRITABLE)
         else:
             self._unsent.extend(pieces)
-        for piece in pieces:
-            self._unsent_bytes += len(piece)
         if not self._is_full and self._unsent_bytes > self._high_bytes:
             self._is_full = True
             try:
                 self._protocol.pause_writing()
-            except Exception as error:  # not the fault of whoever writes
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # not the fault of whoever writes
                 self._fail(error)
 
     def _send_on(self, unsent: list[Bytes]) -> None:
         """Send of what is unsent as much as the socket takes."""
-        self._unsent_bytes -= self._send(unsent)
-        if self._is_closing and (unsent or self._fd < 0):
+        sent_bytes = self._send(unsent)
+        if self._fd < 0:
             return
+        self._unsent_bytes -= sent_bytes
         if not unsent:
             self._unsent = None
             self._all_sent()
@@ -278,22 +283,28 @@ class TcpTransport(Watcher):
     def _watch_for(self, events: int) -> None:
         before = self._events
         if events != before:
-            self._events = events
-            self._sockets.watch(self._fd, before, events)
+            try:
+                self._sockets.watch(self._fd, before, events)
+            except OSError as error:  # nobody would be told of this socket
+                self._lose(error)
+            else:
+                self._events = events
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """A failure of the protocol costs this stream, and no other."""
         report("a connection failed", error, transport=self, protocol=self._protocol)
-        self._lose(error)
+        self._lose(error if isinstance(error, Exception) else ConnectionAbortedError(repr(error)))
 
     def _lose(self, error: Exception | None) -> None:
         """The stream is gone; the protocol hears of it when this look is over."""
         fd = self._fd
         if fd < 0:
             return
-        self._watch_for(0)
-        self._sockets.remove(fd)
         self._fd = -1
+        if self._events:
+            self._sockets.watch(fd, self._events, 0)
+            self._events = 0
+        self._sockets.remove(fd)
         self._is_closing = True
         self._unsent = None
         self._unsent_bytes = 0

@@ -6,87 +6,17 @@ import logging
 import resource
 import socket
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dialled_port import MIB, Port, until
 from loops import RunOnLoop, run_on
-from protocols.accepting import Accepting
 from protocols.socket_loop import SocketLoop, running_sockets
 from protocols.sockets import Sockets
 from protocols.tcp_transport import READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
-
-MIB = 1 << 20
-
-
-class Recorded(asyncio.Protocol):
-    """Writes down what a stream tells, in its order."""
-
-    def __init__(self, stream: TcpTransport) -> None:
-        self.stream = stream
-        self.told: list[Any] = []
-        self.reads: list[int] = []
-        self.data = b""
-        self.fails_on = ""
-        self.gone = asyncio.get_running_loop().create_future()
-
-    def data_received(self, data: bytes) -> None:
-        self.reads.append(len(data))
-        self.data += data
-        self._tell("data")
-
-    def eof_received(self) -> None:
-        self._tell("end")
-
-    def pause_writing(self) -> None:
-        self._tell("full")
-
-    def resume_writing(self) -> None:
-        self._tell("room")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.gone.set_result(exc)
-        self._tell("gone")
-
-    def _tell(self, what: str) -> None:
-        if not self.told or self.told[-1] != what:
-            self.told.append(what)
-        if self.fails_on == what:
-            raise RuntimeError(what)
-
-
-class Port:
-    """A port that is listened at, and whoever came."""
-
-    def __init__(self) -> None:
-        listening = socket.socket()
-        listening.setblocking(False)
-        listening.bind(("127.0.0.1", 0))
-        self.address = listening.getsockname()
-        self.came: asyncio.Queue[Recorded] = asyncio.Queue()
-        self.accepting = Accepting(running_sockets(), listening, name="test", on_accept=self._accept)
-
-    def _accept(self, stream: TcpTransport, address: Any) -> None:
-        recorded = Recorded(stream)
-        stream.set_protocol(recorded)
-        self.came.put_nowait(recorded)
-
-    def dial(self) -> socket.socket:
-        """Connect; the client's end blocks."""
-        return socket.create_connection(self.address)
-
-    async def meet(self) -> tuple[socket.socket, Recorded]:
-        """Return both ends of a new stream."""
-        client = self.dial()
-        return client, await self.came.get()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0)
 
 
 async def looks(count: int) -> None:
