@@ -65,7 +65,7 @@ class BaseListener(ABC):
         self._tls_handshake_s = tls_handshake_s
         self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
         self._accepting: list[Accepting] = []
-        self._shaking: set[TlsTransport] = set()  # in their handshakes
+        self._shaking: dict[TlsTransport, Any] = {}  # the addresses of those in their handshakes
 
     def __repr__(self) -> str:
         return f"Listener({self.name!r}, port={self._bound_port}, open={self.connection_count})"
@@ -140,26 +140,24 @@ class BaseListener(ABC):
         elif self._tls_context is None:
             self.open(transport, address)
         else:
-            self._shaking.add(
-                TlsTransport(
-                    transport,
-                    self._tls_context,
-                    handshake_s=self._tls_handshake_s,
-                    on_secured=self._secured,
-                    on_refused=self._handshake_failed,
-                )
+            shaking = TlsTransport(
+                transport,
+                self._tls_context,
+                handshake_s=self._tls_handshake_s,
+                on_secured=self._secured,
+                on_refused=self._handshake_failed,
             )
+            self._shaking[shaking] = address  # which the kernel forgets of a peer that resets its connection
 
     def _secured(self, transport: TlsTransport) -> None:
-        self._shaking.remove(transport)
-        self.open(transport, transport.get_extra_info("peername"))
+        self.open(transport, self._shaking.pop(transport))
 
     def _handshake_failed(self, transport: TlsTransport, reason: str) -> None:
-        self._shaking.remove(transport)
+        address = self._shaking.pop(transport)
         self.dismiss()
         self.handshake_failed_count += 1
         if self.on_handshake_failed is not None:
-            self.on_handshake_failed((transport.get_extra_info("peername") or "?")[0], reason)
+            self.on_handshake_failed(address[0] if address else "?", reason)
 
 
 class Listener(BaseListener):

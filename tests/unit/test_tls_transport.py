@@ -8,6 +8,7 @@ import gc
 import secrets
 import socket
 import ssl
+import struct
 from pathlib import Path
 
 import pytest
@@ -269,6 +270,31 @@ def test_handshakes_that_their_client_gives_up_are_counted_and_those_the_listene
         assert (listener.connection_count, listener.handshake_failed_count) == (0, 1)
         await leaves(waiting.writer)
         assert recorder.made == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_client_that_resets_its_connection_in_the_handshake_is_told_of_by_its_address(
+    run: RunOnLoop, files: TlsFiles, is_first: bool
+) -> None:
+    """The kernel forgets a peer's address with the reset."""
+
+    async def scenario() -> None:
+        told: list[str] = []
+        listener = listens(Recorder(), tls=files)
+        listener.on_handshake_failed = lambda host, _: told.append(host)
+        await listener.start()
+        client = await TlsByHand.dials(listener, trusts(files))
+        if not is_first:
+            await client.shakes_hands()
+        accepted = client.writer.get_extra_info("socket")
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets
+        client.writer.transport.abort()
+        while not told:
+            await asyncio.sleep(0)
+        assert told == ["127.0.0.1"]
+        await listener.stop()
 
     run(scenario())
 
