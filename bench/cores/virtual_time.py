@@ -7,7 +7,6 @@ of the same load take the same steps.
 
 import asyncio
 import random
-import selectors
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, final
@@ -20,6 +19,8 @@ from gateway.config.load import load
 from gateway.node import Node, open_store
 from gateway.surroundings import Surroundings
 from messaging.address import Address
+from protocols.socket_loop import SocketLoop
+from protocols.sockets import Sockets
 from storage.interface import CommitJob, Store
 
 _WALL_START_MS = 1_700_000_000_000
@@ -46,22 +47,26 @@ class JumpingClock(Clock):
         return self.at_ns
 
 
-class _Jumps(selectors.DefaultSelector):
-    """In the place of waiting, time goes on."""
+class _Jumps:
+    """A loop's sockets; in the place of waiting for them, time goes on."""
 
-    def __init__(self, clock: JumpingClock) -> None:
-        super().__init__()
+    def __init__(self, sockets: Sockets, clock: JumpingClock) -> None:
+        self._sockets = sockets
         self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sockets, name)
 
     def select(self, timeout: float | None = None) -> Any:
         assert timeout is not None, "somebody waits for what will never come"
         self._clock.at_ns += max(0, round(timeout * 1e9))
-        return super().select(0)
+        return self._sockets.select(0)
 
 
-class _JumpingLoop(asyncio.SelectorEventLoop):
+class _JumpingLoop(SocketLoop):
     def __init__(self, clock: JumpingClock) -> None:
-        super().__init__(_Jumps(clock))
+        super().__init__()
+        self._selector = _Jumps(self.sockets, clock)  # asyncio's name for what it asks to look
         self._clock = clock
 
     def time(self) -> float:

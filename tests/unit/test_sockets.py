@@ -237,6 +237,21 @@ def test_without_file_descriptors_who_comes_waits_and_is_let_in_later(
     run(scenario())
 
 
+def test_nothing_is_unsent_any_more_when_a_peer_resets_a_stream_that_has_much_to_send(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        server.stream.writelines([bytes(MIB)] * 16)
+        client.recv(MIB)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        assert isinstance(await server.gone, ConnectionError)
+        assert server.stream.get_write_buffer_size() == 0
+        port.accepting.close()
+
+    run(scenario())
+
+
 def test_a_stream_knows_both_addresses_until_it_is_gone(run: RunOnLoop) -> None:
     async def scenario() -> None:
         port = Port()
