@@ -56,7 +56,7 @@ class EndedActors:
 class Behaviour:
     """What an actor does: compiled, and called directly, which takes a call of Python's for each message less.
 
-    It is the whole actor where pykka's hooks have nothing to add: of connections there are thousands.
+    It is the whole actor of a connection, of which there are thousands; over others stands a shell of pykka's.
     """
 
     def receive(self, message: Any) -> Any:

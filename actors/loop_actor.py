@@ -1,8 +1,8 @@
 """The base of every actor on the event loop.
 
 It stays interpreted, because what inherits from pykka's actor cannot be compiled. So an actor on the data path, or one
-that each client asks, is a compiled object, a `Behaviour`, without one of these; a partition, of which supervision asks
-more, has both: the shell and its `behaviour`, which is called in its place.
+that each client asks, is nothing but the shell of a compiled object, its `behaviour`, which is called in its place. Of
+connections there are thousands: they are their behaviours, without one of these.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,6 +58,16 @@ class LoopActor(pykka.Actor):
 
     def on_drained(self) -> None:
         """Do what is done once after the messages of a turn."""
+
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        """Do what is left to do when something here has failed."""
+        if self.behaviour is not None:
+            self.behaviour.fail()
+
+    def on_stop(self) -> None:
+        """Let others go on who wait for the actor."""
+        if self.behaviour is not None:
+            self.behaviour.stopped()
 
     def on_failing_too_often(self) -> None:
         """Ask for a new state; whoever supplies it resumes the cell. For actors under the policy RELOAD."""

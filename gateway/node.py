@@ -9,6 +9,7 @@ from typing import Any
 
 from actors.cell import ActorCell
 from actors.clock import Clock
+from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.spool import Spool
 from actors.spool_io import StoreThreads
@@ -298,14 +299,17 @@ class Node:
 
     def _spawn_spool(self) -> ActorCell:
         return self.runtime.spawn(
-            lambda cell: Spool(
+            lambda cell: LoopActor(
                 cell,
-                planner=self.planner,
-                writer=self.threads,
-                gate=self.spool_gate,
-                commit_interval_ms=self.config.spool.commit_interval_ms,
-                partitions=self.partition_addresses,
-                tracing=self.tracing,
+                Spool(
+                    cell,
+                    planner=self.planner,
+                    writer=self.threads,
+                    gate=self.spool_gate,
+                    commit_interval_ms=self.config.spool.commit_interval_ms,
+                    partitions=self.partition_addresses,
+                    tracing=self.tracing,
+                ),
             ),
             kind="spool",
             name="spool",

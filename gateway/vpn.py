@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from actors.catalog import CatalogActor
-from actors.cell import ActorCell, Behaviour
+from actors.cell import ActorCell
 from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from actors.loop_actor import LoopActor
@@ -224,12 +224,15 @@ class MessageVpn:
         )
         return self._spawn(
             "router",
-            lambda cell: TopicRouter(
+            lambda cell: LoopActor(
                 cell,
-                space=self.space,
-                selectors=self.selectors,
-                durable_selectors=durable_selectors,
-                group_queue=group_queue,
+                TopicRouter(
+                    cell,
+                    space=self.space,
+                    selectors=self.selectors,
+                    durable_selectors=durable_selectors,
+                    group_queue=group_queue,
+                ),
             ),
         )
 
@@ -321,14 +324,17 @@ class MessageVpn:
         node = self._node
         return self._spawn(
             "sessions",
-            lambda cell: Sessions(
+            lambda cell: LoopActor(
                 cell,
-                space=self.space,
-                router=self.router,
-                queues=self.queues,
-                spool=node.spool.inbox,
-                clients=self.clients,
-                selectors=self.selectors,
+                Sessions(
+                    cell,
+                    space=self.space,
+                    router=self.router,
+                    queues=self.queues,
+                    spool=node.spool.inbox,
+                    clients=self.clients,
+                    selectors=self.selectors,
+                ),
             ),
             name="mqtt-sessions",
         )
@@ -352,7 +358,7 @@ class MessageVpn:
         cell = self._spawn("flows", SupervisorActor, name="http-flows")
         return HttpFlows(node.runtime, parent=cell, queues=self.queues, credit=node.credit)
 
-    def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor | Behaviour], *, name: str = "") -> ActorCell:
+    def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
         """Put an actor under the VPN, without which the node cannot go on; without a name it is called by its kind."""
         runtime = self._node.runtime
         return runtime.spawn(factory, kind=kind, name=name or kind, policy=VITAL, parent=self.cell)
