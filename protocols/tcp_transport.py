@@ -20,6 +20,7 @@ from protocols.sockets import READABLE, WRITABLE, Sockets, Watcher, report
 
 READ_BYTES_MIN: Final = 16 * 1024  # taken by one read at first
 READ_BYTES_MAX: Final = 256 * 1024  # taken by one read of a peer that sends that much
+READS_PER_LOOK: Final = 16  # of a peer that fills each; then others have their turn
 PIECES_PER_WRITE: Final = 64  # handed to the kernel together; it takes 1,024
 WRITE_HIGH_BYTES: Final = 64 * 1024  # asyncio's, until the protocol sets others
 WRITE_LOW_BYTES: Final = 16 * 1024
@@ -168,8 +169,10 @@ class TcpTransport(Watcher):
     def ready(self, events: int) -> None:
         """The socket has something, or takes something, or has failed."""
         try:
-            if self._events & READABLE and events != WRITABLE:
-                self._read()
+            if events != WRITABLE:
+                reads = READS_PER_LOOK
+                while reads and self._events & READABLE and self._read():
+                    reads -= 1
             if self._unsent is not None and events != READABLE:
                 self._send_on(self._unsent)
         except (SystemExit, KeyboardInterrupt):
@@ -177,21 +180,24 @@ class TcpTransport(Watcher):
         except BaseException as error:  # something that was called off, too, which is no Exception
             self._fail(error)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read once; return whether there was as much as there was room for, and so may be more."""
         size = self._read_bytes
         received = self._received
         try:
             if received is None:
                 data = b""
-                count = os.readv(self._fd, [self._protocol.get_buffer(-1)])
+                room = self._protocol.get_buffer(-1)
+                size = len(room)
+                count = os.readv(self._fd, [room])
             else:
                 data = os.read(self._fd, size)
                 count = len(data)
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._lose(error)
-            return
+            return False
         if count == 0:
             self._watch_for(self._events & ~READABLE)
             if not self._protocol.eof_received():
@@ -206,6 +212,7 @@ class TcpTransport(Watcher):
             elif size > READ_BYTES_MIN and count < size // 16:
                 self._read_bytes = size // 4
             received(data)
+        return count == size
 
     def _keep(self, pieces: list[Bytes]) -> None:
         """Put behind what is unsent."""

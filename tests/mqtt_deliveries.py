@@ -12,14 +12,15 @@ from referee_calls import expect
 PACKET_BYTES_MAX: Final = 268_435_460  # what a remaining length can say, and the bytes before it
 RECEIVE_MAXIMUM: Final = 65_535  # where a client says nothing
 PROBLEMS, RESPONSE_INFORMATION, METHOD, RECEIVE, ALIASES, PACKET_BYTES = 23, 25, 21, 33, 34, 39  # properties of CONNECT
-SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, RESPONSE_TOPIC = 11, 35, 8
+SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, RESPONSE_TOPIC, USER_PROPERTY = 11, 35, 8, 38
 
 
 class Subscribed:
     """One filter of a SUBSCRIBE."""
 
-    def __init__(self, text: str, options: int, identifier: int) -> None:
+    def __init__(self, text: str, options: int, identifier: int, *, has_terms: bool) -> None:
         self.text = text
+        self.has_terms = has_terms  # in user properties, such as a selector: not all that matches comes for it
         self.qos = options & 3  # asked for, and once it is answered, granted; -1: refused
         self.no_local = bool(options & 4)
         self.as_published = bool(options & 8)
@@ -95,17 +96,18 @@ def asked_of(packet: Packet) -> Asked:
 def filters_of(packet: Packet, level: int) -> tuple[int, list[Subscribed]]:
     """Read a SUBSCRIBE or UNSUBSCRIBE: its packet id and filters."""
     body = Body(packet)
-    packet_id, identifier = body.number(2), 0
+    packet_id, identifier, has_terms = body.number(2), 0, False
     if level == 5:
         raw = body.rest()
         length, pos = varint_at(raw, 0)
         found = dict(properties_of(raw[pos : pos + length]))
-        identifier = _number(found.get(SUBSCRIPTION_IDENTIFIER), 0)
+        identifier, has_terms = _number(found.get(SUBSCRIPTION_IDENTIFIER), 0), USER_PROPERTY in found
         body.pos -= len(raw) - pos - length
     filters: list[Subscribed] = []
     while not body.is_empty:
         text = body.text()
-        filters.append(Subscribed(text, body.number(1) if packet.kind == 8 else 0, identifier))
+        options = body.number(1) if packet.kind == 8 else 0
+        filters.append(Subscribed(text, options, identifier, has_terms=has_terms))
     return packet_id, filters
 
 
@@ -224,7 +226,7 @@ class Deliveries:
         stood = all(each.answered_at is not None and each.answered_at < published.number for each in matching)
         texts = {each.text for each in matching}
         is_certain = stood and not self._asked.has_unsubscribed and len(texts) == len(matching)
-        if is_certain and not any(each.is_shared or each.no_local for each in matching):
+        if is_certain and not any(each.is_shared or each.no_local or each.has_terms for each in matching):
             due = sorted({each.identifier for each in matching} - {0})
             expect(
                 sorted(map(str, identifiers)) == sorted(map(str, due)),

@@ -66,6 +66,7 @@ class _JudgedConnection:
 
     def __init__(self, connection: Connection, referee: Referee, fouls: list[str]) -> None:
         self._connection = connection
+        self._name = repr(connection)
         self._referee: Referee | None = referee
         self._fouls = fouls
         self._transport: ByteTransport
@@ -84,7 +85,9 @@ class _JudgedConnection:
         self._connection.received(data)
 
     def closed(self, error: Exception | None) -> None:
-        self._connection.closed(error)
+        connection = self._connection
+        del self._connection  # which may know this for good: neither would be free without a collector
+        connection.closed(error)
 
     def writing_paused(self) -> None:
         self._connection.writing_paused()
@@ -148,5 +151,5 @@ class _JudgedConnection:
         except ClientFoul:
             self._referee = None
         except Exception as foul:  # a referee that stumbles is to fail the test, and not to disturb the connection
-            self._fouls.append(f"{foul!r}, on {self._connection!r}")
+            self._fouls.append(f"{foul!r}, on {self._name}")
             self._referee = None

@@ -118,6 +118,23 @@ def test_who_sends_much_is_read_in_larger_pieces_and_who_sends_little_in_smaller
     run(scenario())
 
 
+def test_who_fills_a_read_is_read_again_in_the_same_look(run: RunOnLoop) -> None:
+    """Several large messages that have come are one batch, and no other stream waits for long."""
+
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        await looks(1)
+        client.sendall(bytes(READ_BYTES_MIN + 5))
+        await looks(1)
+        assert server.reads == [READ_BYTES_MIN, 5]
+        client.close()
+        await server.gone
+        port.accepting.close()
+
+    run(scenario())
+
+
 def test_nothing_is_read_while_reading_is_paused_and_everything_afterwards(run: RunOnLoop) -> None:
     async def scenario() -> None:
         port = Port()
