@@ -68,9 +68,8 @@ test-compiled: ## as test, and fail unless the package is compiled
 	SLUICEGATE_EXPECT=compiled $(MAKE) test SLUICEGATE_REQUIRE_EXT=1
 
 .PHONY: test-pure
-# Beside `test` it takes what that leaves of the processors while it waits.
 test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## the tests over the uncompiled package
-	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) nice $(BIN)/pytest $(AGAIN) $(NOT_AGAIN)
+	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(BIN)/pytest $(AGAIN) $(NOT_AGAIN)
 
 .PHONY: simulate
 simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again
@@ -140,8 +139,7 @@ $(STAMPS)/installed-%: $(STAMPS)/build-needs $(SOURCES)
 	rm -f $(STAMPS)/installed-*
 	touch $@ $(STAMPS)/installed-ext-0
 
-# Both builds use the same folder: where both are wanted, this one comes when the other is done.
-$(PURE)/.stamp: $(STAMPS)/build-needs $(SOURCES) $(if $(filter test,$(MAKECMDGOALS)),| $(STAMPS)/installed-$(MODE))
+$(PURE)/.stamp: $(STAMPS)/build-needs $(SOURCES)
 	rm -rf $(PURE)
 	SLUICEGATE_PURE=1 $(PIP) install --quiet --no-deps --no-build-isolation --target $(PURE) .
 	touch $@

@@ -34,10 +34,9 @@ PYTHON: Final = (sys.executable, "-P", "-m", "gateway")  # -P: the working direc
 
 # Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise
 # sometimes be given the gateway's own port, and be connected to itself. Each of several workers has ports of its own: a
-# gateway takes some time from drawing one to listening on it. So have those of the uncompiled package, beside them.
+# gateway takes some time from drawing one to listening on it.
 WORKERS_MAX: Final = 16
-UNCOMPILED_FROM: Final = WORKERS_MAX // 2 if os.environ.get("SLUICEGATE_EXPECT") == "pure" else 0
-WORKER: Final = UNCOMPILED_FROM + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PORTS: Final = range(18_000 + WORKER % WORKERS_MAX, 32_000, WORKERS_MAX)
 _given_out: set[int] = set()  # a gateway that is down keeps its ports, and one gateway has several
 # By what the announcement calls them.
