@@ -19,7 +19,7 @@ class Recorded(asyncio.Protocol):
         self.stream = stream
         self.told: list[Any] = []
         self.reads: list[int] = []
-        self.data = b""
+        self.data = bytearray()
         self.fails_on = ""
         self.gone = asyncio.get_running_loop().create_future()
 
