@@ -1,9 +1,19 @@
 """What a referee of the wire calls, and what all of them measure by."""
 
-from typing import Final
+from typing import Final, Protocol
 
 _SERIAL_MASK: Final = 0xFFFF_FFFF
 _SERIAL_HALF: Final = 0x8000_0000
+
+
+class Referee(Protocol):
+    """Judges one connection. Raises Foul, or ClientFoul for what only the client is to blame for."""
+
+    def gateway_says(self, data: bytes) -> None:
+        """The gateway has written bytes, cut anywhere."""
+
+    def client_says(self, data: bytes) -> None:
+        """The gateway has read bytes, cut anywhere."""
 
 
 class Foul(AssertionError):

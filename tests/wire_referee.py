@@ -6,7 +6,6 @@ behind a rule that the client broke, the gateway is judged no further.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 from amqp_referee import AmqpReferee
 from flow_referee import FlowProtocolReferee, Names
@@ -15,18 +14,8 @@ from mqtt_deliveries import Sessions
 from mqtt_referee import MqttReferee
 from protocols.listeners import Listener
 from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
-from referee_calls import ClientFoul
+from referee_calls import ClientFoul, Referee
 from websocket_referee import WebSocketReferee
-
-
-class Referee(Protocol):
-    """Judges one connection. Raises Foul, or ClientFoul for what only the client is to blame for."""
-
-    def gateway_says(self, data: bytes) -> None:
-        """The gateway has written bytes, cut anywhere."""
-
-    def client_says(self, data: bytes) -> None:
-        """The gateway has read bytes, cut anywhere."""
 
 
 def _referees() -> dict[str, Callable[[], Referee]]:

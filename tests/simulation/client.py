@@ -287,11 +287,6 @@ class Client(Wired):
         if self.state == ONLINE:
             self._send(mqtt.pingreq())
 
-    def node_died(self) -> None:
-        """The other end of the connection is no more."""
-        self._wire = None
-        self._gone()
-
     # --- what comes ---
 
     def received(self, data: bytes) -> None:

@@ -158,10 +158,6 @@ class Returner(Wired):
         self._session.tick(self._now_ms())
         self._flush()
 
-    def node_died(self) -> None:
-        """The other end of the connection is no more."""
-        self._gone()
-
     # --- what comes ---
 
     def received(self, data: bytes) -> None:

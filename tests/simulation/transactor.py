@@ -155,10 +155,6 @@ class Transactor(Wired):
         if self._wire is not None:
             self._wire.send(HEARTBEAT)
 
-    def node_died(self) -> None:
-        """The other end of the connection is no more."""
-        self._gone()
-
     # --- what comes ---
 
     def received(self, data: bytes) -> None:

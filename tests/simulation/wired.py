@@ -23,6 +23,10 @@ class Wired(ABC):
             self._wire.vanish()
             self._gone()
 
+    def node_died(self) -> None:
+        """The other end of the connection is no more."""
+        self._gone()
+
     @abstractmethod
     def _gone(self) -> None:
         """Note that there is no connection any more."""

@@ -1,7 +1,6 @@
 """The referee of AMQP finds what it is there for: each case is a conversation whose last frame is against a rule."""
 
 import re
-from typing import NamedTuple
 
 import pytest
 
@@ -27,6 +26,7 @@ from protocols.amqp.sasl_frames import INIT, MECHANISMS, OUTCOME
 from protocols.amqp.termini import Coordinator, Source, Target
 from protocols.amqp.values import AmqpValue, Described, Symbol, ubyte, uint, ulong
 from referee_calls import Foul
+from referee_steps import Step, hears
 
 TRANSFER = 0x14
 MESSAGE = body("hello")
@@ -81,13 +81,6 @@ def detach(handle: int = OUT, *, closed: bool = True) -> bytes:
     return Detach(handle, closed=closed).encode()
 
 
-class Step(NamedTuple):
-    """Bytes of one side."""
-
-    is_gateway: bool
-    data: bytes
-
-
 def gateway(*said: bytes, channel: int = 0) -> list[Step]:
     return [Step(True, frame(channel, each)) for each in said]
 
@@ -129,9 +122,7 @@ def beginning(*, settles: int = SENDER_UNSETTLED, outcomes: list[str] | None = N
 
 
 def judge(steps: list[Step]) -> None:
-    referee = AmqpReferee()
-    for is_gateway, data in steps:
-        (referee.gateway_says if is_gateway else referee.client_says)(data)
+    hears(AmqpReferee(), steps)
 
 
 DECLARES = [

@@ -1,7 +1,6 @@
 """The referee of the flow protocol finds what it is there for: each case's last frame is against the specification."""
 
 import re
-from typing import NamedTuple
 
 import pytest
 
@@ -16,24 +15,10 @@ from protocols.flow.session_frames import Auth, AuthAnswer, Close, Error, Goaway
 from protocols.flow.settle_frames import Credit, Ping, Settle, Settled
 from protocols.flow.subscription_frames import Subscribe
 from referee_calls import Foul
+from referee_steps import Step, client, gateway, hears
 
 GOLDEN = {frame.name: frame.data for frame in golden_frames()}
 PUBLISHER, CONSUMER, READER = 1, 2, 3  # flow ids
-
-
-class Step(NamedTuple):
-    """Bytes of one side."""
-
-    is_gateway: bool
-    data: bytes
-
-
-def gateway(*said: bytes) -> list[Step]:
-    return [Step(True, each) for each in said]
-
-
-def client(*said: bytes) -> list[Step]:
-    return [Step(False, each) for each in said]
 
 
 def delivers(
@@ -102,9 +87,7 @@ READING = client(GOLDEN["read"]) + gateway(GOLDEN["reading"])
 def judge(*connections: list[Step]) -> None:
     names = Names()
     for steps in connections:
-        referee = FlowProtocolReferee(names)
-        for is_gateway, data in steps:
-            (referee.gateway_says if is_gateway else referee.client_says)(data)
+        hears(FlowProtocolReferee(names), steps)
 
 
 FOULS: dict[str, tuple[str, list[Step]]] = {

@@ -1,7 +1,6 @@
 """The referee of MQTT finds what it is there for: each case is a conversation whose last packet is against a rule."""
 
 import re
-from typing import NamedTuple
 
 import pytest
 
@@ -9,21 +8,7 @@ import mqtt_packets as mqtt
 from mqtt_deliveries import Sessions
 from mqtt_referee import MqttReferee
 from referee_calls import Foul
-
-
-class Step(NamedTuple):
-    """Bytes of one side."""
-
-    is_gateway: bool
-    data: bytes
-
-
-def gateway(*said: bytes) -> list[Step]:
-    return [Step(True, each) for each in said]
-
-
-def client(*said: bytes) -> list[Step]:
-    return [Step(False, each) for each in said]
+from referee_steps import Step, client, gateway, hears
 
 
 def publish(
@@ -62,9 +47,7 @@ RESUMES = client(connect(clean_start=False)) + gateway(connack(flags=1))
 def judge(*connections: list[Step]) -> None:
     sessions = Sessions()
     for steps in connections:
-        referee = MqttReferee(sessions)
-        for is_gateway, data in steps:
-            (referee.gateway_says if is_gateway else referee.client_says)(data)
+        hears(MqttReferee(sessions), steps)
 
 
 FOULS: dict[str, tuple[str, list[Step]]] = {
