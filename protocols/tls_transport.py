@@ -115,10 +115,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send. With renegotiation off, which `protocols.tls` sees to, writing never waits for the peer."""
-        if self._phase is _OPEN and data:
-            for piece in _pieces(data):
-                self._tls.write(piece)
-                self._beneath.write(self._outgoing.read())
+        self.writelines((data,))
 
     def writelines(self, list_of_data: Any) -> None:
         """Send all, one behind the other."""
