@@ -4,22 +4,14 @@ import base64
 import hashlib
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from http_referee import HttpReferee, head_of
-from referee_calls import ClientFoul, Foul, expect
+from referee_calls import ClientFoul, Foul, Referee, expect
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # 1.3
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 _CODES: Final = {*range(1000, 1004), *range(1007, 1012), *range(3000, 5000)}  # 7.4: that a server may send
-
-
-class Inside(Protocol):
-    """The referee of what is in the frames."""
-
-    def gateway_says(self, data: bytes) -> None: ...
-
-    def client_says(self, data: bytes) -> None: ...
 
 
 class _Frame(NamedTuple):
@@ -32,7 +24,7 @@ class _Frame(NamedTuple):
 class WebSocketReferee:
     """Judges one connection."""
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: Referee) -> None:
         self._inside = inside
         self._http = HttpReferee()
         self._from_gateway = bytearray()
