@@ -48,7 +48,12 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         """Say goodbye to all clients, and give back what is kept for those that are away: it counts as delivered."""
         await super().stop(within_s=within_s)
         for vpn in self._node.vpns.values():
-            vpn.amqp_registry.resumable.end_all()
+            vpn.amqp_registry.resumable.end()
+
+    def send_away(self, vpn: str, users: frozenset[str] | None = None) -> None:
+        """Say goodbye to the clients of a message VPN, or to those of these users only, and to those that are away."""
+        super().send_away(vpn, users)
+        self._node.vpns[vpn].amqp_registry.resumable.end(users)
 
     def make_services(self, vpn: "MessageVpn") -> AmqpServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""

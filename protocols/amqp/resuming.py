@@ -282,9 +282,9 @@ class ResumableFlows:
         for name in [name for name, flow in self._flows.items() if flow.expires_ms <= now_ms]:
             self._end(name)
 
-    def end_all(self) -> None:
-        """Let go of everything: the node stops, and nobody comes back to it."""
-        for name in list(self._flows):
+    def end(self, users: frozenset[str] | None = None) -> None:
+        """Let go of everything, or of what these users hold: they are not let in any more."""
+        for name in [name for name in self._flows if users is None or name[1] in users]:
             self._end(name)
 
     def _end(self, name: LinkName) -> None:

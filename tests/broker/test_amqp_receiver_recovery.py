@@ -7,6 +7,7 @@ import pytest
 from actors.directory_messages import DeleteQueue
 from amqp_client import AmqpClient, AmqpClients
 from amqp_heard import Received
+from gateway.node_port import NodeView
 from inside_client import InsideClient, until
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
 from protocols.amqp.performatives import Attach, Detach
@@ -128,6 +129,34 @@ async def test_nobody_else_gets_what_an_absent_client_holds_until_its_time_is_ov
     broker.forward(2)
     assert shown(await other.deliveries(2)) == [(b"a", False, 1), (b"b", False, 1)]
     assert tags_in(await attach(await amqp.connect())) == set()
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_what_a_user_holds_that_is_let_in_no_more_goes_to_others_at_once(
+    broker: RunningBroker, is_connected: bool
+) -> None:
+    """3.5.6: nobody comes back to the terminus, whether the client was still there or away already."""
+    node = NodeView(broker.node)
+    await queue(broker, b"a", b"b")
+    for name in ("ada", "bob"):
+        await node.create_user({"name": name, "password": "engine"})
+    ada, bob, worker = [
+        await AmqpClient.open(broker.amqp_port, each, account=(each, "engine") if each != "worker" else None)
+        for each in ("ada", "bob", "worker")
+    ]
+    for peer in (ada, bob):
+        await attach(peer, credit=1)
+        await peer.delivery()
+    bob.vanish()
+    if not is_connected:
+        ada.vanish()
+    await until(lambda: len(broker.node.amqp.open_connections()) == 1 + is_connected, "the end of connections")
+    await worker.receiver("in", "orders", handle=IN, credit=10)
+    await node.delete_user("ada")
+    assert shown([await worker.delivery()]) == [(b"a", False, 1)]
+    await worker.is_quiet()  # bob may come back
+    for peer in (ada, worker):
+        peer.vanish()
 
 
 async def test_a_link_that_does_not_ask_for_it_holds_nothing(broker: RunningBroker, amqp: AmqpClients) -> None:
