@@ -5,7 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from messaging.publication import Publication
-from messaging.refusals import ADMITTED, refusal_text
+from messaging.refusals import ADMITTED, limited_text, refusal_text
 from messaging.routing import QueueTarget
 
 REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refuses, and of further ones
@@ -26,6 +26,7 @@ class PublishResult:
         self.confirmations_pending: i64 = 0
         self.refusal: i64 = ADMITTED
         self.refused_by = ""  # the queue that said no
+        self.limit = ""  # what it allows
         self.also_refused = ""  # and others that did, each with its reason
         self.routed = True
         self.publication: Publication | None = None  # what is stored of it, with its later fate
@@ -33,15 +34,20 @@ class PublishResult:
 
     def reason(self) -> str:
         """Return what the publisher is told of a refusal: each queue that said no, and why."""
-        return refusal_text(self.refusal, self.refused_by) + self.also_refused
+        return refusal_text(self.refusal, self.refused_by, self.limit) + self.also_refused
 
-    def refuse(self, verdict: int, refused_by: str) -> None:
-        """Note that a queue says no."""
+    def text(self) -> str:
+        """Return why the first queue says no, without its name."""
+        return limited_text(self.refusal, self.limit)
+
+    def refuse(self, verdict: int, refused_by: str, limit: str = "") -> None:
+        """Note that a queue says no, and what it allows."""
         if self.refusal == ADMITTED:
             self.refusal = verdict
             self.refused_by = refused_by
+            self.limit = limit
         elif len(self.also_refused) < REASON_CHARS_MAX:
-            self.also_refused += f"; {refusal_text(verdict, refused_by)}"
+            self.also_refused += f"; {refusal_text(verdict, refused_by, limit)}"
 
 
 @final

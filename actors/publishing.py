@@ -334,7 +334,7 @@ class Publisher:
             hears = not is_spared and target.gate.refuses_publisher(verdict)
             refusing.append((target, verdict, part.count, hears))
             if hears:
-                result.refuse(verdict, target.name)
+                result.refuse(verdict, target.name, target.gate.limit(verdict))
             is_last = _comes_again(batch, result) or _stops_at_refusal(fanned)
             if is_last and not is_spared and result.refusal != ADMITTED:
                 break

@@ -19,7 +19,7 @@ from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
 from messaging.ranges import RangeSet
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
+from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, limited_text
 from messaging.routing import QueueTarget, TopicSpace
 from messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, StagedPage, StagingRefused
 from messaging.topics import is_queue_topic
@@ -121,7 +121,7 @@ class StagedCommit:
             verdict = gate.verdict(part)
             if verdict != ADMITTED and gate.refuses_publisher(verdict):
                 gate.refuse(verdict, part.count, hears=True)
-                text = f"queue {target.name!r}: {REFUSAL_TEXTS[verdict]}"
+                text = f"queue {target.name!r}: {limited_text(verdict, gate.limit(verdict))}"
                 raise StagingRefused(NOT_PUBLISHED, text)
             if verdict == ADMITTED:
                 gate.restore(part.count, part.payload_bytes)

@@ -174,6 +174,14 @@ class QueueGate:
         """Return whether the publisher hears of the verdict, or the message is only dropped here."""
         return refuses_publisher(verdict, self.reject_behavior)
 
+    def limit(self, verdict: int) -> str:
+        """Return what the queue allows that a verdict is about; empty where it is about something else."""
+        if verdict == REFUSED_QUEUE_FULL:
+            return f"{self.usage_bytes_max} bytes"
+        if verdict == REFUSED_MESSAGE_TOO_LARGE:
+            return f"{self.message_bytes_max} bytes"
+        return str(self.usage_count_max) if verdict == REFUSED_QUEUE_COUNT else ""
+
     def reserve(self, batch: MessageBatch) -> None:
         """Count a batch in, once every gate has admitted it."""
         self.accepted_bytes += batch.payload_bytes

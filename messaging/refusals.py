@@ -67,7 +67,13 @@ def refuses_publisher(verdict: int, reject_behavior: int) -> bool:
     return reject_behavior != REJECT_NEVER
 
 
-def refusal_text(verdict: int, refused_by: str) -> str:
-    """Return what a publisher is told; `refused_by` is the queue that said no, or empty."""
-    text = REFUSAL_TEXTS[verdict]
+def refusal_text(verdict: int, refused_by: str, limit: str = "") -> str:
+    """Return what a publisher is told: `refused_by` is the queue that said no, `limit` what it allows; or empty."""
+    text = limited_text(verdict, limit)
     return f"{text} ({refused_by})" if refused_by else text
+
+
+def limited_text(verdict: int, limit: str) -> str:
+    """Return why a message is not taken, and what is allowed, where that is a number."""
+    text = REFUSAL_TEXTS[verdict]
+    return f"{text}, at most {limit}" if limit else text

@@ -15,7 +15,6 @@ from messaging.client_rights import ClientDenied
 from messaging.headers import Headers
 from messaging.refusals import (
     ADMITTED,
-    REFUSAL_TEXTS,
     REFUSED_GUARANTEED_SEND,
     REFUSED_MESSAGE_TOO_LARGE,
     REFUSED_NOT_FOUND,
@@ -415,4 +414,4 @@ def _refusal(result: PublishResult) -> DeliveryState:
     """Return the outcome of a message that a queue did not take."""
     condition = _CONDITIONS.get(result.refusal, conditions.RESOURCE_LIMIT_EXCEEDED)
     info = AmqpMap([(Symbol("queue"), result.refused_by)]) if result.refused_by else None
-    return rejected(condition, REFUSAL_TEXTS[result.refusal] + result.also_refused, info)
+    return rejected(condition, result.text() + result.also_refused, info)

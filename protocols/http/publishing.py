@@ -4,7 +4,7 @@ from typing import final
 
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS
+from messaging.refusals import ADMITTED
 from protocols.http.problems import HttpProblem, not_stored, refusal_problem
 
 
@@ -73,7 +73,7 @@ class PublishingSide:
                 submission.offers_pending += 1
             submission.problems += [None] * batch.count
         elif batch.count == 1:
-            problem = refusal_problem(REFUSAL_TEXTS[result.refusal], result.refused_by, result.also_refused)
+            problem = refusal_problem(result.text(), result.refused_by, result.also_refused)
             submission.problems.append(problem)
         else:
             for row in range(batch.count):

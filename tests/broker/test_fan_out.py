@@ -69,7 +69,7 @@ async def test_a_refusal_names_each_queue_and_its_reason(broker: RunningBroker, 
     await create(broker, queue("Shut"), reject_msg_to_sender_on_discard_behavior="always", ingress_enabled=False)
     await create(broker, queue("Ok"))
     said = await refusal(amqp, payload="long")
-    assert "400 Document Is Too Large" in said
+    assert "400 Document Is Too Large: the message is larger than the queue takes, at most 1 bytes" in said
     assert "503 Queue Shutdown: the queue's ingress is shut down (Consumer.Shut.VirtualTopic.O)" in said
     assert await depth(broker, queue("Ok")) == 0
 

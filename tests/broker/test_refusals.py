@@ -87,7 +87,7 @@ async def test_the_quota_of_a_queue_and_its_threshold(broker: RunningBroker) -> 
     code, text = await answer_to(client, bytes(MB // 2))
     assert (code, text) == (
         QUOTA_EXCEEDED,
-        "503 Spool Over Quota: the queue's message spool quota is used up (q)",
+        "503 Spool Over Quota: the queue's message spool quota is used up, at most 1048576 bytes (q)",
     )
     assert await counted(broker, "sluicegate_messages_refused_total") == {"endpoint_usage_exceeded": 1}
     assert await event_texts(broker, "VPN_AD_MSG_SPOOL_HIGH") == [
@@ -109,7 +109,7 @@ async def test_the_size_of_a_message(broker: RunningBroker) -> None:
     code, text = await answer_to(client, b"x" * 11)
     assert (code, text) == (
         QUOTA_EXCEEDED,
-        "400 Document Is Too Large: the message is larger than the queue takes (q)",
+        "400 Document Is Too Large: the message is larger than the queue takes, at most 10 bytes (q)",
     )
 
 
@@ -151,7 +151,7 @@ async def test_the_number_of_messages(broker: RunningBroker) -> None:
     await create(broker, "r", subscriptions=["r"])
     client = await broker.connect(level=5)
     assert [(await answer_to(client))[0] for _ in range(2)] == [0, 0]
-    text = "503 Max message usage exceeded: the queue holds the most messages it may (q)"
+    text = "503 Max message usage exceeded: the queue holds the most messages it may, at most 2 (q)"
     assert await answer_to(client) == (QUOTA_EXCEEDED, text)
     assert await answer_to(client, topic="r") == (0, "")
     text = "503 Max message usage exceeded: the broker holds the most messages it may (r)"
