@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import lmdb
 
+from storage.errors import DamagedRecord
 from storage.interface import Table
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ PAGE_KEY: Final = struct.Struct(">IQ")
 PARTITION_KEY: Final = struct.Struct(">I")
 
 SEQUENCE_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def key_numbers(form: struct.Struct, key: bytes) -> tuple[int, ...]:
+    """Return the numbers in a key. Raises DamagedRecord for none: behind the end of a file cut short all is zeros."""
+    if len(key) != form.size:
+        raise DamagedRecord("data.mdb", f"a key in it has {len(key)} bytes in place of {form.size}: restore a backup")
+    return form.unpack(key)
 
 
 @final

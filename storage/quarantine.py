@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import lmdb
 
-from storage.databases import RECORD_KEY, Databases
+from storage.databases import RECORD_KEY, Databases, key_numbers
 from storage.interface import Quarantined, QuarantinedBytes, QuarantineReason
 from storage.record_fields import put_bytes, put_text, take_bytes, take_text
 from storage.record_seal import SEAL_BYTES, seal, unseal_whole
@@ -41,7 +41,7 @@ def set_aside(
     put_bytes(out, key)
     out.append(data)
     with txn.cursor(db=databases.quarantine) as cursor:
-        number = RECORD_KEY.unpack(cursor.key())[0] + 1 if cursor.last() else 1
+        number = key_numbers(RECORD_KEY, cursor.key())[0] + 1 if cursor.last() else 1
     txn.put(RECORD_KEY.pack(number), seal(QUARANTINE_KIND, QUARANTINE_FORMAT, b"".join(out)), db=databases.quarantine)
     if not stays:
         txn.delete(key, db=database)
@@ -53,7 +53,7 @@ def browse(txn: "Transaction", databases: Databases, limit: int) -> Iterator[Qua
     with txn.cursor(db=databases.quarantine) as cursor:
         found = cursor.first()
         while found and limit > 0:
-            yield _decode(RECORD_KEY.unpack(cursor.key())[0], cursor.value())
+            yield _decode(key_numbers(RECORD_KEY, cursor.key())[0], cursor.value())
             limit -= 1
             found = cursor.next()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import lmdb
 
-from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases
+from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases, key_numbers
 from storage.errors import DamagedRecord, PageNotFound
 from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
 from storage.quarantine import describe_page, set_aside
@@ -46,7 +46,7 @@ class RecoveryScan:
         """Return the readable cursors by partition."""
         cursors: dict[int, CursorState] = {}
         for key, data in self._rows(self._databases.cursors):
-            partition_id = PARTITION_KEY.unpack(key)[0]
+            partition_id = key_numbers(PARTITION_KEY, key)[0]
             where = f"cursor of partition {partition_id}"
             try:
                 cursor = decode_cursor(data, where)
@@ -65,7 +65,7 @@ class RecoveryScan:
         """Return the directory of all pages. A damaged row is taken anew from its page."""
         pages: list[StoredPage] = []
         for key, row in self._rows(self._databases.directory):
-            owner, first_sequence = PAGE_KEY.unpack(key)
+            owner, first_sequence = key_numbers(PAGE_KEY, key)
             summary = self._summary(key, row, owner, first_sequence)
             if summary is not None:
                 pages.append(StoredPage(owner, summary))
@@ -74,7 +74,7 @@ class RecoveryScan:
     def journal(self) -> Iterator[tuple[int, JournalRecord]]:
         """Yield the readable journal records in the order committed, each read when it is asked for."""
         for key in self._journal_keys():
-            number = RECORD_KEY.unpack(key)[0]
+            number = key_numbers(RECORD_KEY, key)[0]
             where = f"journal record {number}"
             with self._env.begin() as txn:
                 data = txn.get(key, db=self._databases.journal)
@@ -90,6 +90,8 @@ class RecoveryScan:
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         """Yield the readable rows of a table."""
         for key, data in self._rows(self._databases.tables[table]):
+            if not key:
+                raise DamagedRecord("data.mdb", f"a key of {table} in it has 0 bytes: restore a backup")
             where = f"row {key!r} of {table}"
             try:
                 own_key, value = decode_row(data, where)

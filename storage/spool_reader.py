@@ -17,7 +17,7 @@ import lmdb
 from messaging.batch import MessageBatch
 from messaging.recovery import StoredPartition
 from storage.backup_folder import read_note
-from storage.databases import PAGE_KEY, RECORD_KEY, Databases
+from storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
 from storage.environment import open_to_read, translated
 from storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from storage.identity import read_clean, read_incarnation
@@ -93,7 +93,7 @@ class SpoolReader:
         """Yield the names of all pages that there are, whatever the directory says."""
         with self._env.begin() as txn, txn.cursor(db=self._databases.pages) as cursor:
             for key in cursor.iternext(keys=True, values=False):
-                yield PageKey(*PAGE_KEY.unpack(key))
+                yield PageKey(*key_numbers(PAGE_KEY, key))
 
     def quarantine(self, limit: int) -> list[QuarantinedBytes]:
         """Return up to `limit` items of the quarantine. Raises DamagedRecord for one that is damaged in its turn."""
@@ -119,7 +119,7 @@ class SpoolReader:
                 raise BackupRefused(f"there is no spool in {where}")
             clean = read_clean(txn, self._databases)
             with txn.cursor(db=self._databases.journal) as cursor:
-                last = RECORD_KEY.unpack(cursor.key())[0] if cursor.last() else 0
+                last = key_numbers(RECORD_KEY, cursor.key())[0] if cursor.last() else 0
         return Recovery(
             incarnation=incarnation,
             was_clean=clean,

@@ -24,7 +24,7 @@ import lmdb
 
 from storage.commit_job import apply_job, growth_bytes, touched_databases
 from storage.copying import Copying
-from storage.databases import PAGE_KEY, RECORD_KEY, Databases
+from storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
 from storage.environment import disk_free_bytes, fill_to_length, open_environment, sync_folders, translated
 from storage.errors import StoreFull
 from storage.folder_lock import FolderLock
@@ -254,7 +254,7 @@ class SpoolStore:
 
     def _read_last_record_number(self) -> int:
         with self._env.begin() as txn, txn.cursor(db=self._databases.journal) as cursor:
-            return RECORD_KEY.unpack(cursor.key())[0] if cursor.last() else 0
+            return key_numbers(RECORD_KEY, cursor.key())[0] if cursor.last() else 0
 
     def _measure(self, txn: "Transaction", names: set[str]) -> dict[str, tuple[int, int]]:
         sizes: dict[str, tuple[int, int]] = {}

@@ -219,15 +219,36 @@ def test_a_file_without_lmdbs_own_order_is_refused_by_its_name(filled: SpoolStor
         SpoolStore.open(folder, map_bytes_max=1 << 26)
 
 
+def test_a_table_whose_keys_read_as_zeros_is_refused(store: SpoolStore, tmp_path: Path) -> None:
+    """LMDB finds as many rows as there were, and takes no empty key to ask for one by."""
+    store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, b"queue/1", b"{}")]))
+    store.close()
+    whole = (store.folder / "data.mdb").read_bytes()
+    key_at = whole.rindex(b"queue/1")
+    page_end = key_at - key_at % 4096 + 4096
+    folder = tmp_path / "zeros"
+    folder.mkdir()
+    (folder / "data.mdb").write_bytes(whole[: page_end - 3800] + bytes(3800) + whole[page_end:])
+    damaged = SpoolStore.open(folder, map_bytes_max=1 << 26)
+
+    with pytest.raises(DamagedRecord, match=r"data\.mdb is damaged: a key of catalog .*: restore a backup"):
+        list(damaged.recover().tables[Table.CATALOG])
+    damaged.close()
+
+
 @pytest.mark.crash
+@pytest.mark.parametrize("bytes_of_the_next", [0, 200])
 def test_a_data_file_that_was_cut_short_is_reported_and_never_kills_the_process(
-    filled: SpoolStore, tmp_path: Path
+    filled: SpoolStore, tmp_path: Path, bytes_of_the_next: int
 ) -> None:
-    """Reading a mapped page behind the end of its file is a SIGBUS; in a process of its own, to see it."""
+    """Reading a mapped page behind the end of its file is a SIGBUS; in a process of its own, to see it.
+
+    A page keeps what stands in it at its end: cut within, it has as many entries as before, and their keys are lost.
+    """
     pages = (filled.folder / "data.mdb").stat().st_size // 4096
     for kept_pages in range(2, pages):
         folder = shutil.copytree(filled.folder, tmp_path / f"cut to {kept_pages} pages")
-        os.truncate(folder / "data.mdb", kept_pages * 4096)
+        os.truncate(folder / "data.mdb", kept_pages * 4096 + bytes_of_the_next)
 
         command = [sys.executable, str(TORN_FILE_PROGRAM), str(folder)]
         outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=same_imports())
