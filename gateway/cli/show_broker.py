@@ -105,13 +105,22 @@ def _vpn_row(view: MessageVpnView) -> tuple[object, ...]:
 
 
 def message_spool(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """Show how full the message spool is, of what, and whether it takes messages."""
+    """Show how full the message spool is, of what, and what it still takes."""
     view = AdminClient(url).show_spool()
     if as_json:
         print_json(view)
         return
     print_table(("", "now", "at most"), _spool_rows(view))
-    typer.echo(f"\ntakes messages: {f'no: {view.blocked}' if view.blocked else 'yes'}")
+    typer.echo(f"\ntakes messages: {_what_is_taken(view)}")
+
+
+def _what_is_taken(view: SpoolView) -> str:
+    room = view.messages_bytes_max - view.messages_bytes
+    if view.blocked:
+        return f"no: {view.blocked}"
+    if room <= 0 or view.messages_count >= view.messages_count_max:
+        return f"no: {'payload' if room <= 0 else 'the number of messages'} in durable queues is at its limit"
+    return f"yes, {rounded_size(room)} of payload at most"
 
 
 def queue(

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from gateway.answers import (
     ClientNotFound,
@@ -54,6 +55,28 @@ from unit.gateway.memory_profiles import MemoryProfiles
 from unit.gateway.memory_rest_points import MemoryRestPoints
 from unit.gateway.memory_users import MemoryUsers
 
+SPOOL: Final = SpoolView(
+    incarnation="00000000000000ff",
+    used_bytes=1,
+    limit_bytes=2,
+    messages_bytes=3,
+    messages_bytes_max=4,
+    blocked="",
+    staged_bytes=5,
+    transactions_open=6,
+    messages_count=7,
+    messages_count_max=8,
+    unacked_count=9,
+    unacked_count_max=10,
+    memory_bytes=11,
+    memory_bytes_max=12,
+    file_bytes=13,
+    disk_free_bytes=14,
+    journal_records=15,
+    pages=16,
+    quarantined=17,
+)
+
 
 @dataclass
 class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
@@ -80,6 +103,7 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
     space: TopicSpace = field(default_factory=TopicSpace)
     backup: BackupView | None = None
     clients: Sequence[ClientView] = ()
+    spool: SpoolView = SPOOL
     at_ms: int = 1000  # by its clock
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
@@ -336,27 +360,7 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
         return QueuesFigures(at_ms=self.at_ms, total_count=len(figures), queues=tuple(page))
 
     async def show_spool(self) -> SpoolView:
-        return SpoolView(
-            incarnation="00000000000000ff",
-            used_bytes=1,
-            limit_bytes=2,
-            messages_bytes=3,
-            messages_bytes_max=4,
-            blocked="",
-            staged_bytes=5,
-            transactions_open=6,
-            messages_count=7,
-            messages_count_max=8,
-            unacked_count=9,
-            unacked_count_max=10,
-            memory_bytes=11,
-            memory_bytes_max=12,
-            file_bytes=13,
-            disk_free_bytes=14,
-            journal_records=15,
-            pages=16,
-            quarantined=17,
-        )
+        return self.spool
 
     async def start_backup(self, name: str) -> BackupView:
         if self.backup is not None and self.backup.state == BackupState.RUNNING:

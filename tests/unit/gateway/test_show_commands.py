@@ -1,6 +1,7 @@
 """`sluicegate show client|message-spool|queue|rebalance` against a real admin server."""
 
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -48,8 +49,22 @@ def test_clients_are_shown_with_who_they_are_and_what_holds_them_up(shell: Shell
 def test_the_message_spool_is_shown_with_its_limits(shell: Shell) -> None:
     shown = shell.run("show", "message-spool")
     assert "messages in durable queues" in shown
-    assert shown.endswith("takes messages: yes\n")
     assert orjson.loads(shell.run("show", "message-spool", "--json"))["quarantined"] == 17
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        ({}, "yes, 1 B of payload at most"),
+        ({"messages_bytes": 4}, "no: payload in durable queues is at its limit"),
+        ({"messages_bytes": 5}, "no: payload in durable queues is at its limit"),  # it was more before a reload
+        ({"messages_count": 8}, "no: the number of messages in durable queues is at its limit"),
+        ({"messages_count": 8, "blocked": "the disk is full"}, "no: the disk is full"),
+    ],
+)
+def test_the_message_spool_says_what_it_takes(shell: Shell, node: MemoryNode, use: dict[str, Any], said: str) -> None:
+    node.spool = replace(node.spool, **use)
+    assert shell.run("show", "message-spool").endswith(f"\ntakes messages: {said}\n")
 
 
 def test_queues_are_shown_with_what_they_hold_and_their_totals(shell: Shell, node: MemoryNode) -> None:
