@@ -124,6 +124,19 @@ def test_what_fills_up_is_alerted_of_before_publishers_are_refused() -> None:
     }
 
 
+def test_a_queue_whose_consumers_reject_does_not_stand() -> None:
+    """A rejected message is not settled: it is dead or, where the queue has no dead message queue, discarded."""
+    rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
+    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateQueueStands"]
+    waiting, *moving = text.split(" unless on (queue, vpn, instance) ")
+    assert "sluicegate_queue_messages_unacked" in waiting
+    assert [NAME.findall(each)[0] for each in moving] == [
+        ("sluicegate_queue_messages_settled_total", ""),
+        ("sluicegate_queue_messages_to_dmq_total", 'reason="rejected"'),
+        ("sluicegate_queue_messages_discarded_total", 'reason=~"rejected.*"'),
+    ]
+
+
 def test_a_disk_is_alerted_of_where_it_ends_before_the_map_does() -> None:
     """A small map on a small disk may be all that there is: less than 1 GiB alone says nothing."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
