@@ -1,6 +1,8 @@
 """How a command ends when it does not succeed: an exit code, a sentence, and what to do. Never a traceback."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 import typer
@@ -44,20 +46,33 @@ def unreachable(where: str, problem: object, options: str) -> CommandFailed:
 class ReportingGroup(Group):
     """Turns CommandFailed, and a closed pipe behind us, into an exit code and a message on standard error."""
 
+    def make_context(self, *arguments: Any, **settings: Any) -> Any:  # as in the base class
+        """Read the arguments of the group itself, of which `--help` is one."""
+        with _while_anybody_reads():
+            return super().make_context(*arguments, **settings)
+
     def invoke(self, ctx: Any) -> Any:  # as in the base class
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _while_anybody_reads():
+                return super().invoke(ctx)
         except CommandFailed as failure:
             report(failure)
             raise typer.Exit(failure.exit_code) from None
-        except BrokenPipeError:  # `sluicegate sub | head`
-            _forget(sys.stdout)
+
+
+@contextmanager
+def _while_anybody_reads() -> Iterator[None]:
+    """End without a word, and in good order, when nobody reads any more: `sluicegate sub | head`."""
+    try:
+        yield
+    except BrokenPipeError:
+        _forget(sys.stdout)
+        raise typer.Exit(OK) from None
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # rich ends the process itself, as a failure
             raise typer.Exit(OK) from None
-        except SystemExit as end:
-            if isinstance(end.__context__, BrokenPipeError):  # rich ends the process itself, as a failure
-                raise typer.Exit(OK) from None
-            raise
+        raise
 
 
 def report(failure: CommandFailed) -> None:
