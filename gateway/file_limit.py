@@ -2,13 +2,16 @@
 
 import logging
 import resource
+import sys
 from typing import Final
 
 from gateway.config.model import Config
 
 log = logging.getLogger("sluicegate.node")
 
-FILES_OF_THE_NODE: Final = 100  # beside its clients' sockets: database, log, listeners, loop
+FILES_OF_THE_NODE: Final = 100  # beside its clients' sockets: database, log, listeners, loop, and those below
+FILES_KEPT_BACK: Final = 50  # for operators, probes, backups and certificates, when clients have all others
+KEPT_BACK_SHARE: Final = 16  # of a limit below 800 one in so many: the alert at nine tenths has to come before
 
 
 def raise_file_limit(config: Config) -> None:
@@ -22,7 +25,15 @@ def raise_file_limit(config: Config) -> None:
     wanted = files_wanted(config)
     if most != resource.RLIM_INFINITY and most < wanted:
         text = "listeners: max_connections: together %d files may be wanted, and this process may open %d:"
-        log.warning(text + " connections beyond are reset", wanted, most)
+        log.warning(text + " clients beyond are closed at once", wanted, most)
+
+
+def files_for_clients() -> int:
+    """Return the number from which on files of this process are not for its clients."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return allowed - min(FILES_KEPT_BACK, allowed // KEPT_BACK_SHARE)
 
 
 def files_wanted(config: Config) -> int:

@@ -3,6 +3,7 @@
 from actors.events import Events
 from gateway.config.listeners import HTTP_ALPN, TlsListener
 from gateway.config.listeners import Listener as ListenerConfig
+from gateway.file_limit import files_for_clients
 from gateway.surroundings import Surroundings
 from messaging.events import SYSTEM_TLS_FAILED
 from protocols.listeners import BaseListener, Listener
@@ -28,7 +29,13 @@ def make_listener(
         connect = over_websocket(connect, settings)
     tls = config.tls(alpn=alpn if path is None else HTTP_ALPN) if isinstance(config, TlsListener) else None
     return surroundings.listener(
-        name=name, host=config.host, port=config.port, connect=connect, tls=tls, connections_max=config.max_connections
+        name=name,
+        host=config.host,
+        port=config.port,
+        connect=connect,
+        tls=tls,
+        connections_max=config.max_connections,
+        files_max=files_for_clients(),
     )
 
 

@@ -99,6 +99,8 @@ def _protocol(
         yield Sample("sluicegate_connections_refused_total", count, (name, reason))
     over_limit = sum(listener.refused_count for listener in listeners.values())
     yield Sample("sluicegate_connections_refused_total", over_limit, (name, "max_connections"))
+    beyond_files = sum(listener.beyond_files_count for listener in listeners.values())
+    yield Sample("sluicegate_connections_refused_total", beyond_files, (name, "open_files"))
     handshakes = sum(listener.handshake_failed_count for listener in listeners.values())
     yield Sample("sluicegate_connections_refused_total", handshakes, (name, "tls_handshake_failed"))
     for reason, count in counters.violated.items():

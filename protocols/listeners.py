@@ -11,6 +11,7 @@ place for costs no handshake.
 import asyncio
 import socket
 import ssl
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,7 +38,8 @@ class BaseListener(ABC):
     """One address that accepts streams. Stopping it closes no open stream: their owner says goodbye on them.
 
     Counters, for metrics: `connection_count` now open, handshakes included; `accepted_count` ever accepted;
-    `refused_count` closed at once because `connections_max` were open; `handshake_failed_count` lost to TLS.
+    `refused_count` closed at once because `connections_max` were open; `beyond_files_count` because the number of their
+    file was `files_max` or above; `handshake_failed_count` lost to TLS.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class BaseListener(ABC):
         port: int,
         tls: TlsFiles | None = None,
         connections_max: int = CONNECTIONS_MAX,
+        files_max: int = sys.maxsize,
         tls_handshake_s: float = TLS_HANDSHAKE_S,
     ) -> None:
         """Host None is every interface, port 0 one that the kernel picks. Raises TlsFilesRefused."""
@@ -56,9 +59,11 @@ class BaseListener(ABC):
         self.connection_count = 0
         self.accepted_count = 0
         self.refused_count = 0
+        self.beyond_files_count = 0
         self.handshake_failed_count = 0
         self._host = host
         self._port = port
+        self._files_max = files_max
         self._bound_port = 0  # 0: not listening
         self._tls = tls
         self._tls_context = None if tls is None else tls.context()
@@ -135,7 +140,10 @@ class BaseListener(ABC):
     def _accept(self, stream: TcpTransport, address: Any) -> None:
         """Take over a stream that the kernel has accepted: shake hands, if it is to be in TLS, and open it."""
         transport = cast(asyncio.Transport, stream)  # it is compiled, and so of no class of asyncio's
-        if not self.admit():
+        if stream.fileno() >= self._files_max:
+            self.beyond_files_count += 1
+            transport.close()
+        elif not self.admit():
             transport.close()
         elif self._tls_context is None:
             self.open(transport, address)
@@ -172,6 +180,7 @@ class Listener(BaseListener):
         connect: ConnectionFactory,
         tls: TlsFiles | None = None,
         connections_max: int = CONNECTIONS_MAX,
+        files_max: int = sys.maxsize,
         tls_handshake_s: float = TLS_HANDSHAKE_S,
     ) -> None:
         """Host None is every interface, port 0 one that the kernel picks. Raises TlsFilesRefused."""
@@ -181,6 +190,7 @@ class Listener(BaseListener):
             port=port,
             tls=tls,
             connections_max=connections_max,
+            files_max=files_max,
             tls_handshake_s=tls_handshake_s,
         )
         self._connect = connect

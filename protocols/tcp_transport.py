@@ -84,6 +84,10 @@ class TcpTransport(Watcher):
         held.detach()
         return found
 
+    def fileno(self) -> int:
+        """Return the number of its file, the lowest that was free as it came; -1 when the stream is gone."""
+        return self._fd
+
     def set_protocol(self, protocol: Any) -> None:
         """Have what comes given to a protocol; one with buffers has it read to these."""
         self._protocol = protocol

@@ -1,6 +1,7 @@
 """Listeners and streams over real loopback sockets: TCP and TLS, on both kinds of event loop."""
 
 import asyncio
+import os
 import secrets
 import socket
 import ssl
@@ -457,6 +458,27 @@ def test_a_full_listener_closes_further_streams_and_counts_them(run: RunOnLoop, 
         connection = await recorder.next_opened()
         await leaves(writer)
         await connection.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_files_that_are_kept_back_are_for_no_client(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
+    """Files have the lowest number that is free: one of those kept back says that all others are open."""
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        lowest = os.dup(0)
+        os.close(lowest)
+        listener = listens(recorder, files_max=lowest, tls=files if is_tls else None)
+        await listener.start()
+
+        refused, refused_writer = await dials(listener)
+        assert await refused.read() == b""
+        await leaves(refused_writer)
+
+        assert (listener.connection_count, listener.refused_count, listener.beyond_files_count) == (0, 0, 1)
         await listener.stop()
 
     run(scenario())
