@@ -7,7 +7,7 @@ belongs to the hop (3.2.1). A message of another protocol is written from its no
 from typing import Final, final
 
 from messaging.dead_letter import DeadLetter
-from messaging.headers import NATIVE_AMQP, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from messaging.headers import NATIVE_AMQP, PRIORITY_DEFAULT, TIME_MS_MAX, Headers, UserPropertyValue
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode, encode_composite
 from protocols.amqp.message_in import (
@@ -116,7 +116,8 @@ def _foreign_sections(payload: bytes, headers: Headers, topic: str) -> bytes:
         _correlation(headers.correlation),
         _ascii_symbol(headers.content_type),
         _ascii_symbol(given.content_encoding),
-        timestamp(headers.expires_at_ms) if headers.expires_at_ms else None,
+        # Who gives a message thousands of years to live means never, and clients' calendars have no such time.
+        timestamp(headers.expires_at_ms) if 0 < headers.expires_at_ms <= TIME_MS_MAX else None,
         timestamp(headers.timestamp_ms) if headers.timestamp_ms else None,
         headers.partition_key,
         None if given.group_sequence < 0 else uint(given.group_sequence),

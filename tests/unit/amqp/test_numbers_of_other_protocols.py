@@ -37,6 +37,21 @@ def test_an_unsigned_number_of_64_bits_is_a_ulong_where_no_long_holds_it() -> No
     }
 
 
+@pytest.mark.parametrize(
+    ("expires_ms", "said"),
+    [(0, None), (TIME_MS_MAX, timestamp(TIME_MS_MAX)), (TIME_MS_MAX + 1, None), (1 << 53, None)],
+)
+def test_an_expiry_behind_the_year_9999_is_left_out(expires_ms: int, said: AmqpValue) -> None:
+    """3.2.4, absolute-expiry-time: publishers over HTTP and the flow protocol may give a message as long as they like,
+    and clients make a date of it.
+    """
+    headers = Headers(expires_at_ms=expires_ms, message_id="m", correlation=b"c")
+    data = write_message(b"", headers, topic="t", durable=True, delivery_count=0, is_first=True, wall_ms=0)
+    section, _ = decode(data, find_sections(data).properties_at, len(data))
+    assert isinstance(section, list)
+    assert dict(enumerate(section)).get(8) == said
+
+
 @pytest.mark.parametrize(("said_ms", "kept_ms"), [((1 << 63) - 1, TIME_MS_MAX), (-1, 0), (1_700_000_000_000,) * 2])
 def test_a_creation_time_is_one_that_calendars_have(said_ms: int, kept_ms: int) -> None:
     """3.2.4: 64 bits reach beyond what readers in bulk can count in microseconds. AMQP consumers get it as it came."""
