@@ -252,8 +252,9 @@ class TcpTransport(Watcher):
     def _send(self, pieces: list[Bytes]) -> int:
         """Send pieces, and take them from the list, as far as the socket takes them; return how many bytes that was."""
         sent_bytes = 0
-        while pieces:
-            some = pieces[:PIECES_PER_WRITE]
+        gone = 0  # pieces; they leave the list together, for each time all that stay are moved
+        while gone < len(pieces):
+            some = pieces[gone : gone + PIECES_PER_WRITE]
             try:
                 count = os.writev(self._fd, some)
             except BlockingIOError:
@@ -266,11 +267,12 @@ class TcpTransport(Watcher):
             while whole < len(some) and count >= len(some[whole]):
                 count -= len(some[whole])
                 whole += 1
-            del pieces[:whole]
+            gone += whole
             if whole < len(some):
                 if count:
-                    pieces[0] = memoryview(pieces[0])[count:]
+                    pieces[gone] = memoryview(pieces[gone])[count:]
                 break
+        del pieces[:gone]
         return sent_bytes
 
     def _all_sent(self) -> None:
