@@ -1,6 +1,7 @@
 """The OpenAPI document and the pages: complete, consistent, and in need of nothing from elsewhere."""
 
 import re
+from pathlib import Path
 
 from pydantic import TypeAdapter
 
@@ -14,6 +15,8 @@ from messaging.queue_attributes import ATTRIBUTES
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
+
 
 def described() -> set[tuple[str, str]]:
     """Return (path, method) of every operation in the document."""
@@ -25,6 +28,16 @@ def test_the_document_describes_exactly_what_the_router_serves() -> None:
     api = AdminApi(node=MemoryNode(), exposition=Exposition(queue_label_max=1))
     served = {(route.path, method) for route in routes(api) for method in route.methods or () if method != "HEAD"}
     assert served == described()
+
+
+def test_every_path_stands_in_the_page() -> None:
+    """Operators look into docs/operations.md first."""
+    section = PAGE.read_text(encoding="utf-8").partition("\n## The admin port\n")[2].partition("\n## ")[0]
+    written: list[str] = []
+    for path in re.findall(r"`(?:[A-Z]+ )?((?:/|\.\.\./)[^`?]*)", section):
+        written.append(path.replace("...", written[-1].rpartition("/")[0]) if path.startswith(".") else path)
+    paths = [re.sub(r"{(\w+)}", lambda name: name[1].upper(), path) for path, _ in described()]
+    assert sorted(set(paths) - set(written)) == []
 
 
 def test_every_operation_has_a_method_that_performs_it() -> None:

@@ -7,6 +7,7 @@ from gateway.config.admin import AdminUser
 from gateway.config.allowed import leaves
 from gateway.config.authentication import User
 from gateway.config.model import Config
+from gateway.config.reload import RELOADABLE
 from gateway.config.sizes import parse_size
 from messaging.queue_attributes import ATTRIBUTES
 
@@ -37,6 +38,13 @@ def test_every_setting_stands_in_the_page_with_its_default() -> None:
     settings = {path: value for path, _, value in leaves(Config())}
     assert [path for path in settings if path not in written] == []
     assert [path for path, value in settings.items() if not says(written[path], value)] == []
+
+
+def test_the_page_says_of_every_setting_that_a_reload_takes_over_from_when_on() -> None:
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    table = text.partition("## Changes while it runs")[2].partition("\n## ")[0]
+    written = set(re.findall(r"`([a-z_.]+)`", table))
+    assert [path for path in RELOADABLE if not path.startswith("listeners.") and path not in written] == []
 
 
 def test_the_page_knows_no_setting_that_there_is_not() -> None:
