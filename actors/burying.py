@@ -28,6 +28,7 @@ def bury(place: ErrandPlace) -> None:
     if target is None or not target.durable:
         for dead in effects.dead:
             lost(place.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
+            place.unburied.over(dead.first, dead.end)
         effects.dead = []
         return
     waiting, effects.dead = effects.dead, []

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -128,6 +128,37 @@ def test_dead_messages_that_fail_again_and_again_are_told_once(
     (moving,) = graveyard.place.under_way.values()
     moving.take(Confirmed(1))
     assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
+    graveyard.ledger.check()
+
+
+def no_queue_is_there_any_more(graveyard: Graveyard) -> None:
+    del graveyard.place.targets[DMQ]
+
+
+def publishers_are_heeded_now(graveyard: Graveyard) -> None:
+    graveyard.ledger.rules.respects_eligibility = True
+
+
+def the_queue_takes_nothing(graveyard: Graveyard) -> None:
+    graveyard.place.targets[DMQ].gate.ingress_enabled = False
+
+
+@pytest.mark.parametrize(
+    "what_changes", [no_queue_is_there_any_more, publishers_are_heeded_now, the_queue_takes_nothing]
+)
+def test_operators_hear_when_dead_messages_that_were_stuck_are_dropped(
+    graveyard: Graveyard, what_changes: Callable[[Graveyard], None]
+) -> None:
+    graveyard.ledger.settle(1, 1, 3, REJECTED)
+    graveyard.clock.failures_left = 1
+    graveyard.bury()
+
+    what_changes(graveyard)
+    graveyard.try_again()
+    assert graveyard.bury() == []
+    assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
+    assert graveyard.ledger.waiting_count == 4
+    assert graveyard.place.burying_count == 0
     graveyard.ledger.check()
 
 
