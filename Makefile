@@ -32,6 +32,8 @@ STEPS    ?= 400
 # Of `make fuzz`.
 ROUNDS   ?= 1000000
 
+export DIST_EXTRA_CONFIG := $(CURDIR)/scripts/wheels.cfg
+
 # Containers often set it. Each of the hundreds of processes that tests start would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
