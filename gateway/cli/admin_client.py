@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from gateway.adapters import View, adapter
-from gateway.cli.admin_port import AdminPort
+from gateway.cli.admin_port import RELEASE_ADVICE, AdminPort
 from gateway.cli.failures import UNREACHABLE, CommandFailed
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
@@ -249,13 +249,13 @@ def _template_path(name: str) -> str:
 
 def _object(answer: object) -> dict[str, object]:
     if not isinstance(answer, dict):
-        raise CommandFailed("the answer is no object: no Sluicegate, or another release", exit_code=UNREACHABLE)
+        raise CommandFailed("the answer is no object", exit_code=UNREACHABLE, advice=RELEASE_ADVICE)
     return answer
 
 
 def _member(answer: object, key: str) -> object:
     if not isinstance(answer, dict) or key not in answer:
-        raise CommandFailed(f"the answer has no {key!r}: no Sluicegate, or another release", exit_code=UNREACHABLE)
+        raise CommandFailed(f"the answer has no {key!r}", exit_code=UNREACHABLE, advice=RELEASE_ADVICE)
     return answer[key]
 
 
@@ -265,6 +265,6 @@ def read_view(kind: type[View], answer: object) -> View:
         return adapter(kind).validate_python(answer)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]) or "all of it"
         text = f"the answer cannot be read ({where}: {first['msg']}): the gateway may be of another release"
-        raise CommandFailed(text) from None
+        raise CommandFailed(text, advice=RELEASE_ADVICE) from None

@@ -21,6 +21,8 @@ from messaging.message_vpn import DEFAULT_VPN
 
 SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
 URL_OPTIONS: Final = "--url or SLUICEGATE_URL"
+ADDRESS_ADVICE: Final = f"Another address: {URL_OPTIONS}."
+RELEASE_ADVICE: Final = f"Take the gateway's own release; `sluicegate version` says this one. {ADDRESS_ADVICE}"
 TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
 AUTHORIZATION: Final = "Authorization"
 
@@ -62,13 +64,13 @@ class AdminPort:
         """Return the document that answers a request, None for an empty answer."""
         with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:
             raw: bytes = response.read()
-        return _parsed(raw) if raw else None
+        return self._parsed(raw) if raw else None
 
     def follow(self, path: str) -> Iterator[object]:
         """Yield the documents of an answer as they come, one a line, until the gateway ends it."""
         with self._open("GET", path, None, timeout_s=None) as lines:
             for line in lines:
-                yield _parsed(line)
+                yield self._parsed(line)
 
     @contextmanager
     def _open(
@@ -84,12 +86,40 @@ class AdminPort:
                 yield response
         except urllib.error.HTTPError as error:
             with error:
-                is_stranger = error.code == http.HTTPStatus.UNAUTHORIZED and AUTHORIZATION not in headers
-                raise CommandFailed(_problem_text(error), advice=SIGN_IN_ADVICE if is_stranger else "") from None
+                raise self._refused(error, is_stranger=AUTHORIZATION not in headers) from None
         except OSError as error:
-            raise unreachable(self._url, getattr(error, "reason", None) or error, URL_OPTIONS) from None
+            reason = getattr(error, "reason", None) or error
+            if isinstance(reason, TimeoutError) and reason.errno is None:  # else it is the system's, with its words
+                reason = f"it takes connections, and has said nothing for {timeout_s:g} s"
+            raise unreachable(self._url, reason, URL_OPTIONS) from None
+        except http.client.IncompleteRead:
+            raise unreachable(self._url, "the answer breaks off", URL_OPTIONS) from None
         except http.client.HTTPException:  # its text would be what came, whatever that does to a terminal
             raise unreachable(self._url, "what answers there does not speak HTTP", URL_OPTIONS) from None
+
+    def _parsed(self, raw: bytes) -> object:
+        try:
+            value: object = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            text = f"what answers at {self._url} is no Sluicegate admin port"
+            raise CommandFailed(text, exit_code=UNREACHABLE, advice=ADDRESS_ADVICE) from None
+        return value
+
+    def _refused(self, error: urllib.error.HTTPError, *, is_stranger: bool) -> CommandFailed:
+        """Return what the gateway said was wrong, or that it was no gateway who said it."""
+        elsewhere = error.headers.get("Location")
+        if elsewhere is not None:
+            text = f"{error.url} points to {elsewhere!r}, and no login is taken there"
+            return CommandFailed(f"{text}; give the admin port's own address")
+        advice = SIGN_IN_ADVICE if is_stranger and error.code == http.HTTPStatus.UNAUTHORIZED else ""
+        try:
+            problem: object = orjson.loads(error.read())
+        except (orjson.JSONDecodeError, OSError, http.client.HTTPException):
+            problem = None
+        if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
+            return CommandFailed(str(problem["detail"]), advice=advice)
+        text = f"{self._url} answered {error.code} {error.reason!r:.80}, and not in a gateway's words"
+        return CommandFailed(text, advice=advice or ADDRESS_ADVICE)
 
 
 def _is_address(url: str) -> bool:
@@ -99,26 +129,7 @@ def _is_address(url: str) -> bool:
         port = parts.port  # which is read now
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and "@" not in parts.netloc
-
-
-def _parsed(raw: bytes) -> object:
-    try:
-        value: object = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise CommandFailed("what answers there is no Sluicegate admin port", exit_code=UNREACHABLE) from None
-    return value
-
-
-def _problem_text(error: urllib.error.HTTPError) -> str:
-    """Return what the gateway said was wrong."""
-    elsewhere = error.headers.get("Location")
-    if elsewhere is not None:
-        return f"{error.url} points to {elsewhere!r}, and no login is taken there; give the admin port's own address"
-    try:
-        problem: object = orjson.loads(error.read())
-    except (orjson.JSONDecodeError, OSError):
-        problem = None
-    if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
-        return str(problem["detail"])
-    return f"the gateway answered {error.code} {error.reason}"
+    is_sent = url.isprintable() and " " not in url and parts.path.isascii()  # what a request may have in its head
+    return (
+        is_sent and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and "@" not in parts.netloc
+    )

@@ -323,7 +323,11 @@ def test_a_gateway_that_is_not_there_is_exit_code_three(nobody: Shell, command: 
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8080", "http://", "http://[::1", "http://localhost:80x", "http://localhost:0", "http://a:b@host"]
+    "url",
+    [
+        *("localhost:8080", "http://", "http://[::1", "http://localhost:80x", "http://localhost:0", "http://a:b@host"),
+        *("http://a b:1", "http://localhost:1/a b", "http://localhost:1/\u00fc"),
+    ],
 )
 def test_what_is_no_address_is_a_mistake_in_the_command_line(nobody: Shell, url: str) -> None:
     assert f"'{url}' is no address of an admin port" in nobody.run("queue", "list", "--url", url, expect=USAGE)
