@@ -1,12 +1,14 @@
 """Queues and templates that a configuration declares: made at the start and by a reload, and then left as they are."""
 
 import logging
+from typing import cast
 
 from actors.cell import ActorCell
-from actors.directory_messages import CreateQueue, PutTemplate, QueueExists, TemplateExists
+from actors.directory_messages import CreateQueue, FindQueue, PutTemplate, QueueExists, QueueHandle, TemplateExists
 from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
 from gateway.config.sections import Queues
+from messaging.queue_config import QueueDefinition
 
 log = logging.getLogger("sluicegate.node")
 
@@ -28,4 +30,23 @@ async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
             log.warning("%s", warnings[-1])
         else:
             log.info("%s created as declared", what)
-    return warnings
+    return warnings + await _not_as_declared(queues, config)
+
+
+async def _not_as_declared(queues: ActorCell, config: Queues) -> list[str]:
+    """Return how queues that were created before differ from what is declared: who changed that may expect more."""
+    told = []
+    for declared in config.declared:
+        handle: QueueHandle | None = await queues.ask(FindQueue(declared.config.name))
+        differences = [] if handle is None else _differences(handle.definition, declared)
+        if differences:
+            told.append(f"queue {declared.config.name!r} stays as it is: {'; '.join(differences)}")
+            log.info("%s", told[-1])
+    return told
+
+
+def _differences(there: QueueDefinition, declared: QueueDefinition) -> list[str]:
+    wanted, found = declared.to_dict(), there.to_dict()
+    for values in (wanted, found):
+        values["subscriptions"] = sorted(cast(list[str], values["subscriptions"]))
+    return [f"{name} is {found[name]!r}, declared {wanted[name]!r}" for name in wanted if found[name] != wanted[name]]

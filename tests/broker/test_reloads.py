@@ -171,3 +171,23 @@ async def test_a_row_of_the_store_that_cannot_be_read_is_left_out_and_told(
     (line,) = told(caplog, logging.ERROR)
     assert line.startswith(f"user {name.decode(errors='backslashreplace')!r} of the store is left out: ")
     assert list(broker.node.default.users.made.objects) == ["bob"]
+
+
+async def test_a_declaration_that_an_existing_queue_does_not_follow_is_told(broker: RunningBroker) -> None:
+    """docs/configuration.md, declared queues: it is left as it is. Who changed the file would else think otherwise."""
+    first = "queues.declared=[{name: orders, max_redelivery_count: 3, subscriptions: [b, a]}]"
+    later = "queues.declared=[{name: orders, max_redelivery_count: 5, subscriptions: [a, c]}]"
+    for declared, warnings in (
+        (first, ()),
+        (
+            later,
+            (
+                "queue 'orders' stays as it is: max_redelivery_count is 3, declared 5; "
+                "subscriptions is ['a', 'b'], declared ['a', 'c']",
+            ),
+        ),
+        (first.replace("[b, a]", "[a, b]"), ()),
+    ):
+        config = load(settings=(*broker.settings, declared))
+        broker.node.configuration = lambda config=config: config
+        assert (await NodeView(broker.node).reload()).warnings == warnings
