@@ -218,7 +218,6 @@ class Spool(Behaviour, Flushed):
         self._planner.register(
             message.partition_id, floor=message.next_sequence, next_sequence_reserved=message.next_sequence
         )
-        self._planner.reserve(message.partition_id, message.next_sequence)
 
     def _set_page_aside(self, message: SetPageAside) -> None:
         log.error("a page of partition %d cannot be read: %s", message.partition_id, message.damage)
@@ -320,7 +319,7 @@ class Spool(Behaviour, Flushed):
             if partition is not None:
                 count = publication.batch.count if match.rows is None else len(match.rows)
                 partition.post(Withdraw(match.first_sequence, match.first_sequence + count))
-        if publication.publisher is not None and not publication.confirmed:
+        if publication.publisher is not None:
             publication.publisher.post(Refused(publication.token, reason))
 
     def _probe(self) -> None:
