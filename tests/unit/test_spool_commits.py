@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.cell import ActorCell
-from actors.data_messages import Confirmed, Settled, Store
+from actors.cursor_messages import CommitSeen, WatchCommits
+from actors.data_messages import Confirmed, Refused, Settled, Store
 from actors.loop_actor import LoopActor
-from actors.messages import WriteTables
+from actors.messages import PageOut, Withdraw, WriteTables
 from actors.runtime import Runtime
-from actors.spool import COMMIT_AGAIN_MS, Spool
+from actors.spool import COMMIT_AGAIN_MS, JOURNAL_RECORDS_MAX, Spool
 from actors.spool_io import CommitDone, CommitFailed
 from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
@@ -21,7 +22,7 @@ from messaging.publication import UNWRITTEN, Publication
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
 from storage.interface import CommitJob, Table, TableWrite
 from unit.cores.messages import numbered
-from unit.cores.spool_steps import P, planner_with
+from unit.cores.spool_steps import P, Q, planner_with, publication_to
 
 INTERVAL_MS = 4
 COMMIT_US = 1_000
@@ -30,9 +31,21 @@ COMMIT_US = 1_000
 class Publisher(LoopActor):
     """Hears what becomes of what was published."""
 
-    def __init__(self, cell: ActorCell, confirmed: Callable[[Confirmed], None]) -> None:
+    def __init__(
+        self, cell: ActorCell, confirmed: Callable[[Confirmed], None], refused: Callable[[Refused], None]
+    ) -> None:
         super().__init__(cell)
-        self.handlers = {Confirmed: confirmed}
+        self.handlers = {Confirmed: confirmed, Refused: refused}
+
+
+class Listener(Address):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def post(self, message: object) -> None:
+        self.heard.append(message)
 
 
 class Keeper:
@@ -42,7 +55,8 @@ class Keeper:
         self.loop = virtual_loop(MONOTONIC_START_US)
         clock = VirtualClock(self.loop, look_ns=0)
         self.runtime = Runtime(loop=self.loop, clock=clock, rng=random.Random(1), on_fatal=self.fail)
-        self.planner = planner_with(P)
+        self.planner = planner_with(P, Q)
+        self.partitions: dict[int, Address] = {}
         self.cell = self.runtime.spawn(
             lambda cell: Spool(
                 cell,
@@ -50,7 +64,7 @@ class Keeper:
                 writer=self,
                 gate=SpoolGate(usage_bytes_max=1 << 40),
                 commit_interval_ms=interval_ms,
-                partitions={},
+                partitions=self.partitions,
                 tracing=None,
             ),
             kind="spool",
@@ -58,11 +72,15 @@ class Keeper:
             policy=ONE_CONNECTION,
         )
         self._publisher = self.runtime.spawn(
-            lambda cell: Publisher(cell, self._confirmed), kind="publisher", name="publisher", policy=ONE_CONNECTION
+            lambda cell: Publisher(cell, self._confirmed, self._refused),
+            kind="publisher",
+            name="publisher",
+            policy=ONE_CONNECTION,
         )
         self.published: dict[int, Publication] = {}  # by token; its messages have one sequence each
         self.came_us: dict[int, int] = {}
         self.confirmed_us: dict[int, int] = {}
+        self.refused: dict[int, str] = {}  # token -> why
         self.began_us: list[int] = []  # of each commit
         self.failures_left = 0  # so many of the next commits are not made
 
@@ -88,6 +106,10 @@ class Keeper:
         assert message.token not in self.confirmed_us, "a publisher hears once"
         self.confirmed_us[message.token] = self.now_us()
 
+    def _refused(self, message: Refused) -> None:
+        assert message.token not in self.refused, "a publisher hears once"
+        self.refused[message.token] = message.reason
+
     def publish(self, *, consumers: bool) -> int:
         """Publish a message that is at once with a consumer, or waits for one; return its token."""
         token = len(self.published) + 1
@@ -106,8 +128,8 @@ class Keeper:
         is_written = publication.record_number != UNWRITTEN
         self.cell.inbox.post(Settled(P, [(token, token + 1)], [publication], [], is_written))
 
-    def write_a_row(self) -> None:
-        self.cell.inbox.post(WriteTables([TableWrite(Table.CATALOG, b"k", b"v")], None, 0))
+    def write_a_row(self, reply_to: Address | None = None, token: int = 0) -> None:
+        self.cell.inbox.post(WriteTables([TableWrite(Table.CATALOG, b"k", b"v")], reply_to, token))
 
     # --- time ---
 
@@ -227,6 +249,76 @@ def test_rows_do_not_wait_for_consumers(spool: Keeper) -> None:
 
     assert spool.began_us == [0]
     assert token in spool.confirmed_us, "what came before the rows is written with them"
+
+
+def test_who_waits_for_rows_hears_whether_they_are_safe_and_others_need_not_wait(spool: Keeper) -> None:
+    listener = Listener()
+    spool.failures_left = 1
+    spool.write_a_row()
+    spool.write_a_row(listener, token=7)
+    spool.passes(us=COMMIT_US)
+    (refused,) = listener.heard
+    assert isinstance(refused, Refused)
+    assert (refused.token, refused.reason) == (7, "input/output error")
+
+    spool.write_a_row()
+    spool.write_a_row(listener, token=8)
+    spool.passes(us=1_000_000)
+    _, confirmed = listener.heard
+    assert isinstance(confirmed, Confirmed)
+    assert confirmed.token == 8
+
+
+def test_who_watches_commits_hears_of_each_until_it_watches_no_more(spool: Keeper) -> None:
+    staying, leaving = Listener(), Listener()
+    for listener in (staying, leaving):
+        spool.cell.inbox.post(WatchCommits(listener, True))
+    spool.write_a_row()
+    spool.passes(us=1_000_000)
+    spool.cell.inbox.post(WatchCommits(leaving, False))
+    spool.write_a_row()
+    spool.passes(us=1_000_000)
+
+    assert staying.heard == [CommitSeen(), CommitSeen()]
+    assert leaving.heard == [CommitSeen()]
+
+
+def test_who_holds_up_the_head_of_a_long_journal_is_asked_to_move_into_pages(spool: Keeper) -> None:
+    """Once, with those a little behind it; and again if what was asked for may not have been written."""
+    at_the_head, behind, far_behind = Listener(), Listener(), Listener()
+    spool.partitions.update({1: at_the_head, 2: behind, 3: far_behind})
+    through = 1 + JOURNAL_RECORDS_MAX // 4
+    for number in range(1, JOURNAL_RECORDS_MAX + 2):
+        partition_id = {1: 1, 2: 3, through: 2, through + 1: 3}.get(number)
+        publications = [] if partition_id is None else [publication_to({partition_id: number})]
+        for publication in publications:
+            publication.record_number = number
+        spool.planner.recovered(number, publications)
+        if number == 2:
+            spool.planner.drained(publications[0])
+    for failures in (0, 0, 1):
+        spool.failures_left = failures
+        spool.write_a_row()
+        spool.passes(us=1_000_000)
+    assert at_the_head.heard == behind.heard == [PageOut(through)]
+
+    spool.write_a_row()
+    spool.passes(us=1_000_000)
+    assert at_the_head.heard == behind.heard == [PageOut(through)] * 2
+    assert far_behind.heard == []
+
+
+def test_what_the_store_refuses_is_taken_out_of_partitions_and_its_publisher_hears(spool: Keeper) -> None:
+    partition = Listener()
+    spool.partitions[P] = partition
+    spool.failures_left = 1
+    spool.publish(consumers=False)
+    spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US)
+
+    assert partition.heard == [Withdraw(1, 2), Withdraw(2, 3)]
+    assert spool.refused == {1: "input/output error", 2: "input/output error"}
+    assert spool.confirmed_us == {}
 
 
 def test_a_clean_stop_does_not_wait_for_consumers(spool: Keeper) -> None:

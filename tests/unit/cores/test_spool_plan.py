@@ -1,5 +1,9 @@
 """What a commit writes, what it need not write, and what the journal may forget."""
 
+from collections.abc import Callable
+
+import pytest
+
 from messaging.publication import UNWRITTEN, Publication
 from storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
 from storage.journal_account import SPENT_BYTES_MAX
@@ -43,6 +47,35 @@ def test_settlements_of_what_was_written_are_worth_a_commit() -> None:
     assert planner.due_ms(0) == NEVER
 
 
+def test_settlements_that_are_worth_a_commit_remain_so_whatever_comes_behind_them() -> None:
+    planner = planner_with(P)
+    stored(planner, {P: 1})
+    planner.settle(P, [(1, 2)], written=True)
+    planner.settle(P, [(3, 4)], written=False)
+
+    assert planner.due_ms(0) == 0
+
+
+ROW = TableWrite(Table.CATALOG, b"k", b"v")
+WORK: dict[str, Callable[[SpoolPlanner], None]] = {
+    "rows": lambda planner: planner.write_tables(TableRequest([ROW], lambda _: None)),
+    "pages to write": lambda planner: planner.write_pages(PageRequest([PageWrite(P, b"page")], lambda _: None)),
+    "pages to delete": lambda planner: planner.drop_pages(P, [1]),
+    "a damaged page": lambda planner: planner.quarantine_page(PageDamage(P, 1, "bad")),
+    "a deleted partition": lambda planner: planner.forget(P),
+}
+
+
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_what_cannot_wait_is_worth_a_commit_by_itself(work: Callable[[SpoolPlanner], None]) -> None:
+    planner = planner_with(P)
+    assert planner.due_ms(0) == NEVER
+
+    work(planner)
+
+    assert planner.due_ms(0) == 0
+
+
 def test_settlements_that_come_while_a_commit_writes_their_messages_are_worth_another() -> None:
     """Else what a consumer has accepted would come again after the next start, however long it takes until then."""
     planner = planner_with(P)
@@ -78,6 +111,36 @@ def test_a_record_goes_when_all_before_it_and_itself_are_needed_no_more() -> Non
     assert third.record_number > second.record_number
 
 
+def test_a_record_that_a_partition_was_read_back_from_goes_when_the_new_ledger_needs_it_no_more() -> None:
+    """The old ledger lets go of what is still in the new one."""
+    planner = planner_with(P)
+    publication = stored(planner, {P: 1})
+    found = publication_to({P: 1})
+    found.record_number = publication.record_number
+    planner.readopt(found)
+
+    publication.open_count = 0
+    planner.drained(publication)
+    assert committed(planner).job.journal_delete_through == 0
+
+    done_with(planner, found)
+    assert committed(planner).job.journal_delete_through == found.record_number
+    planner.readopt(found)  # late
+
+
+def test_records_found_at_the_start_go_when_what_they_hold_is_needed_no_more() -> None:
+    planner = SpoolPlanner(next_record_number=8, records_trimmed_min=1)
+    planner.register(P, floor=1, next_sequence_reserved=1)
+    settled, waiting = publication_to({P: 1}), publication_to({P: 3})
+    settled.open_count = 0
+    waiting.record_number = 7
+    planner.recovered(7, [settled, waiting])
+    assert committed(planner).job.journal_delete_through == 0
+
+    done_with(planner, waiting)
+    assert committed(planner).job.journal_delete_through == 7
+
+
 def test_the_cursor_is_written_by_the_commit_that_trims_the_settlements_it_replaces() -> None:
     planner = planner_with(P)
     publication = stored(planner, {P: 1})
@@ -90,6 +153,24 @@ def test_the_cursor_is_written_by_the_commit_that_trims_the_settlements_it_repla
     assert job.journal_delete_through == publication.record_number
     assert job.cursor_puts == [CursorState(P, 4, [], SEQUENCES_RESERVED + 1, [])]
     assert kept.open_count > 0
+
+
+def test_what_waits_below_what_is_settled_holds_the_floor_of_its_partition() -> None:
+    """Below the floor a start finds nothing."""
+    planner = planner_with(P)
+    steps: list[tuple[list[tuple[int, int]], tuple[int, list[tuple[int, int]]]]] = [
+        ([(2, 3), (6, 8)], (1, [(2, 3), (6, 8)])),
+        ([(1, 2)], (3, [(6, 8)])),
+        ([(1, 2)], (3, [(6, 8)])),
+        ([(3, 9)], (9, [])),
+    ]
+    for settled, expected in steps:
+        planner.settle(P, settled, written=True)
+        committed(planner)
+        assert planner.settled_of(P) == expected
+
+    planner.settle(P, [(10, 11)], written=True)
+    assert planner.settled_of(P) == (9, [(10, 11)]), "that of the next commit, too"
 
 
 def test_trimming_waits_for_company() -> None:
@@ -319,6 +400,22 @@ def test_pages_of_a_deleted_partition_are_not_written_after_it_was_purged() -> N
 
     assert job.page_writes == [PageWrite(Q, b"other")]
     assert job.partition_purges == [P]
+
+
+def test_what_a_deleted_partition_had_settled_is_written_nowhere() -> None:
+    planner = planner_with(P)
+    publication = stored(planner, {P: 1})
+    planner.settle(P, [(1, 2)], written=True)
+    committed(planner)
+    planner.settle(P, [(2, 3)], written=True)
+    planner.forget(P)
+    publication.open_count = 0
+    planner.drained(publication)
+
+    job = committed(planner).job
+
+    assert (job.record, job.cursor_puts, job.partition_purges) == (None, [], [P])
+    assert job.journal_delete_through > 0
 
 
 def test_what_comes_late_from_a_deleted_partition_is_ignored() -> None:
