@@ -85,11 +85,11 @@ class HttpFlow(Behaviour):
             reader.ended(self.end_reason)
 
     def leave(self, reader: FlowReader) -> None:
-        """Let go of a reader. What it has not taken goes back untouched."""
+        """Let go of a reader. What came for it, and no reader was shown, goes back untouched."""
         if self._reader is not reader:
             return
         self._reader = None
-        for number in self.held.waiting():
+        for number in self.held.end_waiting():
             self.settle_at_once(number, RELEASED)
         self.use()
         self.review()
@@ -108,9 +108,10 @@ class HttpFlow(Behaviour):
         """Bring time: deliveries whose lock is over have failed, and a flow without a sign of life ends."""
         expired = self.held.expired(now_ms)
         if expired:
-            unseen = set(self.held.waiting())
             for number in expired:
-                self.settle_at_once(number, RELEASED if number in unseen else FAILED)
+                message = self.held.get(number)
+                was_shown = message is not None and message.was_shown
+                self.settle_at_once(number, FAILED if was_shown else RELEASED)
             self.review()
         if self._reader is None and now_ms - self._used_at_ms > self.terms.lock_ms > 0:
             self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")

@@ -17,7 +17,7 @@ class HeldMessage:
 
     __slots__ = (
         "batch", "delivery_count", "first_of_group", "locked_until_ms", "number", "redelivered", "row", "sequence",
-        "source",
+        "source", "was_shown",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +41,7 @@ class HeldMessage:
         self.delivery_count = delivery_count
         self.first_of_group = first_of_group  # the first message of its group that this flow gets
         self.locked_until_ms = locked_until_ms  # 0: for as long as the flow lives
+        self.was_shown = False  # a reader has had it, and its worker may have it
 
     def payload(self) -> bytes:
         """Return the payload."""
@@ -107,12 +108,18 @@ class Held:
         """Return what has waited longest: a reader has it now."""
         shown = [self._by_number[number] for number in islice(self._waiting, count_max)]
         for message in shown:
+            message.was_shown = True
             del self._waiting[message.number]
         return shown
 
     def waiting(self) -> list[int]:
         """Return the numbers that no reader has taken."""
         return list(self._waiting)
+
+    def end_waiting(self) -> list[int]:
+        """Have nothing wait any more; return the numbers of what was never shown. The rest a worker may have."""
+        waiting, self._waiting = self._waiting, {}
+        return [number for number in waiting if not self._by_number[number].was_shown]
 
     def wait_again(self, after: int) -> None:
         """Have all above a number wait for a reader, and nothing else."""

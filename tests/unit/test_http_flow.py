@@ -146,3 +146,24 @@ def test_a_request_that_ended_is_not_held_up_by_a_drain_that_is_answered_then(wo
     poll.ended("the node stops")
     worker.is_drained(1)
     assert worker.is_answered()
+
+
+def test_what_a_worker_may_have_is_not_given_back_when_its_request_to_have_it_again_ends(worker: Worker) -> None:
+    """It was delivered: given back untouched it would come to others as if it had not been tried."""
+    worker.has_partitions(0)
+    earlier, later = Poll(worker.flow, count_max=1), Poll(worker.flow, count_max=2)
+    worker.is_read_by(earlier)
+    turn(worker.runtime)
+    worker.is_delivered(b"shown")
+    turn(worker.runtime)
+    assert worker.shown() == [b"shown"]
+    worker.flow.leave(earlier)
+    worker.flow.read(later, after=0)
+    worker.is_delivered(b"unseen")
+    turn(worker.runtime)
+    assert worker.flow.held.waiting() == [1, 2]
+
+    worker.flow.leave(later)
+
+    assert worker.flow.held.get(1) is not None
+    assert (worker.flow.held.count, worker.flow.held.waiting_count) == (1, 0)

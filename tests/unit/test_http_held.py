@@ -24,7 +24,7 @@ BATCH = MessageBatch(
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "take", "extend", "expire", "keep", "show", "wait"]),
+        st.sampled_from(["add", "take", "extend", "expire", "keep", "show", "wait", "end"]),
         st.integers(0, 1),
         st.integers(1, 12),
     ),
@@ -40,6 +40,7 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
     """
     held, model = Held(), dict[int, tuple[int, int, int]]()  # number -> partition, sequence, end of its lock
     waiting: list[int] = []
+    shown: set[int] = set()
     for now_ms, (kind, partition, number) in enumerate(steps, start=1):
         until_ms = now_ms + LOCK_MS
         if kind == "add":
@@ -73,10 +74,14 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
                 del model[each]
         elif kind == "show":
             assert [each.number for each in held.show(number)] == waiting[:number]
+            shown.update(waiting[:number])
             del waiting[:number]
         elif kind == "wait":
             held.wait_again(after=100 + number)
             waiting = sorted(each for each in model if each > 100 + number)
+        elif kind == "end":
+            assert held.end_waiting() == [each for each in waiting if each not in shown]
+            waiting.clear()
         waiting = [each for each in waiting if each in model]
         held.check()
         assert held.count == len(model)
