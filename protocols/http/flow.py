@@ -135,7 +135,7 @@ class HttpFlow(Behaviour):
             if message is None:
                 not_held.append(number)
                 continue
-            settlement = DurableSettlement(number, message.source)
+            settlement = DurableSettlement(number)
             settlements.append(settlement)
             self._settlements[number] = settlement
             self.window.give(1)
@@ -238,9 +238,6 @@ class HttpFlow(Behaviour):
                 del self._sources[number]
         for _ in self.held.take_others(kept):
             self.window.give(1)
-        for settlement in list(self._settlements.values()):
-            if settlement.source.partition_number not in kept:
-                settlement.give_up()
         self.review()
         if self._reader is not None:
             self._reader.state_changed()
@@ -264,8 +261,9 @@ class HttpFlow(Behaviour):
         self.end_reason = reason
         self.held.take_others(set())
         self.window.close()
-        for settlement in list(self._settlements.values()):
-            settlement.give_up()
+        if self.queue.is_stopped():
+            for settlement in list(self._settlements.values()):
+                settlement.give_up()
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.ended(reason)
@@ -277,11 +275,13 @@ class HttpFlow(Behaviour):
 
 @final
 class DurableSettlement(Address):
-    """A settlement that a request waits for: in force for ever, or never."""
+    """A settlement that a request waits for: in force for ever, or never.
 
-    def __init__(self, number: int, source: DeliverySource) -> None:
+    The partition says so in any case, also when the flow has lost it meanwhile: it may have settled before that.
+    """
+
+    def __init__(self, number: int) -> None:
         self.number = number
-        self.source = source
         self.done: LoopFuture[bool] = LoopFuture()
 
     def post(self, message: object) -> None:
@@ -291,6 +291,6 @@ class DurableSettlement(Address):
             self.done.set(isinstance(message, Confirmed))
 
     def give_up(self) -> None:
-        """Nobody answers any more: the queue, or the flow's hold of its partition, is gone."""
+        """Nobody answers any more: the queue is deleted."""
         if not self.done.done:
             self.done.set(False)

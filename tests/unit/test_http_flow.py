@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from actors.data_messages import Deliveries
+from actors.data_messages import Confirmed, Deliveries, Refused, SettleDurably
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
@@ -12,8 +12,10 @@ from actors.messages import FlowGone, FlowState
 from actors.runtime import Runtime
 from actors.tasks import run
 from lone_actors import spawned, turn
+from messaging.address import Address
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
+from messaging.settlement import ACCEPTED
 from protocols.http.flow import READ_ELSEWHERE, FlowTerms, HttpFlow
 from protocols.http.readers import Poll
 from unit.cores.messages import batch_of, flow_of, published, window_of
@@ -24,6 +26,18 @@ class DrainedQueue(LoopActor):
 
     def on_receive(self, message: DrainFlow) -> None:
         """Leave it."""
+
+
+class AskedPartition(Address):
+    """A partition that leaves its answer to a settlement to the test."""
+
+    def __init__(self) -> None:
+        self.settlements: list[SettleDurably] = []
+
+    def post(self, message: object) -> None:
+        """Note what somebody waits for."""
+        if isinstance(message, SettleDurably):
+            self.settlements.append(message)
 
 
 class Worker:
@@ -39,6 +53,7 @@ class Worker:
         self.bound = flow_of(1, window=self.window)
         self.ledger = Ledger(durable=False, rules=DeliveryRules())
         self.ledger.attach(self.bound, 1)
+        self.partition = AskedPartition()
         self.request: LoopFuture[None] = LoopFuture()
 
     def has_partitions(self, *partitions: int) -> None:
@@ -47,7 +62,20 @@ class Worker:
     def is_delivered(self, payload: bytes) -> None:
         batch = batch_of([payload])
         self.ledger.append(batch, published(batch))
-        self.cell.inbox.post(Deliveries(self.bound, self.queue.inbox, 0, self.ledger.deliver(0)))
+        self.cell.inbox.post(Deliveries(self.bound, self.partition, 0, self.ledger.deliver(0)))
+
+    def settles(self, payload: bytes) -> LoopFuture[list[int]]:
+        """Accept the only message, which is delivered and shown; return the deliveries that were not held."""
+        self.has_partitions(0)
+        self.flow.read(Poll(self.flow, count_max=1), after=None)
+        turn(self.runtime)
+        self.is_delivered(payload)
+        turn(self.runtime)
+        assert self.shown() == [payload]
+        begun: list[LoopFuture[list[int]]] = []
+        self.runtime.loop.call_soon(lambda: begun.append(run(self.runtime, self.flow.settle([1], ACCEPTED))))
+        turn(self.runtime)
+        return begun[0]
 
     def is_drained(self, number: int) -> None:
         self.cell.inbox.post(FlowDrained(1, number))
@@ -167,3 +195,26 @@ def test_what_a_worker_may_have_is_not_given_back_when_its_request_to_have_it_ag
 
     assert worker.flow.held.get(1) is not None
     assert (worker.flow.held.count, worker.flow.held.waiting_count) == (1, 0)
+
+
+@pytest.mark.parametrize("word", [FlowState(1, False, []), FlowGone(1, "503 Queue Shutdown", may_return=True)])
+@pytest.mark.parametrize(("answer", "not_held"), [(Confirmed(0), []), (Refused(0, "it has moved on"), [1])])
+def test_whether_a_settlement_came_before_its_partition_was_taken_away_the_partition_says(
+    worker: Worker, word: FlowState | FlowGone, answer: Confirmed | Refused, not_held: list[int]
+) -> None:
+    """409 says that somebody else has the message, or will: its worker undoes what it has done with it."""
+    settled = worker.settles(b"one")
+    worker.cell.inbox.post(word)
+    turn(worker.runtime)
+    assert not settled.done, settled.error()
+    worker.partition.settlements[0].reply_to.post(answer)
+    turn(worker.runtime)
+    assert settled.get() == not_held
+
+
+def test_nobody_waits_for_what_a_queue_that_was_deleted_says_of_a_settlement(worker: Worker) -> None:
+    settled = worker.settles(b"one")
+    worker.queue.stop()
+    worker.cell.inbox.post(FlowGone(1, "the queue was deleted", may_return=False))
+    turn(worker.runtime)
+    assert settled.get() == [1]
