@@ -24,7 +24,7 @@ AGAIN    := $(addprefix tests/,house simulation unit) $(wildcard $(addprefix tes
 # Not those among them that start processes or look at sources and scripts, nor those of modules that are never compiled.
 NOT_AGAIN := $(addprefix --ignore=tests/,house/test_compiled_imports.py house/test_dependencies.py \
             house/test_style.py simulation/test_planted.py unit/amqp/test_cases.py unit/gateway unit/spark \
-            unit/test_bench_cases.py unit/test_scan.py unit/test_virtual_cases.py)
+            unit/test_bench_cases.py unit/test_foreign_programs.py unit/test_scan.py unit/test_virtual_cases.py)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100
