@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
+from messaging.topics import queue_topic
 from simulation.administration import ADMINISTRATORS
 from simulation.client import MODES, OFFLINE, ONLINE, Client
 from simulation.fate import FATE
 from simulation.job import Job
+from simulation.requester import Requester
 from simulation.resumer import Resumer
 from simulation.returner import Returner
 from simulation.scenario import (
@@ -15,6 +17,8 @@ from simulation.scenario import (
     FLEETING,
     NAMES,
     PUBLISHERS,
+    QUEUES,
+    REQUESTERS,
     RESUMERS,
     RETURNERS,
     SELECTIONS,
@@ -23,11 +27,13 @@ from simulation.scenario import (
     VIRTUAL,
 )
 from simulation.steps import Step
+from simulation.targets import QUEUE_KINDS, Message
 from simulation.wills import Will
 from simulation.world import World
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")
+QUEUE_TOPICS = tuple(queue_topic(name) for name, plan in QUEUES.items() if plan.kind in QUEUE_KINDS)
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
 SMALL_BYTES, LARGE_BYTES = 40, 8_000
 FEW, BURST_MAX = 12, 60  # messages of one step
@@ -178,6 +184,34 @@ def _publish_some(world: World, step: Step, client: Returner | Resumer) -> None:
         client.publish(topic, key, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
 
 
+def _request(world: World, step: Step) -> None:
+    """Have a connection of HTTP clients open, break, read, settle or publish."""
+    requester = world.requesters[REQUESTERS[step.who % len(REQUESTERS)]]
+    deed = step.what % 12
+    if requester.state == OFFLINE:
+        requester.connect()
+    elif deed == 0 or not requester.can_send:
+        (requester.cut, requester.cut, requester.vanish, requester.close, requester.crash)[step.amount % 5]()
+    elif deed == 1:
+        requester.program.mode = MODES[step.amount % len(MODES)]
+    elif deed == 2:
+        requester.end_a_flow()
+    elif deed < 6:
+        requester.read_queue(NAMES[step.amount % len(NAMES)])
+    elif deed < 8:
+        requester.settle(1 + step.amount % FEW)
+    else:
+        requester.publish([_to_request(world, requester) for _ in range(1 + step.amount % FEW)])
+
+
+def _to_request(world: World, requester: Requester) -> tuple[Message, dict[str, str], bytes]:
+    rng = world.salted
+    size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
+    expiry_s, delay_s, priority = _terms(world)
+    topic, key = rng.choice((*_topics(world), *QUEUE_TOPICS)), f"k{rng.randrange(4)}"
+    return requester.sends(topic, key, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
+
+
 def _consume(world: World, step: Step) -> None:
     name = NAMES[step.what % len(NAMES)]
     client = _someone(world, step, CONSUMERS, ONLINE)
@@ -251,6 +285,7 @@ CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "transact": _transact,
     "return": _return,
     "resume": _resume,
+    "request": _request,
     "retain": _retain,
     "look": _look,
     "connect": _connect,

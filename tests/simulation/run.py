@@ -91,6 +91,9 @@ def drain(world: World) -> None:
             resumer.accept_all()
             if resumer.queue and resumer.state == OFFLINE:
                 resumer.connect(resumer.queue)
+        for requester in world.requesters.values():
+            requester.program.mode = PROMPT
+            requester.end_reading()
         world.advance(DRAIN_ROUND_US)
         if rounds < len(CONSUMERS):
             for name in NAMES:
@@ -107,6 +110,7 @@ def drain(world: World) -> None:
     waiting = [each.name for each in world.transactors.values() if each.is_waiting]
     waiting += [each.name for each in world.returners.values() if each.is_waiting]
     waiting += [each.name for each in world.resumers.values() if each.is_waiting]
+    waiting += [each.name for each in world.requesters.values() if each.is_waiting]
     if waiting:
         raise Violation(f"everything was mended, and what {waiting} sent is not at its end")
     for transactor in world.transactors.values():

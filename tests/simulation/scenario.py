@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from messaging.queue_config import QueueDefinition, definition_from_dict
+from messaging.topics import queue_topic
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
 
 Attributes = dict[str, Any]
@@ -79,7 +80,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
-WILLS_SHARE, RESUMES_SHARE = 0.25, 0.25  # the same
+WILLS_SHARE, RESUMES_SHARE, REQUESTS_SHARE = 0.25, 0.25, 0.3  # the same
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -89,6 +90,7 @@ PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"
 TRANSACTORS = ("t0", "t1")
 RETURNERS = {"f0": 3, "f1": 30}  # with their windows
 RESUMERS = ("r0", "r1", "r2")
+REQUESTERS = ("h0", "h1", "h2")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 
 
@@ -107,6 +109,7 @@ class Scenario(NamedTuple):
     returns: bool  # clients of the flow protocol publish under names, and consume
     wills: bool  # clients of MQTT leave wills
     resumes: bool  # clients of AMQP publish and consume over links that they attach again
+    requests: bool  # clients of HTTP publish and consume, by connections that come and go
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -117,7 +120,8 @@ class Scenario(NamedTuple):
 
     def prefixes(self, name: str) -> tuple[str, ...]:
         """Return the prefixes of the topics whose messages a queue gets."""
-        return self.queues[name].prefixes + (FORWARDED.get(name, ()) if self.forwards else ())
+        of_topics = self.queues[name].prefixes + (FORWARDED.get(name, ()) if self.forwards else ())
+        return (*of_topics, queue_topic(name))
 
     def rules(self, name: str) -> Rules:
         """Return what the attributes of a queue promise, as far as time and order go."""
@@ -149,6 +153,7 @@ PLAIN: Final = Scenario(
     returns=False,
     wills=False,
     resumes=False,
+    requests=False,
 )
 
 
@@ -175,6 +180,7 @@ def scenario_of(seed: int) -> Scenario:
         returns=rng.random() < RETURNS_SHARE,
         wills=rng.random() < WILLS_SHARE,
         resumes=rng.random() < RESUMES_SHARE,
+        requests=rng.random() < REQUESTS_SHARE,
     )
 
 

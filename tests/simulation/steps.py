@@ -64,6 +64,7 @@ TRANSACTIONS = {"transact": 24.0}  # in runs that have them
 RETAINED = {"retain": 8.0, "look": 6.0}  # the same
 RETURNS = {"return": 30.0}  # the same
 RESUMES = {"resume": 30.0}  # the same
+REQUESTS = {"request": 30.0}  # the same
 ALWAYS = (
     "publish",
     "connect",
@@ -77,6 +78,7 @@ ALWAYS = (
     "look",
     "return",
     "resume",
+    "request",
 )
 PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
 
@@ -87,6 +89,7 @@ def steps_of(seed: int, count: int) -> list[Step]:
     scenario = scenario_of(seed)
     kinds_there = WEIGHTS | (TRANSACTIONS if scenario.transactions else {}) | (RETAINED if scenario.retains else {})
     kinds_there |= (RETURNS if scenario.returns else {}) | (RESUMES if scenario.resumes else {})
+    kinds_there |= REQUESTS if scenario.requests else {}
     weights = {}
     for kind, weight in kinds_there.items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))

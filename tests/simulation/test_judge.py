@@ -10,8 +10,8 @@ from simulation.actions import play
 from simulation.client import HOLD, KEEP_ALIVE_S, ONLINE, PROMPT, REJECTED, RETAINED_FILTER_ID
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
-from simulation.run import MENDING_US, drain, run
-from simulation.scenario import GATHER, LOCK, PLAIN, SELECTIONS, TEMPORARY, queue_id
+from simulation.run import MENDING_US, drain
+from simulation.scenario import GATHER, LOCK, PLAIN, RETENTION, SELECTIONS, TEMPORARY, queue_id
 from simulation.steps import Step
 from simulation.tap import Tap, number_of
 from simulation.targets import EXCLUSIVE, RETAINED, SESSION, Rules, Seen, Violation
@@ -195,7 +195,28 @@ def test_what_the_store_refused_without_its_publisher_hearing_of_it_may_come_beh
 
 def test_what_was_purged_before_anybody_had_it_may_come_in_a_replay() -> None:
     """It begins with the oldest message, whatever became of it: not behind those that came in the meantime."""
-    assert run(834).violation == ""
+    queues = PLAIN.queues | {"first": PLAIN.queues["first"]._replace(attributes=RETENTION)}
+    world = World(1, PLAIN._replace(queues=queues))
+    publisher, consumer = world.clients["p0"], world.clients["c1"]
+    for each in (publisher, consumer):
+        each.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    publisher.publish("work/a/x", "k", 1, 40)
+    world.advance(A_WHILE_US)
+    play(world, Step("purge", who=0, what=0, amount=0, salt=0, then_us=A_WHILE_US))
+    publisher.publish("work/a/x", "k", 1, 40)
+    consumer.consume("first", 1)
+    world.advance(A_WHILE_US)
+    seen = world.truth.targets["first"].seen
+    assert list(seen) == [2]
+
+    play(world, Step("replay", who=0, what=0, amount=0, salt=0, then_us=A_WHILE_US))
+    world.finish_admin()
+    world.advance(A_WHILE_US)
+
+    assert list(seen) == [2, 1]
+    drain(world)
+    world.close()
 
 
 def test_what_came_of_a_queue_before_the_truth_knew_of_it_may_come_again_behind_later_ones() -> None:

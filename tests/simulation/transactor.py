@@ -65,6 +65,9 @@ class Line:
                     check_ending(self.name, heard)
                 self.has_let_go = True
 
+    def read(self, data: bytes) -> None:
+        """The node reads: the client has said of its transactions what the truth needs to know."""
+
     def ended(self) -> None:
         """The node closes the connection, or has lost it."""
         self.has_let_go = True

@@ -22,7 +22,6 @@ from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.surroundings import Surroundings
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from protocols.listeners import Listener
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.flow_tap import FlowTap
 from simulation.inside import check_inside, is_being_read_back, queues_of
@@ -31,6 +30,8 @@ from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
 from simulation.reader import CURSOR, Reader
+from simulation.request_tap import RequestTap
+from simulation.requester import Program, Requester
 from simulation.resumer import MANNERS, Resumer
 from simulation.resumer_tap import ResumerTap
 from simulation.returner import Returner
@@ -40,6 +41,7 @@ from simulation.scenario import (
     FORWARDS,
     NAMES,
     PUBLISHERS,
+    REQUESTERS,
     RESUMERS,
     RETURNERS,
     SPARE,
@@ -66,6 +68,9 @@ ADMIN_US_MAX = 60_000_000
 THOROUGH_CHECK_EVERY = 8
 BROKEN_US_MIN = 1_000_000  # by then a partition has failed as often as it will, and is being read back or is not
 
+AnyClient = Client | Transactor | Returner | Resumer | Requester
+AnyTap = Tap | Line | FlowTap | ResumerTap | RequestTap
+
 
 class World:
     """Everything there is in one run."""
@@ -84,7 +89,7 @@ class World:
             name: Client(
                 name,
                 self.truth,
-                connect=self._connect,
+                connect=partial(self._dial, "mqtt"),
                 later=lambda us, callback: self._later(us, callback),
                 is_durable=name not in FLEETING,
                 receive_maximum=rng.choice(WINDOWS),
@@ -92,14 +97,16 @@ class World:
             for name in (*PUBLISHERS, *CONSUMERS, *SUBSCRIBERS)
         }
         self.transactors = {
-            name: Transactor(name, self.truth, dial=self._dial, later=lambda us, callback: self._later(us, callback))
+            name: Transactor(
+                name, self.truth, dial=partial(self._dial, "amqp"), later=lambda us, callback: self._later(us, callback)
+            )
             for name in TRANSACTORS
         }
         self.returners = {
             name: Returner(
                 name,
                 self.truth,
-                dial=self._dial_flow,
+                dial=partial(self._dial, "flow"),
                 later=lambda us, callback: self._later(us, callback),
                 window=window,
             )
@@ -109,12 +116,23 @@ class World:
             name: Resumer(
                 name,
                 self.truth,
-                dial=self._dial_resumer,
+                dial=partial(self._dial, "amqp"),
                 later=lambda us, callback: self._later(us, callback),
                 manner=manner,
                 window=window,
             )
             for name, manner, window in zip(RESUMERS, MANNERS, WINDOWS[1:], strict=True)
+        }
+        program = Program()
+        self.requesters = {
+            name: Requester(
+                name,
+                self.truth,
+                program,
+                dial=partial(self._dial, "http"),
+                later=lambda us, callback: self._later(us, callback),
+            )
+            for name in REQUESTERS
         }
         self._rng = rng
         self._look_ns = rng.choice((0, 0, 100_000, 700_000))
@@ -286,52 +304,27 @@ class World:
 
     # --- clients ---
 
-    def _everybody(self) -> Iterator[Client | Transactor | Returner | Resumer]:
+    def _everybody(self) -> Iterator[AnyClient]:
         yield from self.clients.values()
         yield from self.transactors.values()
         yield from self.returners.values()
         yield from self.resumers.values()
+        yield from self.requesters.values()
 
-    def _connect(self, client: Client, tap: Tap) -> Wire:
-        def read(data: bytes) -> None:
-            self._judge(tap.read, data)
-
-        return self._wire(client, self.node.mqtt.listeners["mqtt"], written=tap.written, read=read, ended=tap.ended)
-
-    def _dial(self, transactor: Transactor, line: Line) -> Wire:
-        listener = self.node.amqp.listeners["amqp"]
-        return self._wire(transactor, listener, written=line.written, read=lambda _: None, ended=line.ended)
-
-    def _dial_flow(self, returner: Returner, tap: FlowTap) -> Wire:
-        def read(data: bytes) -> None:
-            self._judge(tap.read, data)
-
-        listener = self.node.flow.listeners["flow"]
-        return self._wire(returner, listener, written=tap.written, read=read, ended=tap.ended)
-
-    def _dial_resumer(self, resumer: Resumer, tap: ResumerTap) -> Wire:
-        def read(data: bytes) -> None:
-            self._judge(tap.read, data)
-
-        listener = self.node.amqp.listeners["amqp"]
-        return self._wire(resumer, listener, written=tap.written, read=read, ended=tap.ended)
-
-    def _wire(
-        self,
-        client: Client | Transactor | Returner | Resumer,
-        listener: Listener,
-        *,
-        written: Callable[[bytes], None],
-        read: Callable[[bytes], None],
-        ended: Callable[[], None],
-    ) -> Wire:
-        name = client.name.encode()
+    def _dial(self, protocol: str, client: AnyClient, tap: AnyTap) -> Wire:
+        """Connect a client. The judge sees both directions at the node's end."""
+        name, node = client.name.encode(), self.node
+        listeners = node.mqtt.listeners | node.amqp.listeners | node.flow.listeners | node.http.listeners
+        listener = listeners[protocol]
 
         def writes(data: bytes) -> None:
             self.trace.update(name + data)
-            self._judge(written, data)
+            self._judge(tap.written, data)
 
-        wire = Wire(self.loop, client, self.salted, written=writes, read=read, ended=ended)
+        def read(data: bytes) -> None:
+            self._judge(tap.read, data)
+
+        wire = Wire(self.loop, client, self.salted, written=writes, read=read, ended=tap.ended)
         if listener.admit():
             listener.open(wire, ("127.0.0.1", 40_000))
         return wire
