@@ -1,5 +1,6 @@
 """What is remembered of a publisher by its name, against a plain model, over crashes at any moment."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,24 @@ def test_a_row_is_found_again_by_its_key_whatever_the_name() -> None:
 
     assert place_of_row(key) == ("a/b\0\xff\xff", 0)
     assert place_of_row(named.epoch_row()[0]) == ("a/b\0\xff\xff", EPOCH_PLACE)
+
+
+@pytest.mark.parametrize("floor", [0, 4, 8, 10])
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_rows_are_understood_in_any_order_wherever_the_floor_lies(floor: int, newest_first: bool) -> None:
+    """A row of several sequences may reach across a floor that a later row has raised."""
+    written = NamedPublisher("p")
+    rows = [written.row_of(1, 8)]
+    written.advance(floor, 0)
+    rows += [written.row_of(9, 10)] if floor < 8 else [written.epoch_row()]
+    found = NamedPublisher("p")
+    for key, value in reversed(rows) if newest_first else rows:
+        found.restore(place_of_row(key)[1], value)
+        found.check()
+
+    last = 10 if floor < 8 else floor
+    assert (found.floor, found.highest()) == (floor, last)
+    assert found.stored.total == last - floor
 
 
 def test_all_rows_of_a_publisher_can_be_deleted() -> None:
