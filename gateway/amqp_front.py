@@ -50,9 +50,9 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         for vpn in self._node.vpns.values():
             vpn.amqp_registry.resumable.end()
 
-    def send_away(self, vpn: str, users: frozenset[str] | None = None) -> None:
+    def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only, and to those that are away."""
-        super().send_away(vpn, users)
+        super().send_away(vpn, reason, users)
         self._node.vpns[vpn].amqp_registry.resumable.end(users)
 
     def make_services(self, vpn: "MessageVpn") -> AmqpServices:

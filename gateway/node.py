@@ -60,6 +60,7 @@ from storage.stored_state import NOTHING_STORED
 log = logging.getLogger("sluicegate.node")
 
 USER_GONE = "the user is shut down"
+DISCONNECTED = "an operator disconnected the client"
 
 STOP_S = 10  # how long clients may take to let go of their connections
 
@@ -222,13 +223,13 @@ class Node:
     def _send_away(self, vpn: MessageVpn, reason: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only."""
         for front in self.fronts:
-            front.send_away(vpn.name, users)
+            front.send_away(vpn.name, reason, users)
         vpn.http_flows.end(reason, users)  # they outlive connections
 
     def disconnect(self, vpn: MessageVpn, client: str) -> bool:
         """Say goodbye to a client, over whatever protocols it came. Return whether it was there."""
-        found = [front.disconnect(vpn.name, client) for front in self.fronts]
-        return vpn.http_flows.end_of(client, "an operator disconnected it") or any(found)
+        found = [front.disconnect(vpn.name, client, DISCONNECTED) for front in self.fronts]
+        return vpn.http_flows.end_of(client, DISCONNECTED) or any(found)
 
     def _read_secrets(self, config: Config) -> Secrets:
         """Read keys, certificates and passwords from their files. Raises OSError and ValueError."""

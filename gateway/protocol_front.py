@@ -47,8 +47,8 @@ class ClientConnection(Connection, Protocol):
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
 
-    def shut_down(self) -> None:
-        """The node stops: say goodbye in the protocol's own words, and close."""
+    def send_away(self, reason: str, *, node_stops: bool = False) -> None:
+        """Say goodbye, and why, in the protocol's own words, and close: operators want it so, unless the node stops."""
 
 
 C = TypeVar("C", bound=ClientConnection)
@@ -114,7 +114,7 @@ class ProtocolFront(ABC, Generic[C, S]):
         if self._ticker is not None:
             self._ticker.cancel()
         for connection in self.open_connections():
-            connection.shut_down()
+            connection.send_away("the gateway stops", node_stops=True)
         deadline = self._node.clock.now_ms() + int(within_s * 1000)
         while self.connections.children and self._node.clock.now_ms() < deadline:
             await asyncio.sleep(0.01)
@@ -138,20 +138,20 @@ class ProtocolFront(ABC, Generic[C, S]):
         """Return the connections there are now."""
         return [cell.behaviour for cell in self.connections.children or ()]
 
-    def send_away(self, vpn: str, users: frozenset[str] | None = None) -> None:
+    def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only."""
         for connection in self.open_connections():
             identity = connection.identity
             if identity.vpn == vpn and (users is None or identity.user in users):
-                connection.shut_down()
+                connection.send_away(reason)
 
-    def disconnect(self, vpn: str, client: str) -> bool:
+    def disconnect(self, vpn: str, client: str, reason: str) -> bool:
         """Say goodbye to a client of a message VPN. Return whether it was there."""
         found = False
         for connection in self.open_connections():
             rights = connection.identity.admitted()
             if rights is not None and connection.identity.vpn == vpn and rights.client == client:
-                connection.shut_down()
+                connection.send_away(reason)
                 found = True
         return found
 

@@ -418,9 +418,9 @@ class AmqpConnection(Behaviour, Flushed):
         self.ask_flush()
         self._release()
 
-    def shut_down(self) -> None:
-        """The node stops."""
-        self.end(AmqpError(conditions.CONNECTION_FORCED, "the broker shuts down"))
+    def send_away(self, reason: str, *, node_stops: bool = False) -> None:
+        """End the connection because operators want it so, or the node stops. AMQP 2.8.16 has one word for both."""
+        self.end(AmqpError(conditions.CONNECTION_FORCED, reason))
         self._close_transport()
 
     def _close_transport(self) -> None:

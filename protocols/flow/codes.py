@@ -8,6 +8,7 @@ from typing import Final
 # 0x00: nothing is wrong.
 NONE: Final = 0x0000
 SHUTTING_DOWN: Final = 0x0001  # of GOAWAY
+ADMINISTRATIVE_ACTION: Final = 0x0002  # of GOAWAY
 
 # 0x01: the bytes. They end the connection.
 MALFORMED: Final = 0x0101
@@ -59,6 +60,7 @@ REVOKED: Final = 0x0601  # the queue is gone, or a right to it
 NAMES: Final[dict[int, str]] = {
     NONE: "none",
     SHUTTING_DOWN: "shutting down",
+    ADMINISTRATIVE_ACTION: "administrative action",
     MALFORMED: "malformed",
     FRAME_TOO_LARGE: "frame too large",
     VERSION_UNKNOWN: "version unknown",

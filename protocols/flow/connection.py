@@ -398,20 +398,21 @@ class FlowConnection(Behaviour):
             self.engine.fail(code, text)
             self._violated(code, text)
 
-    def shut_down(self) -> None:
-        """The node stops: have the client finish what is in flight, and go."""
+    def send_away(self, reason: str, *, node_stops: bool = False) -> None:
+        """Have the client finish what is in flight, and go: operators want it so, or the node stops."""
         if self.engine.phase != OPEN:
             self._close_transport()
-            return
-        self._is_going = True
-        self._hold_back(True)
-        self.send(Goaway(codes.SHUTTING_DOWN, "the gateway stops", DRAIN_MS).encode())
-        self.cell.after(DRAIN_MS, self._drain_is_over)
+        elif not self._is_going:
+            self._is_going = True
+            self._hold_back(True)
+            code = codes.SHUTTING_DOWN if node_stops else codes.ADMINISTRATIVE_ACTION
+            self.send(Goaway(code, reason, DRAIN_MS).encode())
+            self.cell.after(DRAIN_MS, lambda: self._drain_is_over(code, reason))
 
-    def _drain_is_over(self) -> None:
+    def _drain_is_over(self, code: int, text: str) -> None:
         if self._transport is not None:
             self.flush()
-            self.engine.close(codes.SHUTTING_DOWN, "the gateway stops", self._clock.now_ms())
+            self.engine.close(code, text, self._clock.now_ms())
             self._close_transport()
 
     def _close_transport(self) -> None:

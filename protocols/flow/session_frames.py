@@ -107,7 +107,7 @@ class AuthAnswer:
 @final
 @dataclass(frozen=True)
 class Goaway:
-    """The gateway stops soon: finish what is in flight, settle, and come back elsewhere or later."""
+    """The client is to go: finish what is in flight, settle, and come back elsewhere or later."""
 
     code: int
     text: str

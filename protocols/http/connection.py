@@ -413,10 +413,10 @@ class HttpConnection(Behaviour):
 
     # --- the end ---
 
-    def shut_down(self) -> None:
-        """The node stops: finish the requests that are begun, and take no other."""
+    def send_away(self, reason: str, *, node_stops: bool = False) -> None:
+        """Finish the requests that are begun, and take no other: operators want it so, or the node stops."""
         self._engine.shut()
-        self._end_reading("the gateway stops")
+        self._end_reading(reason)
         self._go_on()
 
     def fail(self) -> None:

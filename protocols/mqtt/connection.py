@@ -44,6 +44,7 @@ from protocols.mqtt.packet_place import PacketPlace
 from protocols.mqtt.partial_packet import misses_much
 from protocols.mqtt.publishing import PublishingSide, PublishRefused
 from protocols.mqtt.reason_codes import (
+    ADMINISTRATIVE_ACTION,
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
@@ -397,9 +398,9 @@ class MqttConnection(Behaviour, Flushed):
             self.engine.disconnect(reason_code, text)
             self._close_abnormally()
 
-    def shut_down(self) -> None:
-        """End the connection because the node stops."""
-        self.engine.disconnect(SERVER_SHUTTING_DOWN, "the gateway is shutting down")
+    def send_away(self, reason: str, *, node_stops: bool = False) -> None:
+        """End the connection because operators want it so, or the node stops."""
+        self.engine.disconnect(SERVER_SHUTTING_DOWN if node_stops else ADMINISTRATIVE_ACTION, reason)
         self._close_abnormally()
 
     def refuse(self, reason: str, text: str) -> None:

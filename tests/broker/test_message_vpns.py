@@ -369,7 +369,7 @@ async def test_a_reload_brings_a_vpn_and_shuts_one_down(broker: RunningBroker) -
         assert answer.content == b"before"
     down = load(settings=(*broker.settings, "vpns.sales.enabled=false", "vpns.new.queues.declared=[{name: fresh}]"))
     await broker.node.reload(down)
-    assert await client.ended_with() == 0x8B
+    assert await client.ended_with() == 0x98
     await other.round_trip()
     assert await answer_to(broker, "mqtt", "x@sales", "") == 0x88
     assert await answer_to(broker, "mqtt", "x@new", "") == OK
