@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Final
 
+from actors.queue_directory import StoreRefused
 from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
 from messaging.topics import EVENT_TOPICS
@@ -72,23 +73,31 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         return
     if not connection.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
-        due = will if connection.engine.goodbye is None else None
+        due = will if connection.engine.goodbye is None and not connection.is_closing else None
         released = SessionReleased(claimed.session, due, connection.cell)
         connection.services.sessions.inbox.post(released)
         return
     session = claimed.session
     attached = connection.attached = _attached(connection, event, session, will)  # at once: who fails now gives it back
+    if session.has_rows:  # CONNACK says that the session is kept, and its will [3.1.2-7]: no crash loses them then
+        try:
+            await writes_of(connection, attached).store_session(will)
+        except StoreRefused:
+            _give_back(connection, claimed)
+            raise
+        if not connection.is_open():
+            if connection.is_closing:  # it has heard that it is not let in, so it has no will either
+                attached.will = None
+            return
     if not _accept(connection, event, claimed, client_id, expiry_s, proven):
-        connection.attached = None
-        connection.services.sessions.inbox.post(SessionReleased(session, None, connection.cell))
+        _give_back(connection, claimed)
         connection.refuse("no_connack", "it broke a rule meanwhile, or takes no packet as large as its CONNACK")
         return
     _begin(connection, attached)
     _tell_connected(connection, event, session, claimed.present)
     if claimed.present and (revoked := denied_subscriptions(connection, session)):
         await revoke(connection, session, revoked)
-    if session.has_rows:
-        await writes_of(connection, attached).store_session(attached.will)
+        await writes_of(connection, attached).store_subscriptions()
     if session.has_deliveries:
         await resume_flows(connection, session)
 
@@ -198,6 +207,14 @@ def _attached(
 ) -> AttachedSession:
     limit = event.receive_maximum if event.level == 5 else connection.services.window_v3
     return AttachedSession(session, will, receive_maximum=limit, explains=event.request_problem_information)
+
+
+def _give_back(connection: "MqttConnection", claimed: SessionClaimed) -> None:
+    """Return the session of a client that is not let in. It hears of none that was made for it; so there is none."""
+    connection.attached = None
+    if not claimed.present:
+        claimed.session.expiry_s = 0
+    connection.services.sessions.inbox.post(SessionReleased(claimed.session, None, connection.cell))
 
 
 def _begin(connection: "MqttConnection", attached: AttachedSession) -> None:

@@ -83,7 +83,7 @@ class MqttConnection(Behaviour, Flushed):
         self._authenticating: Authenticating | None = None  # CONNECT named a method
         self.watch: WritingWatch | None = None  # from when the client first lagged behind, whoever has the session
         self._flush_asked = False
-        self._closing = False
+        self.is_closing = False
         self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
 
     # --- the socket ---
@@ -189,7 +189,7 @@ class MqttConnection(Behaviour, Flushed):
     # --- events of the engine ---
 
     def _handle(self, event: MqttEvent) -> None:
-        if self._closing:
+        if self.is_closing:
             return
         if self._held is not None:
             self._held.append(event)
@@ -256,7 +256,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def _disconnect(self) -> None:
         self._release()
-        self._closing = True
+        self.is_closing = True
         if self.transport is not None:
             self.flush()
             self.transport.close()
@@ -287,7 +287,7 @@ class MqttConnection(Behaviour, Flushed):
             self._release()  # the client went meanwhile
         if error is not None:
             self._request_failed(error)
-        if error is not None or self._closing or self.cell.is_stopped():
+        if error is not None or self.is_closing or self.cell.is_stopped():
             return
         if (delivering := self.delivering()) is not None:
             delivering.go_on()
@@ -382,7 +382,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def is_open(self) -> bool:
         """Return whether the client is still there."""
-        return self.transport is not None and not self._closing
+        return self.transport is not None and not self.is_closing
 
     @property
     def is_asking(self) -> bool:
@@ -393,7 +393,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def end(self, reason_code: int, text: str) -> None:
         """End the connection on our initiative, unless it is ending. The will is due."""
-        if not self._closing:
+        if not self.is_closing:
             log.info("connection of %s ends (0x%02x): %s", self.peer_name(), reason_code, text)
             self.engine.disconnect(reason_code, text)
             self._close_abnormally()
@@ -411,7 +411,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def fail(self) -> None:
         """End the connection at once, after a mistake of our own."""
-        self._closing = True
+        self.is_closing = True
         self._release()
         if self.transport is not None:
             self.transport.abort()
@@ -436,7 +436,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def _close(self) -> None:
         """Let the last words reach the client, then close."""
-        self._closing = True
+        self.is_closing = True
         if self.transport is not None:
             self.flush()
             self.transport.close_after_flush()

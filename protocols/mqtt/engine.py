@@ -9,8 +9,7 @@ Three rules for the caller:
 1. Events come in wire order. Packets behind a CONNECT are reported at once, but count only once it is accepted.
 2. The last event may be DisconnectReceived or PeerViolated. Then the engine has ended: input is ignored, and so are
    commands, for an answer that was under way when the client left is no mistake.
-3. While the caller does not read the socket it must not let keep alive run out on what it did not read: it calls
-   `alive` instead of `tick`.
+3. Keep alive must not run out on what the caller did not read: while it reads nothing it calls `alive`, not `tick`.
 """
 
 from typing import Final, final
@@ -52,6 +51,7 @@ from protocols.mqtt.partial_packet import PartialPacket, misses_much
 from protocols.mqtt.publish_reader import PublishReader
 from protocols.mqtt.publish_writer import NONE_SKIPPED, PublishWriter
 from protocols.mqtt.reason_codes import (
+    CONNACK_REFUSALS,
     KEEP_ALIVE_TIMEOUT,
     MALFORMED_PACKET,
     PACKET_TOO_LARGE,
@@ -87,8 +87,7 @@ class MqttEngine:
         self.level: u8 = 0  # 3, 4 or 5 once CONNECT has said so
         self._stage: u8 = _SILENT
         self.tells_reasons = False
-        # The client has a limit that only `publish` observes: blocks for everyone may not be for it.
-        self.restricts_output = False
+        self.restricts_output = False  # it has a limit that only `publish` observes: not all blocks may be for it
         self.has_output = False
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self.answered_bytes = 0  # ever; messages are no answers
@@ -290,8 +289,10 @@ class MqttEngine:
             self._queue(block)
 
     def disconnect(self, reason_code: int, text: str = "") -> None:
-        """End from our side. Only a 5.0 client whose CONNECT was accepted gets to know why [3.14.0-1]."""
-        if self._stage == _OPEN and self.level == 5:
+        """End from our side. A 5.0 client hears why [3.14.0-1], and whoever waits for CONNACK is refused."""
+        if self._stage == _ASKING:
+            self.refuse(reason_code if reason_code in CONNACK_REFUSALS else UNSPECIFIED_ERROR, text)
+        elif self._stage == _OPEN and self.level == 5:
             self._queue_first_that_fits(encode_disconnects(reason_code, text))
         self._end()
 

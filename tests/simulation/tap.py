@@ -83,22 +83,30 @@ class Tap:
                 self._release(mqtt.packet_id_of(packet))
             elif kind in (mqtt.CONNACK, mqtt.SUBACK, mqtt.UNSUBACK):
                 if kind == mqtt.CONNACK:
-                    self._begun()
+                    self._answered(mqtt.connack(packet, 5))
                 self._requests_count -= 1
                 self._answers_count += 1
                 self._answered_us = self._truth.now_us()
                 if self._requests_count == 0 and self._asked_last != mqtt.UNSUBSCRIBE:
                     self._has_unsubscribed = False
             elif kind == mqtt.DISCONNECT:
-                self._has_ended = True
-                self.has_let_go = True
-                self._lost()
+                self._ended()
 
-    def _begun(self) -> None:
+    def _answered(self, connack: mqtt.Answer) -> None:
+        if connack.reason_code:
+            if self._will is not None:
+                self._will.refused()
+            self._ended()
+            return
         if self._will is not None:
             self._will.begun()
         for will in self._earlier_wills:
             will.returned()
+
+    def _ended(self) -> None:
+        self._has_ended = True
+        self.has_let_go = True
+        self._lost()
 
     def _delivery(self, publish: mqtt.Published) -> None:
         identifiers = publish.values(SUBSCRIPTION_IDENTIFIER)

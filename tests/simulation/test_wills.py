@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from simulation.actions import play
+from simulation.client import ONLINE
 from simulation.fate import FAILURES_MAX
 from simulation.inside import is_being_read_back, queues_of
 from simulation.run import drain
@@ -12,7 +13,7 @@ from simulation.scenario import PLAIN
 from simulation.steps import Step
 from simulation.targets import EXCLUSIVE, Rules, Violation
 from simulation.truth import Truth
-from simulation.wills import Will
+from simulation.wills import CALLED_OFF, Will
 from simulation.world import World
 
 A_WHILE_US, A_MOMENT_US = 2_000_000, 5_000
@@ -29,6 +30,40 @@ def world() -> Iterator[World]:
     made.advance(A_WHILE_US)
     yield made
     made.close()
+
+
+@pytest.mark.parametrize("microseconds", [0, 300])
+def test_who_is_let_in_has_a_will_that_no_crash_loses(microseconds: int) -> None:
+    """[3.1.2-7]: however long the store takes, CONNACK comes behind it."""
+    world = World(1, PLAIN)
+    will = Will(world.truth, "s0", 1, "work/a/x", "k", qos=1, delay_s=0, is_kept=True)
+    world.wills.append(will)
+    world.pace.slow_left = 3
+    client = world.clients["s0"]
+    client.connect(clean_start=False, will=will)
+    while client.state != ONLINE:
+        world.advance(100)
+    world.advance(microseconds)
+
+    world.power_fails()
+
+    drain(world)  # and the will has come
+    world.close()
+
+
+def test_who_is_taken_over_before_connack_leaves_no_will(world: World) -> None:
+    """[3.1.2-8]: only the will of a CONNECT that is accepted is kept."""
+    world.pace.slow_left = 1
+    will = Will(world.truth, "s0", 2, "work/a/x", "k", qos=1, delay_s=0, is_kept=True)
+    world.wills.append(will)
+    client = world.clients["s0"]
+    client.connect(clean_start=False, will=will)
+    world.advance(A_MOMENT_US)
+    assert client.state != ONLINE
+    client.connect(clean_start=False)
+
+    drain(world)  # and that will has not come
+    assert will.state == CALLED_OFF
 
 
 @pytest.mark.parametrize("microseconds", [300, 600])

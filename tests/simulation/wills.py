@@ -47,6 +47,11 @@ class Will:
         """CONNACK was written."""
         self._has_begun = True
 
+    def refused(self) -> None:
+        """CONNACK said that its client is not let in. It hears that before it could have called the will off."""
+        self.state = CALLED_OFF
+        self.message.withheld = True
+
     def goodbye(self) -> None:
         """The node has read DISCONNECT. That of a connection which was taken over meanwhile may count for nothing."""
         if self.state == SET:

@@ -80,13 +80,17 @@ def test_our_disconnect_says_why_to_5_0_and_nothing_to_3_x() -> None:
     assert five.hears(mqtt.pingreq()) == three.hears(mqtt.pingreq()) == []
 
 
-def test_there_is_no_disconnect_before_connack() -> None:
-    """[3.14.0-1]."""
-    conversation = Conversation(5)
-    conversation.hears(mqtt.connect(level=5))
-    conversation.engine.disconnect(0x8B)
+@pytest.mark.parametrize(("reason_code", "refusal"), [(0x97, 0x97), (0x8B, 0x80)])
+def test_there_is_no_disconnect_before_connack(reason_code: int, refusal: int) -> None:
+    """[3.14.0-1]: who waits for CONNACK is refused, with a code that it may have [3.2.2-8]."""
+    five, three = Conversation(5), Conversation(4)
+    for conversation, level in ((five, 5), (three, 4)):
+        conversation.hears(mqtt.connect(level=level))
+        conversation.engine.disconnect(reason_code, "why")
 
-    assert conversation.said() == b""
+    [packet] = five.packets()
+    assert packet.body == bytes((0, refusal, 6)) + mqtt.reason_string("why")
+    assert three.said() == b"\x20\x02\x00\x03"
 
 
 @pytest.mark.parametrize("reason_code", [0x04, 0x86, 0x91, 0x100])
