@@ -268,7 +268,8 @@ def check_ending(name: str, heard: Detach | Ended) -> None:
     """Raise Violation when the node ends a connection with an error that its client has not caused."""
     if not isinstance(heard, Ended) or heard.error is None:
         return
-    was_silent = heard.error.description.startswith("idle timeout")  # it shows that it is alive in long waits only
+    # It shows that it is alive in long waits only, and one that has vanished does not, perhaps within the handshake.
+    was_silent = heard.error.description.startswith(("idle timeout", "the handshake took too long"))
     if heard.error.condition != CONNECTION_FORCED and not was_silent:
         raise Violation(f"{name} was ended with {heard.error}, and had done nothing wrong")
 
