@@ -3,8 +3,8 @@
 Rules it holds the node to, beside those of any consumer and publisher: what the client holds when its link is detached
 goes to nobody else until its time is over, and comes back under its tag, or the node says at once that it does not; an
 outcome that the node has settled after the client, or that was in force before a link was attached again, is so over
-crashes too; what a client has declined does not come to it again; what it is unsure of and the node has is not asked
-for again.
+crashes too; what a client has declined does not come to it again, though the same message may that died elsewhere;
+what it is unsure of and the node has is not asked for again.
 """
 
 from typing import NamedTuple
@@ -13,14 +13,36 @@ from amqp_heard import Ended, Heard, Received
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, OUTCOMES, REJECTED, DeliveryState, read_state
 from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.values import AmqpMap
-from simulation.tap import Written, number_of
-from simulation.targets import PARTITIONED, Message, Violation
+from protocols.amqp.sections import MESSAGE_ANNOTATIONS
+from protocols.amqp.values import AmqpMap, Symbol
+from simulation.scenario import SPARE
+from simulation.tap import number_of
+from simulation.targets import DEAD, PARTITIONED, Message, Target, Violation
 from simulation.transactor import check_ending, heard_in
 from simulation.truth import Truth
 
 IN, OUT = "in", "out"  # names of the client's links
 REFUSED = 0x97  # as a reason code, what a refusal is to the truth
+
+
+class Death(NamedTuple):
+    """Where and when a message died. One that several queues got may die in each, and then they differ by that."""
+
+    queue: str
+    time_ms: int
+
+
+ALIVE = Death("", 0)
+
+
+class Delivered(NamedTuple):
+    """A delivery that waits for its outcome."""
+
+    target: Target
+    number: int
+    death: Death
+    flow_cuts: int  # of the target by then
+    held_us: int  # when it was written
 
 
 class ResumedFlow:
@@ -33,8 +55,9 @@ class ResumedFlow:
         self.queue = queue
         self.life = truth.life
         self.tap: ResumerTap | None = None  # the connection that has it, or had it last
-        self.written: dict[bytes, Written] = {}  # by delivery tag
+        self.written: dict[bytes, Delivered] = {}  # by delivery tag
         self.is_kept = True  # the node had no reason to let go of it by the time that its client came back
+        self._declined: dict[tuple[Target, int, Death], int] = {}  # with the target's flow cuts by then
         self._truth = truth
         self._away_s = away_s
         self._away_since_us = -1
@@ -62,6 +85,8 @@ class ResumedFlow:
         """The node has read that its client attaches the link again."""
         self.tap, self.is_kept = tap, not self.has_let_go
         self._is_coming_back = True
+        if not self.is_kept:
+            self._declined.clear()
 
     def is_back(self) -> None:
         """The node has attached the link again."""
@@ -72,7 +97,15 @@ class ResumedFlow:
         """Return whether a link that is attached for this queue may be this one."""
         return self.queue == queue and self.life == self._truth.life and not self._is_over
 
-    def is_cut(self, what: Written) -> bool:
+    def declines(self, what: Delivered) -> None:
+        """Its client wants a message to go to others."""
+        self._declined[(what.target, what.number, what.death)] = what.target.flow_cuts
+
+    def has_declined(self, what: Delivered) -> bool:
+        """Return whether its client has said so of this very message, and the queue knows it still."""
+        return self._declined.get((what.target, what.number, what.death)) == what.flow_cuts
+
+    def is_cut(self, what: Delivered) -> bool:
         """Return whether the queue may have taken a delivery back from it, though it is there."""
         target, truth = what.target, self._truth
         is_late = 0 < 1000 * target.rules.lock_ms <= truth.now_us() - what.held_us
@@ -83,7 +116,7 @@ class ResumedFlow:
 class Said(NamedTuple):
     """An outcome that the client has said, and settles after the node."""
 
-    what: Written
+    what: Delivered
     is_accepted: bool
 
 
@@ -111,7 +144,7 @@ class ResumerTap:
         self._tags: dict[int, bytes] = {}  # by delivery id, of what was delivered on this connection
         self._said: dict[int, Said] = {}  # by delivery id: not settled by the node
         self._listed: dict[bytes, DeliveryState | None] = {}  # in the client's map
-        self._in_force: list[Written] = []  # accepted by the map, when the link is attached
+        self._in_force: list[Delivered] = []  # accepted by the map, when the link is attached
         self._unsure: set[bytes] = set()  # tags of what the client has sent and heard nothing of
         self._is_in = False  # its receiving link is attached
 
@@ -191,7 +224,7 @@ class ResumerTap:
             for what in self._in_force:
                 self._truth.settled_by_commit(what.target, what.number, flow)
 
-    def _may_be_taken(self, what: Written, message: Message) -> bool:
+    def _may_be_taken(self, what: Delivered, message: Message) -> bool:
         """Return whether an administrator or the disk may have taken what the client holds."""
         target = what.target
         is_lost = target.may_have_lost(message) or target.was_moved_since(message.sent_tick)
@@ -209,13 +242,12 @@ class ResumerTap:
         if target is None:
             self._truth.came_unjudged.add(number)
             return  # it is being deleted
-        seen, message = target.seen.get(number), self._truth.messages.get(number)
-        is_one = message is not None and message.sent_count == 1
-        if seen is not None and is_one and seen.declined_by is flow and seen.declined_cuts == target.flow_cuts:
+        now_us = self._truth.now_us()
+        what = Delivered(target, number, _death_of(heard), target.flow_cuts, now_us)
+        if flow.has_declined(what) and self._is_one(what):
             raise Violation(f"{self._client} has declined message {number} of {target.name}, and got it again")
         header = heard.sections().get(0x70)
         is_first = isinstance(header, list) and len(header) > 3 and header[3] is True
-        now_us = self._truth.now_us()
         self._truth.delivered(
             target,
             number,
@@ -225,7 +257,17 @@ class ResumerTap:
             count=heard.delivery_count + 1,
             again=False,
         )
-        flow.written[heard.tag] = Written(target, number, target.flow_cuts, now_us, 0)
+        flow.written[heard.tag] = what
+
+    def _is_one(self, what: Delivered) -> bool:
+        """Return whether nothing else in the queue looks like it, as what was sent, or moved, more than once may."""
+        message = self._truth.messages[what.number]
+        if message.sent_count > 1:
+            return False
+        if what.target.kind != DEAD or what.death.queue not in (ALIVE.queue, SPARE):
+            return True
+        sources = [each for each in self._truth.queues() if each.wants(message.topic)]
+        return sum(1 for each in sources for _, end in each.moves if end == 0 or end > message.sent_tick) <= 1
 
     def _resumes(self, flow: ResumedFlow, tag: bytes, number: int) -> None:
         what = flow.written.get(tag)
@@ -294,7 +336,7 @@ class ResumerTap:
         if not heard.settled:
             self._said[delivery_id] = Said(what, heard.state.code == ACCEPTED)
 
-    def _settles(self, what: Written, state: DeliveryState, *, is_void: bool) -> None:
+    def _settles(self, what: Delivered, state: DeliveryState, *, is_void: bool) -> None:
         """The node has read an outcome. What is said too late of a delivery counts for nothing."""
         assert self.flow is not None
         target, flow, truth = what.target, self.flow, self._truth
@@ -307,7 +349,7 @@ class ResumerTap:
         if state.code == MODIFIED and state.undeliverable_here:
             target.declined.add(what.number)
             if not is_void:
-                seen.declined_by, seen.declined_cuts = flow, target.flow_cuts
+                flow.declines(what)
 
     # --- what it is made of ---
 
@@ -319,3 +361,16 @@ class ResumerTap:
 def _states_in(unsettled: AmqpMap | None) -> dict[bytes, DeliveryState | None]:
     pairs = [] if unsettled is None else unsettled.pairs
     return {tag: read_state(state) for tag, state in pairs if isinstance(tag, bytes)}
+
+
+def _death_of(heard: Received) -> Death:
+    """Return what a dead message says of its death."""
+    annotations = heard.sections().get(MESSAGE_ANNOTATIONS)
+    pairs = annotations.pairs if isinstance(annotations, AmqpMap) else []
+    said = {name.text: value for name, value in pairs if isinstance(name, Symbol)}
+    queue, time_ms = said.get("x-opt-sluicegate-dead-queue"), said.get("x-opt-sluicegate-dead-time-ms")
+    if queue is None:
+        return ALIVE
+    assert isinstance(queue, str)
+    assert isinstance(time_ms, int)
+    return Death(queue, time_ms)

@@ -83,8 +83,6 @@ class Seen:
     held_life: int = 0  # of the node by then
     held_cuts: int = 0  # flow cuts of the target by then
     is_returned: bool = False  # who had it has given it back, or says that it failed
-    declined_by: "Holder | None" = None  # wants it to go to others
-    declined_cuts: int = 0  # flow cuts of the target by then
     crashes: int = 0
     first_crashes: int = 0  # of the node, when it came for the first time
     count_known: int = 0  # deliveries since the node may last have forgotten them

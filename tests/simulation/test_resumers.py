@@ -7,11 +7,12 @@ from protocols.amqp.encoding import encode, encode_performative
 from protocols.amqp.frames import frame
 from protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, DeliveryState
 from protocols.amqp.performatives import TRANSFER, Attach
+from protocols.amqp.sections import MESSAGE_ANNOTATIONS
 from protocols.amqp.termini import Source, Target
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, ubyte, uint, ulong
+from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 from simulation.resumer_tap import IN, OUT, ResumerTap
 from simulation.scenario import PLAIN
-from simulation.targets import EXCLUSIVE, Message, Rules, Violation
+from simulation.targets import DEAD, EXCLUSIVE, SHARED, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
 
@@ -30,11 +31,11 @@ class Another:
 class Scene:
     """A queue, and a client whose link on it may come back, seen at the node's end."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = EXCLUSIVE) -> None:
         self.now_us = A_WHILE_US
         self.truth = Truth(lambda: self.now_us)
         self.truth.life = 1
-        self.queue = self.truth.begins("orders", EXCLUSIVE, ("in/",), Rules())
+        self.queue = self.truth.begins("orders", kind, ("in/",), Rules())
         self.truth.limits("orders", 0)
         self.sent: dict[int, Message] = {}
         self.delivered_count = 0
@@ -71,11 +72,20 @@ class Scene:
         )
         self.tap.written(frame(0, attach.encode()))
 
-    def delivers(self, number: int, tag: bytes, *, count: int = 1, resumes: bool = False) -> None:
+    def delivers(
+        self, number: int, tag: bytes, *, count: int = 1, resumes: bool = False, died_in: str = "", died_ms: int = 0
+    ) -> None:
         fields: list[AmqpValue] = [uint(HANDLE), uint(self.delivered_count), tag, uint(0), False, False]
         self.delivered_count += 1
         header: list[AmqpValue] = [True, ubyte(4), None, count == 1, uint(count - 1)]
-        message = encode(Described(ulong(0x70), header)) + encode(Described(ulong(0x75), b"m%d|" % number))
+        message = encode(Described(ulong(0x70), header))
+        if died_in:
+            dead: list[tuple[AmqpValue, AmqpValue]] = [
+                (Symbol("x-opt-sluicegate-dead-queue"), died_in),
+                (Symbol("x-opt-sluicegate-dead-time-ms"), died_ms),
+            ]
+            message += encode(Described(ulong(MESSAGE_ANNOTATIONS), AmqpMap(dead)))
+        message += encode(Described(ulong(0x75), b"m%d|" % number))
         self.tap.written(frame(0, encode_performative(TRANSFER, [*fields, None, None, resumes]) + message))
 
     def settles(self, delivery_id: int, state: DeliveryState, *, by_node: bool = False) -> None:
@@ -153,6 +163,55 @@ def test_what_a_client_has_declined_does_not_come_to_it_again_and_may_die(scene:
     with pytest.raises(Violation, match="has declined message 1"):
         scene.delivers(1, b"u")
     scene.delivers_to_another(1, count=1)
+
+
+def test_of_a_message_that_died_in_two_queues_a_client_may_decline_the_one_and_get_the_other() -> None:
+    scene = _of_the_dead()
+    scene.delivers(1, b"t", died_in="a", died_ms=1)
+    scene.settles(0, ELSEWHERE)
+    scene.delivers(1, b"u", died_in="b", died_ms=1)
+    scene.settles(1, ELSEWHERE)
+    scene.delivers(1, b"v", died_in="b", died_ms=2)  # a crash brought it back, and it died once more
+    for queue in ("a", "b"):
+        with pytest.raises(Violation, match="has declined message 1"):
+            scene.delivers(1, b"w", died_in=queue, died_ms=1)
+
+
+def test_of_a_message_that_was_moved_out_of_two_queues_a_client_may_decline_the_one_and_get_the_other() -> None:
+    scene = _of_the_dead()
+    _, *sources = scene.truth.targets.values()
+    scene.delivers(1, b"t")
+    scene.settles(0, ELSEWHERE)
+    tick = scene.truth.next_tick()
+    sources[0].moves.append([tick, tick])
+    with pytest.raises(Violation, match="has declined message 1"):
+        scene.delivers(1, b"u")
+    sources[1].moves.append([tick, tick])
+    scene.delivers(1, b"u")
+
+
+def _of_the_dead() -> Scene:
+    """The client consumes what died in two queues, or was moved out of them; one message came into both."""
+    made = Scene(DEAD)
+    message = made.truth.sent("p", "k", "in/x", 1)
+    for name in ("a", "b"):
+        queue = made.truth.begins(name, EXCLUSIVE, ("in/",), Rules())
+        made.truth.delivered(queue, message.number, Another(), held_us=0, flagged=False, count=1, again=False)
+    return made
+
+
+def test_what_a_client_has_declined_may_come_to_it_again_when_it_was_away_for_too_long() -> None:
+    scene = Scene(SHARED)
+    scene.truth.sent("p", "k", "in/x", 1)
+    scene.delivers(1, b"t")
+    scene.settles(0, ELSEWHERE)
+    scene.comes_back({})
+    with pytest.raises(Violation, match="has declined message 1"):
+        scene.delivers(1, b"u")
+    scene.tap.ended()
+    scene.now_us += 1_000_000 * AWAY_S
+    scene.comes_back({})
+    scene.delivers(1, b"u", count=2)
 
 
 def test_what_the_node_says_it_has_when_a_sender_comes_back_is_promised(scene: Scene) -> None:
