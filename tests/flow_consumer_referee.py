@@ -1,10 +1,10 @@
 """The referee of the flow protocol's consumers and browsers: what may come on a flow that was bound."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from flow_grammar import Fields, Frame, number_of
+from flow_grammar import Fields, Frame, number_of, texts_of
 from referee_calls import expect
 
 _DELIVER: Final = struct.Struct(">QQIIHBBQHHI")
@@ -13,8 +13,15 @@ _SLOTS: Final = {1: "text", 2: "bytes", 3: "text", 4: "text", 5: "u64", 6: "u64"
 _VALUE_BYTES: Final = (0, 0, 0, 8, 8, 8, None, None)  # of user properties by type; None: a u32 says it
 _INACTIVE, _ACTIVE, _ENDED = 0, 1, 2  # states
 _ASSIGNED, _DRAINING = 0, 1
-_ACCEPTED, _RELEASED, _, _REJECTED, _EXTEND = range(5)  # outcomes
+_ACCEPTED, _RELEASED, _FAILED, _REJECTED, _EXTEND = range(5)  # outcomes
 _COUNT_MAX: Final = 65_535
+
+
+class SettleTimes(NamedTuple):
+    """How long consumers have to settle. No frame says that: where nobody tells, it is for ever."""
+
+    of_queue: Callable[[str], int] = lambda _: 0  # its `consumer_ack_timeout_ms`; 0: no limit
+    now_ms: Callable[[], int] = lambda: 0
 
 
 class Delivery(NamedTuple):
@@ -112,8 +119,10 @@ class ConsumerReferee:
     opened_by = "BIND"
     ended_by = "UNBIND"
 
-    def __init__(self, asked: Fields) -> None:
+    def __init__(self, asked: Fields, times: SettleTimes) -> None:
         self.is_over = False
+        self._settle_ms_max = times.of_queue("".join(texts_of(asked, "name")))
+        self._now_ms = times.now_ms
         self._browses = number_of(asked, "browses") == 1
         self._may_acknowledge = number_of(asked, "acknowledges") == 1
         self._credit = Credit(number_of(asked, "credit"))
@@ -123,6 +132,7 @@ class ConsumerReferee:
         self._partitions: dict[tuple[int, int], int] | None = None  # partition and epoch: state, by that list
         self._delivered_through = 0
         self._held: dict[int, tuple[int, int, int]] = {}  # by delivery id: partition, epoch, message id
+        self._held_since_ms: dict[int, int] = {}  # or extended last; by delivery id
         self._sources: set[tuple[int, int]] = set()  # partitions and epochs that deliveries came from
         self._fates: dict[tuple[int, int, int], tuple[int, int]] = {}  # of messages: last count, and outcome
         self._settled_ids: dict[int, tuple[int, int, int]] = {}  # delivery ids, as in `_held`
@@ -167,6 +177,7 @@ class ConsumerReferee:
             expect(self._partitions.get(source) == _ASSIGNED, "Partitions", "{}, of {}", it, self._partitions)
         self._judge_again(it)
         self._held[it.delivery_id] = *source, it.message_id
+        self._held_since_ms[it.delivery_id] = self._now_ms()
         self._sources.add(source)
         # What another partition took along is held no more, and nobody says so.
         is_counted = len(self._sources) == 1 and len(self._held) > self._unsettled_max
@@ -231,7 +242,9 @@ class ConsumerReferee:
                 found = self._ids(first, last)
                 if len(found) <= last - first:
                     self._not_held.append((first, last))
-                if outcome != _EXTEND:
+                if outcome == _EXTEND:
+                    self._extends(found)
+                else:
                     self._settles(found, outcome)
 
     def _ids(self, first: int, last: int) -> list[int]:
@@ -244,8 +257,18 @@ class ConsumerReferee:
         for delivery_id in ids:
             message = self._held.pop(delivery_id)
             count, _ = self._fates[message]
-            self._fates[message] = count, outcome
+            is_void = outcome in (_ACCEPTED, _REJECTED) and self._is_late(delivery_id)
+            self._fates[message] = count, _FAILED if is_void else outcome
             self._settled_ids[delivery_id] = message
+
+    def _extends(self, ids: list[int]) -> None:
+        for delivery_id in ids:
+            if not self._is_late(delivery_id):
+                self._held_since_ms[delivery_id] = self._now_ms()
+
+    def _is_late(self, delivery_id: int) -> bool:
+        """Whether a delivery has failed (queues.md, Time to settle): what is said of it then changes nothing."""
+        return 0 < self._settle_ms_max <= self._now_ms() - self._held_since_ms[delivery_id]
 
 
 def ranges_of(body: bytes, size: int) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ import struct
 from collections import deque
 from typing import Final
 
-from flow_consumer_referee import ConsumerReferee, read_delivery
+from flow_consumer_referee import ConsumerReferee, SettleTimes, read_delivery
 from flow_grammar import (
     CODES,
     COMPRESSED,
@@ -48,8 +48,9 @@ _DIRECT: Final = 0x40  # flag of DELIVER
 class FlowProtocolReferee:
     """Judges one connection. `names` is what one life of the gateway has said of publishers."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, times: SettleTimes) -> None:
         self._names = names
+        self._times = times
         self._from_gateway = bytearray()
         self._from_client = bytearray()
         self._state = BEFORE_PREFACE
@@ -249,7 +250,7 @@ class FlowProtocolReferee:
     def _referee_of(self, kind: str, fields: Fields) -> FlowReferee:
         if kind == "OPEN_PUB":
             return PublisherReferee(fields, self._names, "".join(texts_of(self._hello or {}, "message VPN")))
-        return ConsumerReferee(fields) if kind == "BIND" else ReaderReferee(fields)
+        return ConsumerReferee(fields, self._times) if kind == "BIND" else ReaderReferee(fields)
 
 
 def matches(text: str, topic: str) -> bool:

@@ -6,8 +6,10 @@ behind a rule that the client broke, the gateway is judged no further.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from amqp_referee import AmqpReferee
+from flow_consumer_referee import SettleTimes
 from flow_referee import FlowProtocolReferee, Names
 from http_referee import HttpReferee
 from mqtt_deliveries import Sessions
@@ -17,8 +19,10 @@ from protocols.transports import ByteTransport, Connection, ConnectionFactory, P
 from referee_calls import ClientFoul, Referee
 from websocket_referee import WebSocketReferee
 
+_NOT_TOLD: Final = SettleTimes()
 
-def _referees() -> dict[str, Callable[[], Referee]]:
+
+def _referees(times: SettleTimes) -> dict[str, Callable[[], Referee]]:
     """Return what makes referees for one life of a gateway, by listener."""
     sessions, publishers = Sessions(), Names()
     return {
@@ -28,8 +32,8 @@ def _referees() -> dict[str, Callable[[], Referee]]:
         "amqp_tls": AmqpReferee,
         "amqp_websocket": lambda: WebSocketReferee(AmqpReferee()),
         "amqp_websocket_tls": lambda: WebSocketReferee(AmqpReferee()),
-        "flow": lambda: FlowProtocolReferee(publishers),
-        "flow_tls": lambda: FlowProtocolReferee(publishers),
+        "flow": lambda: FlowProtocolReferee(publishers, times),
+        "flow_tls": lambda: FlowProtocolReferee(publishers, times),
         "mqtt": lambda: MqttReferee(sessions),
         "mqtt_tls": lambda: MqttReferee(sessions),
         "mqtt_websocket": lambda: WebSocketReferee(MqttReferee(sessions)),
@@ -37,9 +41,9 @@ def _referees() -> dict[str, Callable[[], Referee]]:
     }
 
 
-def judged(fouls: list[str], listener: type[Listener] = Listener) -> type[Listener]:
+def judged(fouls: list[str], listener: type[Listener] = Listener, times: SettleTimes = _NOT_TOLD) -> type[Listener]:
     """Return a kind of listener whose connections are judged; `fouls` gets what their gateway did against a rule."""
-    referees = _referees()
+    referees = _referees(times)
 
     class JudgedListener(listener):  # type: ignore[valid-type, misc]  # mypy takes no class from a variable
         def __init__(self, *, name: str, connect: ConnectionFactory, **options: object) -> None:

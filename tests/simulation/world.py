@@ -13,6 +13,7 @@ from typing import Any
 
 import pykka
 
+from flow_consumer_referee import SettleTimes
 from gateway.answers import CursorNotFound, QueueNotFound
 from gateway.config.admin import Admin
 from gateway.config.model import Config
@@ -177,9 +178,10 @@ class World:
         self.truth.life += 1
         self._inside = []
         store = MemoryStore(self.image, self.faults, self._committed)
+        times = SettleTimes(lambda name: self.scenario.rules(name).lock_ms, lambda: self.loop.now_us // 1000)
         surroundings = Surroundings(
             store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace),
-            listener=judged(self._fouls, MemoryListener),
+            listener=judged(self._fouls, MemoryListener, times),
             turns=lambda: self.loop.call_soon,
         )
 

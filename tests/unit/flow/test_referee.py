@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from flow_consumer_referee import SettleTimes
 from flow_golden import compressed_frames, golden_frames
 from flow_referee import FlowProtocolReferee, Names, matches
 from protocols.flow import frames
@@ -87,7 +88,7 @@ READING = client(GOLDEN["read"]) + gateway(GOLDEN["reading"])
 def judge(*connections: list[Step]) -> None:
     names = Names()
     for steps in connections:
-        hears(FlowProtocolReferee(names), steps)
+        hears(FlowProtocolReferee(names, SettleTimes()), steps)
 
 
 FOULS: dict[str, tuple[str, list[Step]]] = {
@@ -210,6 +211,32 @@ def test_what_was_not_settled_in_time_comes_again() -> None:
     judge(BEGINNING + BOUND + gateway(delivers(1)) + again)
     in_vain = settles(1, 0) + gateway(Settled(CONSUMER, ((1, 1),)).encode())
     judge(BEGINNING + BOUND + gateway(delivers(1)) + in_vain + again)
+
+
+def judge_times(*moments: tuple[int, list[Step]]) -> None:
+    """Judge a consumer of a queue that leaves it 3000 ms, by what is said when, in ms."""
+    clock = [0]
+    times = SettleTimes({"orders": 3000}.__getitem__, lambda: clock[0])
+    referee = FlowProtocolReferee(Names(), times)
+    hears(referee, BEGINNING + BOUND + gateway(delivers(1)))
+    for now_ms, steps in moments:
+        clock[0] = now_ms
+        hears(referee, steps)
+
+
+@pytest.mark.parametrize("outcome", [0, 3])
+def test_what_was_settled_too_late_comes_again_as_a_failure(outcome: int) -> None:
+    settled, extended = settles(1, outcome), settles(1, 4)
+    again = gateway(delivers(2, 1, count=2, redelivered=True))
+    judge_times((3000, settled + again))
+    judge_times((1000, extended), (4000, settled + again))
+    judge_times((3000, extended), (4000, settled + again))
+    with pytest.raises(Foul, match="Settlement: the count"):
+        judge_times((3000, settled + gateway(delivers(2, 1, count=1, redelivered=True))))
+    with pytest.raises(Foul, match="comes again"):
+        judge_times((2999, settled), (9000, again))
+    with pytest.raises(Foul, match="comes again"):
+        judge_times((1000, extended), (3999, settled + again))
 
 
 def test_what_the_specification_allows_is_not_called() -> None:
