@@ -10,7 +10,7 @@ from messaging.refusals import (
     REFUSED_QUEUE_FULL,
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_COUNT,
-    refusal_text,
+    limited_text,
 )
 
 
@@ -50,5 +50,5 @@ def _check(gate: QueueGate, verdict: int, usage: int, limit: int, more: int, uni
         unit=unit,
         refused=refused,
         publisher_hears=refused and gate.refuses_publisher(verdict),
-        reason=blocked or (refusal_text(verdict, "") if refused else ""),
+        reason=blocked or (limited_text(verdict, gate.limit(verdict)) if refused else ""),
     )

@@ -1,4 +1,4 @@
-"""Actors with no node around them: their runtime, its turns, somebody idle, and a partition."""
+"""Actors with no node around them: their runtime, its turns, somebody idle or who listens, and a partition."""
 
 import asyncio
 import random
@@ -31,6 +31,17 @@ class Idle(LoopActor):
         raise AssertionError(f"nobody sends {message!r}")
 
 
+class Recorder(LoopActor):
+    """Keeps what it is told, for whoever leaves its own answer to the test."""
+
+    def __init__(self, cell: ActorCell, heard: list[object]) -> None:
+        super().__init__(cell)
+        self.heard = heard
+
+    def on_receive(self, message: object) -> None:
+        self.heard.append(message)
+
+
 @contextmanager
 def lone_runtime(
     on_fatal: Callable[[BaseException], None] = lambda _: None, *, loop: asyncio.AbstractEventLoop | None = None
@@ -50,6 +61,11 @@ def turn(runtime: Runtime) -> None:
 def spawned(runtime: Runtime, actor: Callable[[ActorCell], LoopActor | Behaviour]) -> ActorCell:
     """Spawn an actor that stops when it fails."""
     return runtime.spawn(actor, kind="test", name="lone", policy=ONE_CONNECTION)
+
+
+def recorder(runtime: Runtime, heard: list[object]) -> ActorCell:
+    """Spawn somebody who keeps in this list what it is told."""
+    return spawned(runtime, lambda cell: Recorder(cell, heard))
 
 
 def spawned_partition(

@@ -52,10 +52,10 @@ def test_a_stop_under_load_loses_nothing_and_repeats_nothing_that_was_settled(tm
                 assert client.disconnect_code == SERVER_SHUTTING_DOWN
             assert gateway.wait_for_exit(STOP_S) == 0
             gateway.start()
+        publisher.publishing = False
+        consumer.hold_count = 0  # before it connects: what it holds may come right behind CONNACK
         for client in clients:
             client.connect(gateway.mqtt_port)
-        publisher.publishing = False
-        consumer.hold_count = 0
         run_until(clients, lambda: publisher.is_idle, within_s=WITHIN_S, what="the last confirmations")
         run_until(clients, lambda: gateway.held_count("load") == 0, within_s=WITHIN_S, what="an empty queue")
         record.check_nothing_is_lost(publisher.confirmed)

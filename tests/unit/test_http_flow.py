@@ -11,8 +11,7 @@ from actors.loop_actor import LoopActor
 from actors.messages import FlowGone, FlowState
 from actors.runtime import Runtime
 from actors.tasks import run
-from lone_actors import spawned, turn
-from messaging.address import Address
+from lone_actors import recorder, spawned, turn
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.settlement import ACCEPTED
@@ -28,18 +27,6 @@ class DrainedQueue(LoopActor):
         """Leave it."""
 
 
-class AskedPartition(Address):
-    """A partition that leaves its answer to a settlement to the test."""
-
-    def __init__(self) -> None:
-        self.settlements: list[SettleDurably] = []
-
-    def post(self, message: object) -> None:
-        """Note what somebody waits for."""
-        if isinstance(message, SettleDurably):
-            self.settlements.append(message)
-
-
 class Worker:
     """A flow of one partition, what its queue says to it, and requests that wait for its messages."""
 
@@ -53,7 +40,8 @@ class Worker:
         self.bound = flow_of(1, window=self.window)
         self.ledger = Ledger(durable=False, rules=DeliveryRules())
         self.ledger.attach(self.bound, 1)
-        self.partition = AskedPartition()
+        self.asked: list[object] = []  # of the partition, that leaves its answers to the test
+        self.partition = recorder(runtime, self.asked).inbox
         self.request: LoopFuture[None] = LoopFuture()
 
     def has_partitions(self, *partitions: int) -> None:
@@ -207,7 +195,9 @@ def test_whether_a_settlement_came_before_its_partition_was_taken_away_the_parti
     worker.cell.inbox.post(word)
     turn(worker.runtime)
     assert not settled.done, settled.error()
-    worker.partition.settlements[0].reply_to.post(answer)
+    (settlement,) = worker.asked
+    assert isinstance(settlement, SettleDurably)
+    settlement.reply_to.post(answer)
     turn(worker.runtime)
     assert settled.get() == not_held
 

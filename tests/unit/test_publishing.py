@@ -4,12 +4,10 @@ import random
 
 import pytest
 
-from actors.cell import ActorCell
 from actors.data_messages import Append
-from actors.loop_actor import LoopActor
 from actors.publishing import Publisher
 from actors.runtime import Runtime
-from lone_actors import spawned, turn
+from lone_actors import recorder, turn
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.pressure import Pressure
@@ -20,21 +18,6 @@ from messaging.topics import Syntax, parse_filter
 from messaging.virtual_destinations import QUEUE, TOPIC, CompositeDestination, ForwardTarget, VirtualDestinations
 from messaging.virtual_names import NamePattern
 from messaging.virtual_routes import VirtualRoutes
-
-
-class Recorder(LoopActor):
-    """A partition, or whoever else is told of a message."""
-
-    def __init__(self, cell: ActorCell, got: list[object]) -> None:
-        super().__init__(cell)
-        self.got = got
-
-    def on_receive(self, message: object) -> None:
-        self.got.append(message)
-
-
-def recorder(runtime: Runtime, got: list[object]) -> ActorCell:
-    return spawned(runtime, lambda cell: Recorder(cell, got))
 
 
 def publisher_on(runtime: Runtime, space: TopicSpace, *, in_transaction: bool) -> Publisher:

@@ -16,6 +16,7 @@ from actors.runtime import Runtime
 from actors.spool import COMMIT_AGAIN_MS, JOURNAL_RECORDS_MAX, Spool
 from actors.spool_io import CommitDone, CommitFailed
 from actors.supervision import ONE_CONNECTION
+from lone_actors import recorder
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.publication import UNWRITTEN, Publication
@@ -36,16 +37,6 @@ class Publisher(LoopActor):
     ) -> None:
         super().__init__(cell)
         self.handlers = {Confirmed: confirmed, Refused: refused}
-
-
-class Listener(Address):
-    """Keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.heard: list[object] = []
-
-    def post(self, message: object) -> None:
-        self.heard.append(message)
 
 
 class Keeper:
@@ -252,25 +243,27 @@ def test_rows_do_not_wait_for_consumers(spool: Keeper) -> None:
 
 
 def test_who_waits_for_rows_hears_whether_they_are_safe_and_others_need_not_wait(spool: Keeper) -> None:
-    listener = Listener()
+    heard: list[object] = []
+    listener = recorder(spool.runtime, heard).inbox
     spool.failures_left = 1
     spool.write_a_row()
     spool.write_a_row(listener, token=7)
     spool.passes(us=COMMIT_US)
-    (refused,) = listener.heard
+    (refused,) = heard
     assert isinstance(refused, Refused)
     assert (refused.token, refused.reason) == (7, "input/output error")
 
     spool.write_a_row()
     spool.write_a_row(listener, token=8)
     spool.passes(us=1_000_000)
-    _, confirmed = listener.heard
+    _, confirmed = heard
     assert isinstance(confirmed, Confirmed)
     assert confirmed.token == 8
 
 
 def test_who_watches_commits_hears_of_each_until_it_watches_no_more(spool: Keeper) -> None:
-    staying, leaving = Listener(), Listener()
+    heard: dict[str, list[object]] = {"staying": [], "leaving": []}
+    staying, leaving = (recorder(spool.runtime, each).inbox for each in heard.values())
     for listener in (staying, leaving):
         spool.cell.inbox.post(WatchCommits(listener, True))
     spool.write_a_row()
@@ -279,14 +272,13 @@ def test_who_watches_commits_hears_of_each_until_it_watches_no_more(spool: Keepe
     spool.write_a_row()
     spool.passes(us=1_000_000)
 
-    assert staying.heard == [CommitSeen(), CommitSeen()]
-    assert leaving.heard == [CommitSeen()]
+    assert heard == {"staying": [CommitSeen(), CommitSeen()], "leaving": [CommitSeen()]}
 
 
 def test_who_holds_up_the_head_of_a_long_journal_is_asked_to_move_into_pages(spool: Keeper) -> None:
     """Once, with those a little behind it; and again if what was asked for may not have been written."""
-    at_the_head, behind, far_behind = Listener(), Listener(), Listener()
-    spool.partitions.update({1: at_the_head, 2: behind, 3: far_behind})
+    heard: dict[int, list[object]] = {1: [], 2: [], 3: []}  # at the head, behind it, far behind
+    spool.partitions.update({each: recorder(spool.runtime, heard[each]).inbox for each in heard})
     through = 1 + JOURNAL_RECORDS_MAX // 4
     for number in range(1, JOURNAL_RECORDS_MAX + 2):
         partition_id = {1: 1, 2: 3, through: 2, through + 1: 3}.get(number)
@@ -300,23 +292,22 @@ def test_who_holds_up_the_head_of_a_long_journal_is_asked_to_move_into_pages(spo
         spool.failures_left = failures
         spool.write_a_row()
         spool.passes(us=1_000_000)
-    assert at_the_head.heard == behind.heard == [PageOut(through)]
+    assert heard == {1: [PageOut(through)], 2: [PageOut(through)], 3: []}
 
     spool.write_a_row()
     spool.passes(us=1_000_000)
-    assert at_the_head.heard == behind.heard == [PageOut(through)] * 2
-    assert far_behind.heard == []
+    assert heard == {1: [PageOut(through)] * 2, 2: [PageOut(through)] * 2, 3: []}
 
 
 def test_what_the_store_refuses_is_taken_out_of_partitions_and_its_publisher_hears(spool: Keeper) -> None:
-    partition = Listener()
-    spool.partitions[P] = partition
+    heard: list[object] = []
+    spool.partitions[P] = recorder(spool.runtime, heard).inbox
     spool.failures_left = 1
     spool.publish(consumers=False)
     spool.publish(consumers=False)
     spool.passes(us=COMMIT_US)
 
-    assert partition.heard == [Withdraw(1, 2), Withdraw(2, 3)]
+    assert heard == [Withdraw(1, 2), Withdraw(2, 3)]
     assert spool.refused == {1: "input/output error", 2: "input/output error"}
     assert spool.confirmed_us == {}
 
