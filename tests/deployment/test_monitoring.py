@@ -13,6 +13,7 @@ from gateway.certificates import SOON_S, SOON_SHARE
 from gateway.metrics import METRIC_BY_NAME
 from gateway_process import GatewayProcess
 from manifests import K8S, files
+from messaging.settlement import DISCARD_REJECTED, TO_DMQ_FAILED
 from plain_http import HTTP, plain_client
 
 NAME: Final = re.compile(r"\b((?:sluicegate|process)_[a-z_]+)\s*(?:\{([^}]*)\})?")
@@ -81,7 +82,7 @@ def test_the_first_of_what_is_alerted_of_counts(exposition: str) -> None:
     """Prometheus sees nothing increase before it has seen a series: it is there with zero, or its beginning is told."""
     for rule in files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]:
         for name, selector in INCREASE.findall(rule["expr"]):
-            is_told = f"({name} unless {name} offset " in rule["expr"]
+            is_told = f"({name} unless {name} offset " in re.sub(r"\{[^}]*\}", "", rule["expr"])
             zeros = [line for line in exposition.splitlines() if line.startswith(f"{name}{{") and line.endswith(" 0.0")]
             assert is_told or any(selector in line for line in zeros), rule["alert"]
 
@@ -111,6 +112,17 @@ def test_a_gateway_that_shows_nothing_any_more_is_alerted_of() -> None:
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
     (rule,) = [each for each in rules if "absent(sluicegate_ready)" in each["expr"]]
     assert (rule["labels"]["severity"], "up{" in rule["expr"]) == ("critical", True)
+
+
+def test_what_a_dead_message_queue_does_not_take_is_alerted_of() -> None:
+    """docs/queues.md, dead messages: it is dropped. Without such a queue, or not eligible, it is meant to be."""
+    rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
+    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateDeadMessagesLost"]
+    patterns = set(re.findall(r'sluicegate_queue_messages_discarded_total\{reason=~"([^"]+)"\}', text))
+    for pattern in patterns:
+        assert re.fullmatch(pattern, DISCARD_REJECTED + TO_DMQ_FAILED)
+        assert not re.fullmatch(pattern, DISCARD_REJECTED)
+    assert len(patterns) == 1
 
 
 def test_what_fills_up_is_alerted_of_before_publishers_are_refused() -> None:
