@@ -26,6 +26,7 @@ class Flow:
         "protocol",
         "queue_name",
         "selector",
+        "was_late",
         "window",
     )
 
@@ -49,6 +50,7 @@ class Flow:
         self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
         self.protocol = protocol  # that the consumer speaks
         self.selector = selector  # of the messages it wants; None: all
+        self.was_late = False  # deliveries were taken back, not settled in time: the consumer may still speak of them
         self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
 
     def unacked_count(self) -> int:

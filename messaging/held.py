@@ -88,6 +88,17 @@ class Held:
             self.count -= sum([run.count for run in taken])
         return taken
 
+    def take_sequences(self, source: DeliverySource, first: int, end: int) -> list[HeldRun]:
+        """Remove what is held of the half-open range of a source's sequences; return it, ascending by id."""
+        taken: list[HeldRun] = []
+        for run in [each for each in self._runs if each.source is source]:
+            run_first, run_end = run.sequences()
+            low, high = max(first, run_first), min(end, run_end)
+            if low < high:
+                first_id = run.first_id + low - run_first
+                taken += self.take(first_id, first_id + high - low)
+        return taken
+
     def _within(self, first: int, end: int, *, takes: bool) -> list[HeldRun]:
         found: list[HeldRun] = []
         index = max(0, bisect_right(self._firsts, first) - 1)

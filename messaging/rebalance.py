@@ -79,9 +79,9 @@ class Rebalancer:
     cover the gap between the first and the last of them; a consumer that leaves has the whole delay to come back, as
     long as the holddown has not lasted HOLDDOWN_DELAYS_MAX delays already.
 
-    Invariants: a partition has at most one owner; its epoch rises with every new owner; the status is READY only when
-    everything is assigned and a rebalance would move nothing; `deadline_ms` is 0 or the time at which `tick` has
-    something to do.
+    Invariants: a partition has at most one owner; its epoch rises with every new owner, and goes on where another
+    partition gets its number; the status is READY only when everything is assigned and a rebalance would move nothing;
+    `deadline_ms` is 0 or the time at which `tick` has something to do.
     """
 
     def __init__(self, partitions_count: int, *, delay_ms: int, handoff_ms: int, epoch: int = 0) -> None:
@@ -96,6 +96,7 @@ class Rebalancer:
         self.completed_count = 0
         self._holddown_began_ms = NEVER
         self._owned: dict[int, list[int]] | None = None  # partitions by owner; None: to be gathered anew
+        self._epoch_before = epoch  # the highest of partitions that are no more: their numbers may come back
 
     def bind(self, flow_id: int, client: str, now_ms: int) -> list[Move]:
         """Add a flow."""
@@ -202,9 +203,10 @@ class Rebalancer:
             slot = self.slots[partition]
             if slot.owner != NO_FLOW:
                 moves.append(Move(DETACH, partition, slot.owner, slot.epoch))
+            self._epoch_before = max(self._epoch_before, slot.epoch)
         del self.slots[partitions_count:]
         while len(self.slots) < partitions_count:
-            self.slots.append(PartitionSlot(epoch=0))
+            self.slots.append(PartitionSlot(self._epoch_before))
         self._owned = None
         self._review(now_ms, anew=False)
         return moves

@@ -210,6 +210,8 @@ class ConsumingSide:
             return  # else it is unbound meanwhile: the partition has them back
         for delivery in message.deliveries:
             source = self._source(consuming, message, delivery.epoch)
+            if message.flow.was_late and delivery.delivery_count > 1:
+                self._settle_late(consuming, source, delivery)
             if consuming.is_no_local and delivery.batch.publisher == self._client:
                 self._pass_over(consuming, source, delivery)
             else:
@@ -223,6 +225,17 @@ class ConsumingSide:
             source = DeliverySource(message.partition, message.partition_number, consuming.flow_id, epoch)
             consuming.sources[message.partition_number] = source
         return source
+
+    def _settle_late(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery) -> None:
+        """Messages come again, in new deliveries: those that were late are over, and the client hears so (2.6.12)."""
+        unsettled = self._unsettled.get(consuming.session)
+        first = delivery.first_sequence
+        end = first + delivery.stop_row - delivery.start_row
+        for run in [] if unsettled is None else unsettled.take_sequences(source, first, end):
+            if consuming.resumable is not None:
+                consuming.resumable.settled(run)
+            self.give_back(consuming.flow_id, run.count)
+            self._sessions.settle(consuming.session, consuming.link, *wire_ids(run), RELEASED_STATE)
 
     def _send(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
         session, link = consuming.session, consuming.link

@@ -154,6 +154,8 @@ class ConsumingSide:
             if source is None or source.epoch != delivery.epoch:
                 source = DeliverySource(message.partition, message.partition_number, flow.urn, delivery.epoch)
                 flow.sources[message.partition_number] = source
+            if message.flow.was_late and delivery.delivery_count > 1:
+                self._forget_late(flow, source, delivery)
             self._send(flow, source, delivery, wall_ms)
         self._review(flow)
 
@@ -165,6 +167,12 @@ class ConsumingSide:
             message.partition.post(Settle(flow.urn, delivery.epoch, first, first + count, RELEASED))
             flow.window.give(count)
         self._review(flow)
+
+    def _forget_late(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery) -> None:
+        """Messages come again, under new ids: what is said of those that were late is not said of these."""
+        first = delivery.first_sequence
+        for run in flow.held.take_sequences(source, first, first + delivery.stop_row - delivery.start_row):
+            flow.window.give(run.count)
 
     def _send(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
         """Send neighbouring rows. What the client has taken its credit back for goes back untouched."""

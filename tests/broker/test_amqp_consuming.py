@@ -4,7 +4,7 @@ import pytest
 
 from amqp_client import AmqpClient, AmqpClients, body
 from amqp_heard import Ended, Received
-from named_queues import create, shows
+from named_queues import create, shown, shows
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
@@ -80,6 +80,28 @@ async def test_an_outcome_that_is_not_settled_gets_an_answer(broker: RunningBrok
     peer.settle(message.delivery_id, message.delivery_id, ACCEPT, settled=False)
     state, is_settled = await peer.said_of(message.delivery_id)
     assert (state.code, is_settled) == (ACCEPTED, True)
+    await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
+
+
+@pytest.mark.parametrize("outcome", [ACCEPT, FAILED, DeliveryState(RELEASED), DeliveryState(REJECTED)])
+async def test_a_delivery_that_is_late_is_settled_as_its_message_comes_again(
+    broker: RunningBroker, amqp: AmqpClients, outcome: DeliveryState
+) -> None:
+    """2.6.12: released, for what the client says of it afterwards is not said of the next delivery."""
+    await create(broker, consumer_ack_timeout_ms=60_000)
+    peer = await client(amqp)
+    await send(peer, "x")
+    late = await peer.delivery()
+    broker.clock.forward(65)  # a sixteenth of the time may be added
+    await shown(broker)  # gives the queue a turn
+    again = await peer.delivery()
+    state, is_settled = await peer.said_of(late.delivery_id)
+    assert (state.code, is_settled) == (RELEASED, True)
+    peer.settle(late.delivery_id, late.delivery_id, outcome)
+    await peer.round_trip()
+    view = await shown(broker)
+    assert (view.ready_count, view.unacked_count) == (0, 1)
+    peer.settle(again.delivery_id, again.delivery_id, ACCEPT)
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
 
 

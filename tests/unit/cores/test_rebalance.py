@@ -31,6 +31,7 @@ class Partitions:
         self.attached: list[int] = [NO_FLOW] * count
         self.paused = [False] * count
         self.epochs = [0] * count
+        self._epoch_before = 0  # of those that are no more
 
     def move(self, moves: list[Move]) -> None:
         for each in moves:
@@ -56,8 +57,15 @@ class Partitions:
                 self.attached[partition] = each.flow_id
                 self.epochs[partition] = each.epoch
 
+    def go_on_to(self, count: int) -> None:
+        added = count - len(self.attached)
+        self.attached += [NO_FLOW] * added
+        self.paused += [False] * added
+        self.epochs += [self._epoch_before] * added
+
     def end_at(self, count: int) -> None:
         assert self.attached[count:] == [NO_FLOW] * len(self.attached[count:]), "nobody has a partition that goes"
+        self._epoch_before = max(self._epoch_before, *self.epochs[count:], 0)
         del self.attached[count:], self.paused[count:], self.epochs[count:]
 
 
@@ -90,10 +98,7 @@ class QueueStory:
 
     def resizes(self, count: int) -> None:
         """Change the number of partitions; those that go have been drained."""
-        added = count - len(self.partitions.attached)
-        self.partitions.attached += [NO_FLOW] * added
-        self.partitions.paused += [False] * added
-        self.partitions.epochs += [0] * added
+        self.partitions.go_on_to(count)
         self._take(self.rebalancer.resize(count, self.now_ms))
         self.partitions.end_at(count)
 
@@ -248,6 +253,22 @@ def test_a_handoff_ends_with_its_partition(queue: QueueStory) -> None:
 
     assert [len(partitions) for partitions in queue.owned().values()] == [1, 1]
     assert queue.rebalancer.status == READY
+
+
+def test_a_partition_that_gets_the_number_of_one_before_it_goes_on_in_epochs(queue: QueueStory) -> None:
+    """Its messages count from 1 again: for a consumer, number, epoch and message id stay those of one message."""
+    queue.binds("c1")
+    queue.leaves("c1")
+    queue.passes(DELAY_MS)
+    queue.binds("c1")
+    before = queue.rebalancer.assignment_of(queue.flows["c1"])
+    queue.resizes(2)
+    queue.resizes(4)
+    queue.passes(DELAY_MS)
+
+    assigned = queue.rebalancer.assignment_of(queue.flows["c1"])
+    assert assigned[:2] == before[:2]
+    assert [epoch for _, epoch, _ in assigned[2:]] == [epoch + 1 for _, epoch, _ in before[2:]]
 
 
 def test_the_only_consumer_gets_everything_back_when_it_reconnects(queue: QueueStory) -> None:
