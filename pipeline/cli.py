@@ -17,7 +17,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.flags import Group, show_flags
+from gateway.cli.closed_pipes import ReadGroup
+from gateway.cli.flags import show_flags
 from pipeline.batch_job import BatchJob
 from pipeline.configuration import ConfigError, load
 from pipeline.failures import JobFailed
@@ -47,7 +48,7 @@ CheckpointOption = Annotated[str | None, typer.Option(metavar="DIR", help="Where
 
 app = typer.Typer(
     name="sluicegate pipeline",
-    cls=Group,
+    cls=ReadGroup,
     help="Jobs of Spark over queues.",
     no_args_is_help=True,
     add_completion=False,  # a shell completes the commands of a program, and this is one of its commands

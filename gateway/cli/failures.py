@@ -1,13 +1,10 @@
 """How a command ends when it does not succeed: an exit code, a sentence, and what to do. Never a traceback."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import typer
 
-from gateway.cli.flags import Group
+from gateway.cli.closed_pipes import ReadGroup
 
 OK: Final = 0
 FAILED: Final = 1  # the gateway refused, or something went wrong
@@ -43,36 +40,16 @@ def unreachable(where: str, problem: object, options: str) -> CommandFailed:
     return CommandFailed(f"no gateway answers at {where}: {reason}", exit_code=UNREACHABLE, advice=advice)
 
 
-class ReportingGroup(Group):
-    """Turns CommandFailed, and a closed pipe behind us, into an exit code and a message on standard error."""
-
-    def make_context(self, *arguments: Any, **settings: Any) -> Any:  # as in the base class
-        """Read the arguments of the group itself, of which `--help` is one."""
-        with _while_anybody_reads():
-            return super().make_context(*arguments, **settings)
+class ReportingGroup(ReadGroup):
+    """Turns CommandFailed into an exit code and a message on standard error."""
 
     def invoke(self, ctx: Any) -> Any:  # as in the base class
         """Run the command."""
         try:
-            with _while_anybody_reads():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except CommandFailed as failure:
             report(failure)
             raise typer.Exit(failure.exit_code) from None
-
-
-@contextmanager
-def _while_anybody_reads() -> Iterator[None]:
-    """End without a word, and in good order, when nobody reads any more: `sluicegate sub | head`."""
-    try:
-        yield
-    except BrokenPipeError:
-        _forget(sys.stdout)
-        raise typer.Exit(OK) from None
-    except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # rich ends the process itself, as a failure
-            raise typer.Exit(OK) from None
-        raise
 
 
 def report(failure: CommandFailed) -> None:
@@ -84,11 +61,3 @@ def report(failure: CommandFailed) -> None:
     console.print(failure.text, markup=False)
     if failure.advice:
         console.print(failure.advice, markup=False)
-
-
-def _forget(stream: TextIO) -> None:
-    """Keep the interpreter from flushing into the closed pipe when it ends."""
-    try:
-        stream.close()
-    except BrokenPipeError:
-        return

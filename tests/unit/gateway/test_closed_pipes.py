@@ -17,7 +17,9 @@ def closed_pipe() -> int:
     return writing
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["show"], ["show", "queue", "--help"], ["version"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["show"], ["show", "queue", "--help"], ["version"], ["pipeline", "--help"]]
+)
 def test_a_command_ends_quietly_when_nobody_reads_what_it_prints(closed_pipe: int, arguments: list[str]) -> None:
     """So a shell with `pipefail` goes on."""
     ended = ended_into(closed_pipe, arguments)
