@@ -133,7 +133,7 @@ class ConsumingSide:
         consuming.link.depth = None
         unsettled = self._unsettled.get(consuming.session)
         runs = [] if unsettled is None else unsettled.take_of(consuming.flow_id)
-        consuming.link.taken_back = [wire_ids(run) for run in runs]
+        consuming.link.note_taken_back([wire_ids(run) for run in runs])
         return runs
 
     def forget_session(self, session: Session) -> None:
@@ -235,6 +235,7 @@ class ConsumingSide:
             if consuming.resumable is not None:
                 consuming.resumable.settled(run)
             self.give_back(consuming.flow_id, run.count)
+            consuming.link.note_taken_back([wire_ids(run)])
             self._sessions.settle(consuming.session, consuming.link, *wire_ids(run), RELEASED_STATE)
 
     def _send(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:

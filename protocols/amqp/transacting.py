@@ -273,6 +273,8 @@ class TransactingSide:
         connection = self._connection
         services = connection.services
         reason = transaction.failure
+        if not reason and _is_late(transaction):
+            reason = NOT_HELD
         if not reason:
             commit = TransactionCommit(space=services.space, spool=services.spool, rng=connection.runtime.rng)
             batch = transaction.batch(connection.client, connection.runtime.clock.wall_ms())
@@ -309,6 +311,11 @@ class TransactingSide:
         for source, ranges in transaction.settled_by_client.items():
             FAILED_VERDICT.tell(source, ranges.ranges())
             consuming.give_back(source.flow_id, ranges.total)
+
+
+def _is_late(transaction: Transaction) -> bool:
+    """Return whether a delivery that the client has left open until the commit is over: its message comes again."""
+    return any(each.session.has_taken_back(each.first, each.last) for each in transaction.open_deliveries)
 
 
 def _accepted_in(transaction: Transaction) -> list[HeldRanges]:

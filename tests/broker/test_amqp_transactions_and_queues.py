@@ -4,6 +4,7 @@ import pytest
 
 from actors.directory_messages import DeleteQueue
 from amqp_client import AmqpClient, AmqpClients, body, in_transaction
+from amqp_heard import Received
 from inside_client import InsideClient, until
 from named_queues import change, create, shows
 from protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, RELEASED, DeliveryState
@@ -40,6 +41,27 @@ async def settle_all(peer: AmqpClient, txn: bytes) -> None:
     for message in await peer.deliveries(MESSAGES):
         by_client = message.delivery_id % 2 == 0
         peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=by_client)
+
+
+async def comes_again(
+    broker: RunningBroker, peer: AmqpClient, held: list[Received] | None = None
+) -> tuple[list[Received], list[Received]]:
+    """Let everything be late; return it, and the deliveries that come for it."""
+    late = held or await peer.deliveries(MESSAGES)
+    await change(broker, consumer_ack_timeout_ms=60_000)
+    broker.clock.forward(65)  # a sixteenth of the time may be added
+    await shows(broker, lambda view: view.unacked_count == 0)
+    peer.flow(IN, MESSAGES, delivery_count=MESSAGES)
+    return late, await peer.deliveries(MESSAGES)
+
+
+async def is_rolled_back(broker: RunningBroker, peer: AmqpClient, txn: bytes) -> None:
+    """A commit with a message to another queue is refused, and nothing of it is seen."""
+    peer.transfer(OTHER, body("m"), state=in_transaction(txn, None))
+    state = await peer.discharge(CONTROL, txn)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:rollback"
+    assert (await count_in(broker), await count_in(broker, "other")) == (MESSAGES, 0)
 
 
 async def count_in(broker: RunningBroker, name: str = "q") -> int:
@@ -111,11 +133,30 @@ async def test_what_went_with_a_link_that_the_broker_ended_cannot_be_settled(
     await change(broker, egress_enabled=False)
     await peer.awaited(Detach)
     peer.settle(held[0].delivery_id, held[-1].delivery_id, in_transaction(txn), settled=True)
-    peer.transfer(OTHER, body("m"), state=in_transaction(txn, None))
-    state = await peer.discharge(CONTROL, txn)
-    assert state.error is not None
-    assert state.error.condition == "amqp:transaction:rollback"
-    assert (await count_in(broker), await count_in(broker, "other")) == (MESSAGES, 0)
+    await is_rolled_back(broker, peer, txn)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+async def test_what_came_again_before_it_was_named_cannot_be_settled(
+    broker: RunningBroker, amqp: AmqpClients, settled: bool
+) -> None:
+    """It was late. What is said of it is not said of the delivery that came after it, so its work must not be done."""
+    peer, txn = await filled_beside_another(broker, amqp)
+    late, again = await comes_again(broker, peer)
+    peer.settle(late[0].delivery_id, late[-1].delivery_id, in_transaction(txn), settled=settled)
+    await is_rolled_back(broker, peer, txn)
+    peer.settle(again[0].delivery_id, again[-1].delivery_id, ACCEPTED_STATE)
+    await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
+
+
+async def test_what_comes_again_before_the_commit_cannot_be_settled(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """The client left it open until then, and has heard that it is released."""
+    peer, txn = await filled_beside_another(broker, amqp)
+    held = await peer.deliveries(MESSAGES)
+    peer.settle(held[0].delivery_id, held[-1].delivery_id, in_transaction(txn), settled=False)
+    await peer.round_trip()
+    await comes_again(broker, peer, held)
+    await is_rolled_back(broker, peer, txn)
 
 
 async def test_what_was_settled_before_its_link_ended_may_be_settled_in_vain(
