@@ -7,6 +7,7 @@ from actors.drain_messages import DrainPartition
 from actors.futures import LoopFuture
 from actors.messages import WriteTables
 from messaging.address import Address
+from messaging.holding import held_as, remark, renew
 from messaging.ledger import Ledger
 from messaging.supply import has_more_for
 
@@ -25,10 +26,10 @@ class ConsumerAsks:
     def receive(self, ledger: Ledger, message: ConsumerAsk, wall_ms: int) -> Any:
         """Do what is asked, or see to its answer."""
         if isinstance(message, Remark):
-            ledger.remark(message.flow_id, message.epoch, message.ranges, message.remark)
+            remark(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, message.remark)
             return None
         if isinstance(message, RenewLock):
-            return ledger.renew(message.flow_id, message.epoch, message.ranges, wall_ms)
+            return renew(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, wall_ms)
         return self._drain(message.flow_id)
 
     def takes(self, ledger: Ledger, message: SettleDurably) -> bool:
@@ -37,7 +38,8 @@ class ConsumerAsks:
         if flow is None or flow.epoch != message.settle.epoch:
             message.reply_to.post(Refused(0, "the partition has moved on"))
             return False
-        if not any(flow.in_flight.within(first, end) for first, end in message.settle.ranges):
+        count = message.settle.delivery_count
+        if not any(held_as(ledger, flow, first, end, count) for first, end in message.settle.ranges):
             message.reply_to.post(Refused(0, "the flow holds none of it: taken back, for it was not settled in time"))
             return False
         self._settlements.append(message)

@@ -14,6 +14,7 @@ from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.publication import Publication
 from messaging.routing import ShareGroup
+from messaging.settlement import WHICHEVER
 
 _NOTHING_FURTHER: Final[list[tuple[int, int]]] = []
 
@@ -83,6 +84,9 @@ class Deliveries:
 class Settle:
     """Consumer -> partition: the outcome of half-open sequence ranges. Under an old epoch it changes nothing.
 
+    With a delivery count it is that of deliveries with this count, and changes nothing where the flow has their
+    messages from a later one.
+
     Mostly it is one range, `[first, end)`; a list of it would cost 700 instructions for a message that comes alone.
     """
 
@@ -95,6 +99,7 @@ class Settle:
         outcome: int,
         cause: str = "",
         further: list[tuple[int, int]] = _NOTHING_FURTHER,
+        delivery_count: int = WHICHEVER,
     ) -> None:
         self.flow_id = flow_id
         self.epoch = epoch
@@ -103,6 +108,7 @@ class Settle:
         self.outcome = outcome
         self.cause = cause  # of REJECTED: what the consumer says of it; cut to CAUSE_CHARS_MAX
         self.further = further  # ranges with the same outcome
+        self.delivery_count = delivery_count
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -125,26 +131,30 @@ class SettleDurably:
 
 @final
 class Remark:
-    """Consumer -> partition: put this on messages that I am about to give back. Not under an old epoch."""
+    """Consumer -> partition: put this on messages that I am about to give back. Of them, and counts, as Settle."""
 
-    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], remark: bytes) -> None:
+    def __init__(
+        self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int, remark: bytes
+    ) -> None:
         self.flow_id = flow_id
         self.epoch = epoch
         self.ranges = ranges
+        self.delivery_count = delivery_count
         self.remark = remark
 
 
 @final
 class RenewLock:
-    """Ask of a partition: begin the time to settle anew for half-open ranges that a flow holds.
+    """Ask of a partition: begin the time to settle anew for half-open ranges that a flow holds, as Settle names them.
 
     Answered with the number of messages that it holds of them; none under an old epoch, or where no time is set.
     """
 
-    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
+    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int) -> None:
         self.flow_id = flow_id
         self.epoch = epoch
         self.ranges = ranges
+        self.delivery_count = delivery_count
 
 
 @final

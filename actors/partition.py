@@ -345,9 +345,9 @@ class Partition(Behaviour):
         if self._trace is not None and self._trace.held:
             self._trace.settled(message.flow_id, message.ranges, message.outcome, self._clock.wall_ms())
         outcome, cause = message.outcome, message.cause
-        count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause)
+        count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause, message.delivery_count)
         for first, end in message.further:
-            count += self._ledger.settle_held(flow, first, end, outcome, cause)
+            count += self._ledger.settle_held(flow, first, end, outcome, cause, message.delivery_count)
         if outcome == ACCEPTED:
             self._settled_count += count
         self._wake_the_others(flow.flow)

@@ -54,7 +54,7 @@ class Prepared(Errand):
 
 def begin_prepared(place: ErrandPlace, order: PrepareSettlement) -> Prepared | None:
     """Carry out one order."""
-    ranges = prepare(place.ledger, order.flow_id, order.epoch, order.ranges)
+    ranges = prepare(place.ledger, order.flow_id, order.epoch, order.ranges, order.delivery_count)
     return None if ranges is None else Prepared(place, ranges)
 
 

@@ -29,6 +29,7 @@ from actors.publishing import Publisher
 from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
 from messaging.address import Address
 from messaging.batch import MessageBatch
+from messaging.held import DeliverySource
 from messaging.pressure import Pressure
 from messaging.refusals import ADMITTED, REFUSED_NOT_FOUND, refusal_text
 from messaging.routing import QueueTarget, TopicSpace
@@ -43,13 +44,16 @@ NOT_HELD: Final = "a message that it settles is not held by its consumer any mor
 
 @final
 class HeldRanges:
-    """Messages that a consumer holds: half-open ranges of one partition, under the flow and epoch of their delivery."""
+    """Messages that a consumer holds: half-open ranges of one partition, under what they were delivered with."""
 
-    def __init__(self, partition: Address, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
-        self.partition = partition
-        self.flow_id = flow_id
-        self.epoch = epoch
+    def __init__(self, source: DeliverySource, ranges: list[tuple[int, int]]) -> None:
+        self.source = source
         self.ranges = ranges
+
+    def prepare(self) -> PrepareSettlement:
+        """Return what their partition is asked."""
+        source = self.source
+        return PrepareSettlement(source.flow_id, source.epoch, self.ranges, source.delivery_count)
 
 
 @final
@@ -85,7 +89,7 @@ class TransactionCommit(Address):
 
     async def _prepare(self, accepted: list[HeldRanges]) -> str:
         """Take what is settled from its consumers. All partitions are asked before the first has answered."""
-        asked = [ask_at(each.partition, PrepareSettlement(each.flow_id, each.epoch, each.ranges)) for each in accepted]
+        asked = [ask_at(each.source.partition, each.prepare()) for each in accepted]
         reason = ""
         for answer in asked:
             try:

@@ -3,6 +3,7 @@
 from typing import Final, final
 
 from messaging.address import Address
+from messaging.settlement import WHICHEVER
 
 
 @final
@@ -10,13 +11,16 @@ class PrepareSettlement:
     """Ask of a partition: take half-open ranges from the flow that holds them, for a commit under way.
 
     Answered with a Prepared, which is to be told how the commit ended; or with None when the flow does not hold all of
-    them under this epoch: then nothing is done.
+    them under this epoch, from deliveries with this count: then nothing is done.
     """
 
-    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int = WHICHEVER
+    ) -> None:
         self.flow_id = flow_id
         self.epoch = epoch
         self.ranges = ranges
+        self.delivery_count = delivery_count
 
 
 @final

@@ -26,7 +26,6 @@ class Flow:
         "protocol",
         "queue_name",
         "selector",
-        "was_late",
         "window",
     )
 
@@ -50,7 +49,6 @@ class Flow:
         self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
         self.protocol = protocol  # that the consumer speaks
         self.selector = selector  # of the messages it wants; None: all
-        self.was_late = False  # deliveries were taken back, not settled in time: the consumer may still speak of them
         self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
 
     def unacked_count(self) -> int:
@@ -220,6 +218,12 @@ class LedgerFlow:
         """Have messages looked at that the flow may have gone by while they were not ready."""
         if first < self.looked_to:
             self.again.add(first, min(end, self.looked_to))
+
+    def lock(self, first: int, end: int, *, now_ms: int, timeout_ms: int) -> None:
+        """Begin the time to settle, perhaps anew, for what the flow holds."""
+        locks = self.locks = self.locks or Locks()
+        locks.forget(first, end)
+        locks.grant(first, end, now_ms=now_ms, timeout_ms=timeout_ms)
 
     def leave(self) -> None:
         """The partition is the flow's no more: what it holds of it is taken back."""

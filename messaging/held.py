@@ -9,19 +9,27 @@ from collections.abc import Callable
 from typing import final
 
 from messaging.address import Address
+from messaging.effects import Delivery
 
 
 @final
 class DeliverySource:
-    """Where settlements go: a partition, under the flow and the epoch that messages were delivered with."""
+    """Where settlements go: a partition, under what messages were delivered with: flow, epoch and delivery count."""
 
-    __slots__ = ("epoch", "flow_id", "partition", "partition_number")
+    __slots__ = ("delivery_count", "epoch", "flow_id", "partition", "partition_number")
 
-    def __init__(self, partition: Address, partition_number: int, flow_id: int, epoch: int) -> None:
+    def __init__(
+        self, partition: Address, partition_number: int, flow_id: int, epoch: int, delivery_count: int
+    ) -> None:
         self.partition = partition
         self.partition_number = partition_number
         self.flow_id = flow_id  # of the queue's flow, whatever the protocol calls it by
         self.epoch = epoch
+        self.delivery_count = delivery_count
+
+    def has_brought(self, delivery: Delivery) -> bool:
+        """Return whether a delivery of the partition comes with what the source stands for."""
+        return self.epoch == delivery.epoch and self.delivery_count == delivery.delivery_count
 
 
 @final
@@ -86,17 +94,6 @@ class Held:
             self._runs = [run for run in self._runs if not is_gone(run.source)]
             self._firsts = [run.first_id for run in self._runs]
             self.count -= sum([run.count for run in taken])
-        return taken
-
-    def take_sequences(self, source: DeliverySource, first: int, end: int) -> list[HeldRun]:
-        """Remove what is held of the half-open range of a source's sequences; return it, ascending by id."""
-        taken: list[HeldRun] = []
-        for run in [each for each in self._runs if each.source is source]:
-            run_first, run_end = run.sequences()
-            low, high = max(first, run_first), min(end, run_end)
-            if low < high:
-                first_id = run.first_id + low - run_first
-                taken += self.take(first_id, first_id + high - low)
         return taken
 
     def _within(self, first: int, end: int, *, takes: bool) -> list[HeldRun]:

@@ -17,14 +17,13 @@ from messaging.declining import bury_declined, decline
 from messaging.effects import Delivery
 from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room, least_loaded, starved
 from messaging.grouping import MessageGroups, groups_for, has_keys
+from messaging.holding import held_as, tried_alike_until
 from messaging.keys import key_hash_in
 from messaging.last_value import keep_newest
 from messaging.ledger_state import LedgerState
-from messaging.locks import Locks
 from messaging.moments import expires_at, hold_undue, note_moments, pass_time
 from messaging.priorities import next_by_priority
 from messaging.publication import Publication
-from messaging.remarks import Remarks
 from messaging.segments import Segment
 from messaging.selecting import BY_SELECTOR, LOOKS_PER_TURN, Choice, next_chosen
 from messaging.settlement import (
@@ -35,6 +34,7 @@ from messaging.settlement import (
     FAILED_ELSEWHERE,
     REJECTED,
     RELEASED_ELSEWHERE,
+    WHICHEVER,
 )
 
 _NONE: Final[list[Delivery]] = []
@@ -219,7 +219,7 @@ class Ledger(LedgerState):
         flow.flow.window.take(end - first)
         flow.in_flight.add(first, end)
         if self.rules.ack_timeout_ms > 0:
-            self._lock(flow, first, end, wall_ms)
+            flow.lock(first, end, now_ms=wall_ms, timeout_ms=self.rules.ack_timeout_ms)
         publication = segment.publication
         if publication is not None and not redelivered:
             publication.undelivered_count -= end - first
@@ -271,13 +271,7 @@ class Ledger(LedgerState):
                 end = self.suspect_end
         if self.remarks is not None:
             end = self.remarks.alike_until(first, end)
-        if not self.failures:
-            return segment, first, end
-        count = self.failures.get(first, 0)  # a delivery says how often it was tried, so it has one count
-        stop = first + 1
-        while stop < end and self.failures.get(stop, 0) == count:
-            stop += 1
-        return segment, first, stop
+        return segment, first, tried_alike_until(self, first, end)
 
     def _free_requeued(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
         """Return the next messages behind the cursor for a flow, and pass over those that are held."""
@@ -397,10 +391,18 @@ class Ledger(LedgerState):
         taken back meanwhile) are passed over.
         """
         flow = self.flows.get(flow_id)
-        return 0 if flow is None else self.settle_held(flow, first, end, outcome, cause)
+        return 0 if flow is None else self.settle_held(flow, first, end, outcome, cause, WHICHEVER)
 
-    def settle_held(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str) -> int:
-        """Do the same for a flow that has been looked up."""
+    def settle_held(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str, delivery_count: int) -> int:
+        """Do the same for a flow that has been looked up, and what it holds from deliveries with this count."""
+        if delivery_count == WHICHEVER or (delivery_count == 1 and not self.failures):  # what it mostly is
+            return self._apply(flow, first, end, outcome, cause)
+        count = 0
+        for start, stop in held_as(self, flow, first, end, delivery_count):
+            count += self._apply(flow, start, stop, outcome, cause)
+        return count
+
+    def _apply(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str) -> int:
         if outcome == ACCEPTED and flow.in_flight.take_lowest(first, end):  # in order: what consumers mostly do
             self._settle(first, end)
             return end - first
@@ -416,35 +418,3 @@ class Ledger(LedgerState):
             else:
                 self.requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
         return count
-
-    def remark(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], remark: bytes) -> None:
-        """Put a remark on what a flow holds of some ranges, for the next who gets it. Not under an old epoch."""
-        flow = self.flows.get(flow_id)
-        if flow is None or flow.epoch != epoch:
-            return
-        remarks = self.remarks
-        if remarks is None:
-            remarks = self.remarks = Remarks()
-        for first, end in ranges:
-            for start, stop in flow.in_flight.within(first, end):
-                remarks.add(start, stop, remark)
-
-    def renew(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], wall_ms: int) -> int:
-        """Begin the time to settle anew for what a flow holds of some ranges; return how many messages that is.
-
-        Under an old epoch, or where deliveries have no time to be settled in, it is none.
-        """
-        flow = self.flows.get(flow_id)
-        if flow is None or flow.epoch != epoch or flow.locks is None:
-            return 0
-        count = 0
-        for first, end in ranges:
-            for start, stop in flow.in_flight.within(first, end):
-                count += stop - start
-                self._lock(flow, start, stop, wall_ms)
-        return count
-
-    def _lock(self, flow: LedgerFlow, first: int, end: int, wall_ms: int) -> None:
-        locks = flow.locks = flow.locks or Locks()
-        locks.forget(first, end)
-        locks.grant(first, end, now_ms=wall_ms, timeout_ms=self.rules.ack_timeout_ms)

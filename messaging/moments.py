@@ -275,6 +275,5 @@ def _take_back_unsettled(state: LedgerState, now_ms: int) -> None:
             continue
         for first, end in locks.take_expired(now_ms):
             for start, stop in state.take_back(flow, first, end):
-                flow.flow.was_late = True
                 state.lock_losses_count += stop - start
                 state.requeue(start, stop, 1, flow.flow.client)

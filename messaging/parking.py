@@ -14,6 +14,7 @@ Deliberately elsewhere: which messages are to stay (the protocol knows what it s
 
 from messaging.effects import Delivery
 from messaging.flows import Flow, LedgerFlow
+from messaging.holding import tried_alike_until
 from messaging.ledger import Ledger
 from messaging.ranges import RangeSet
 from messaging.segments import Segment
@@ -143,6 +144,7 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
                 end = min(end, held_end, segment.end, first + room)
                 if ledger.remarks is not None:
                     end = ledger.remarks.alike_until(first, end)
+                end = tried_alike_until(ledger, first, end)
                 kept.remove(first, end)
                 deliveries.append(_again(ledger, flow, segment, first, end))
         if kept.total == 0:

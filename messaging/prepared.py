@@ -14,8 +14,10 @@ from typing import final
 
 from messaging.departures import depart
 from messaging.flows import Flow
+from messaging.holding import held_as, renew
 from messaging.ledger import Ledger
 from messaging.ranges import RangeSet
+from messaging.settlement import WHICHEVER
 
 Ranges = list[tuple[int, int]]
 
@@ -38,13 +40,18 @@ class PreparedRanges:
         self.flow.holdings = [each for each in self.flow.holdings if each is not self._held]
 
 
-def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> PreparedRanges | None:
-    """Take disjoint ranges from the flow that holds them under this epoch; None, with nothing done, if it does not."""
+def prepare(
+    ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int = WHICHEVER
+) -> PreparedRanges | None:
+    """Take disjoint ranges from the flow that holds them, under this epoch, from deliveries with this count.
+
+    None, with nothing done, if it does not.
+    """
     flow = ledger.flows.get(flow_id)
     if flow is None or flow.epoch != epoch:
         return None
     for first, end in ranges:
-        if flow.in_flight.count_within(first, end) != end - first:
+        if held_as(ledger, flow, first, end, delivery_count) != [(first, end)]:
             return None
     for first, end in ranges:
         flow.in_flight.remove(first, end)
@@ -83,7 +90,7 @@ def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -
         for start, stop in ledger.leaving.remove(first, end):
             if flow is not None and flow.epoch == prepared.epoch:
                 flow.in_flight.add(start, stop)
-                ledger.renew(flow_id, prepared.epoch, [(start, stop)], wall_ms)
+                renew(ledger, flow_id, prepared.epoch, [(start, stop)], WHICHEVER, wall_ms)
             else:
                 ledger.effects.taken_back.append((prepared.flow, start, stop))
                 ledger.requeue(start, stop, 1, prepared.flow.client)

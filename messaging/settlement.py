@@ -12,6 +12,8 @@ FAILED_ELSEWHERE: Final = 5  # as failed, but never again to this flow
 
 OUTCOMES: Final = ("accepted", "released", "failed", "rejected")  # those that have a name in every protocol
 
+WHICHEVER: Final = 0  # as the delivery count that a settlement names: whichever delivery the flow holds
+
 # Reasons for which a queue drops a message it had taken. Each is a counter.
 DISCARD_EXPIRED: Final = "expired"
 DISCARD_MAX_REDELIVERY: Final = "max_redelivery_exceeded"

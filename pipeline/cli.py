@@ -98,14 +98,16 @@ def plan(
     job = _job(name)
     with _errors_told():
         asked = Invocation(file=config, master=master, checkpoint=checkpoint, trigger=Trigger(None))
-        typer.echo(json.dumps({"job": name, **plan_of(job.read(asked))}, indent=2))
+        found = plan_of(job.read(asked))
+    typer.echo(json.dumps({"job": name, **found}, indent=2))
 
 
 @app.command("status")
 def status(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
     """Print where a job that reads a stream stands, as JSON: by its checkpoint, and by its cursor at the gateway."""
     with _errors_told():
-        typer.echo(json.dumps(place_of(load(config, StreamPlace, checkpoint=checkpoint)).figures(), indent=2))
+        found = place_of(load(config, StreamPlace, checkpoint=checkpoint))
+    typer.echo(json.dumps(found.figures(), indent=2))
 
 
 @app.command("ack")
@@ -114,7 +116,7 @@ def ack(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
     with _errors_told():
         found = load(config, StreamPlace, checkpoint=checkpoint)
         told_count = sweep(SourceOptions.of(found.source_options).connect, found.checkpoint)
-        typer.echo("acknowledged" if told_count else "nothing is left to acknowledge")
+    typer.echo("acknowledged" if told_count else "nothing is left to acknowledge")
 
 
 show_flags(app)

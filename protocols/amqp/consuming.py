@@ -7,7 +7,7 @@ what it may still get. What is on its way from a partition to here is in neither
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.data_messages import Deliveries, Refused, Settle
+from actors.data_messages import Deliveries, Refused
 from actors.directory_messages import QueueHandle
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.inbox import Dispatcher
@@ -33,6 +33,7 @@ from protocols.amqp.session import Session
 from protocols.amqp.unsettled import Unsettled, wire_ids
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, uint
 from protocols.amqp.verdicts import Verdict, verdict_of
+from protocols.settling import settle_from
 
 if TYPE_CHECKING:
     from protocols.amqp.sessions import Sessions
@@ -71,7 +72,7 @@ class ConsumingLink:
         self.selector: Selector | None = None  # of the queue's messages; None: all
         self.is_no_local = False  # what its own container has published is not for it
         self.has_passed_over = False  # messages that were not for it, since the peer wanted its credit back
-        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
+        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its last delivery
         self.resumable: ResumableFlow | None = None  # it stays while the client is away; None: it goes with the link
         # Else it is only there to say what became of earlier deliveries (2.7.3).
         self.takes_new = not link.attach.incomplete_unsettled
@@ -133,7 +134,7 @@ class ConsumingSide:
         consuming.link.depth = None
         unsettled = self._unsettled.get(consuming.session)
         runs = [] if unsettled is None else unsettled.take_of(consuming.flow_id)
-        consuming.link.note_taken_back([wire_ids(run) for run in runs])
+        consuming.link.taken_back = [wire_ids(run) for run in runs]
         return runs
 
     def forget_session(self, session: Session) -> None:
@@ -209,9 +210,7 @@ class ConsumingSide:
                 address.turn_back(message)
             return  # else it is unbound meanwhile: the partition has them back
         for delivery in message.deliveries:
-            source = self._source(consuming, message, delivery.epoch)
-            if message.flow.was_late and delivery.delivery_count > 1:
-                self._settle_late(consuming, source, delivery)
+            source = self._source(consuming, message, delivery)
             if consuming.is_no_local and delivery.batch.publisher == self._client:
                 self._pass_over(consuming, source, delivery)
             else:
@@ -219,24 +218,14 @@ class ConsumingSide:
         if consuming.session.is_blocked and not consuming.window.is_shut:
             self._session_blocked(consuming.session)
 
-    def _source(self, consuming: ConsumingLink, message: Deliveries, epoch: int) -> DeliverySource:
-        source = consuming.sources.get(message.partition_number)
-        if source is None or source.epoch != epoch or source.partition is not message.partition:
-            source = DeliverySource(message.partition, message.partition_number, consuming.flow_id, epoch)
-            consuming.sources[message.partition_number] = source
+    def _source(self, consuming: ConsumingLink, message: Deliveries, delivery: Delivery) -> DeliverySource:
+        number = message.partition_number
+        source = consuming.sources.get(number)
+        if source is None or not source.has_brought(delivery) or source.partition is not message.partition:
+            count = delivery.delivery_count
+            source = DeliverySource(message.partition, number, consuming.flow_id, delivery.epoch, count)
+            consuming.sources[number] = source
         return source
-
-    def _settle_late(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery) -> None:
-        """Messages come again, in new deliveries: those that were late are over, and the client hears so (2.6.12)."""
-        unsettled = self._unsettled.get(consuming.session)
-        first = delivery.first_sequence
-        end = first + delivery.stop_row - delivery.start_row
-        for run in [] if unsettled is None else unsettled.take_sequences(source, first, end):
-            if consuming.resumable is not None:
-                consuming.resumable.settled(run)
-            self.give_back(consuming.flow_id, run.count)
-            consuming.link.note_taken_back([wire_ids(run)])
-            self._sessions.settle(consuming.session, consuming.link, *wire_ids(run), RELEASED_STATE)
 
     def _send(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
         session, link = consuming.session, consuming.link
@@ -280,12 +269,12 @@ class ConsumingSide:
             if resumed_count > 0:
                 self._give_back(consuming, resumed_count)  # it held them all the time
         elif sequence > first:
-            source.partition.post(Settle(source.flow_id, source.epoch, first, sequence, ACCEPTED))
+            source.partition.post(settle_from(source, first, sequence, ACCEPTED))
             self._give_back(consuming, sequence - first)
         if sequence < end and resumable is not None and resumable.keeps(source, sequence, end):
             self._give_back(consuming, end - sequence)
         elif sequence < end:
-            source.partition.post(Settle(source.flow_id, source.epoch, sequence, end, RELEASED))
+            source.partition.post(settle_from(source, sequence, end, RELEASED))
             self._give_back(consuming, end - sequence)
 
     def _send_resumable(
@@ -302,7 +291,7 @@ class ConsumingSide:
         """Settle what is not for the link; its credit goes on."""
         count = delivery.stop_row - delivery.start_row
         first = delivery.first_sequence
-        source.partition.post(Settle(source.flow_id, source.epoch, first, first + count, ACCEPTED))
+        source.partition.post(settle_from(source, first, first + count, ACCEPTED))
         consuming.has_passed_over = True
         self.passed_over_count += count
         self._give_back(consuming, count)

@@ -16,8 +16,6 @@ ATTACHED: Final = 1
 DETACHING: Final = 2  # we detached; whatever comes before the peer's detach is dropped
 DETACHED: Final = 3
 
-TAKEN_BACK_KEPT_MAX: Final = 1000  # runs of deliveries: of earlier ones the peer has heard long ago
-
 SERIAL_MASK: Final = 0xFFFF_FFFF
 SERIAL_HALF: Final = 0x8000_0000
 
@@ -88,7 +86,7 @@ class OutgoingLink:
         self.is_second = attach.receiver_settle_mode == RECEIVER_SECOND  # the peer settles after us
         self.is_settled_by_us = attach.sender_settle_mode == SENDER_SETTLED  # deliveries go out settled
         self.unsettled: AmqpMap | None = None  # what we say in our attach of an earlier time of this link (2.6.13)
-        self.taken_back: list[tuple[int, int]] = []  # ids of deliveries that are over for us, and not yet for the peer
+        self.taken_back: list[tuple[int, int]] = []  # ids of its deliveries that were unsettled as it ended
 
     def take_credit(self, flow: Flow) -> None:
         """Compute the credit from the peer's view of the count (2.6.7): what is on its way uses it up."""
@@ -103,10 +101,6 @@ class OutgoingLink:
         tag = self.next_tag
         self.next_tag = (tag + 1) & SERIAL_MASK
         return tag.to_bytes(4, "big")
-
-    def note_taken_back(self, ids: list[tuple[int, int]]) -> None:
-        """Note deliveries that are over for us; the peer may speak of them before it hears so."""
-        self.taken_back = self.taken_back[-TAKEN_BACK_KEPT_MAX:] + ids
 
     def __repr__(self) -> str:
         return f"OutgoingLink({self.name!r}, credit={self.credit})"

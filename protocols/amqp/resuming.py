@@ -129,7 +129,8 @@ class ResumableFlow(Address):
             end = first + delivery.stop_row - delivery.start_row
             self.window.give(end - first)
             if (message.partition_number, first) not in self.kept:
-                message.partition.post(Settle(self.flow_id, delivery.epoch, first, end, RELEASED))
+                count = delivery.delivery_count
+                message.partition.post(Settle(self.flow_id, delivery.epoch, first, end, RELEASED, delivery_count=count))
 
     def is_for(self, about: str) -> bool:
         """Return whether a link that asks for this may have the flow."""

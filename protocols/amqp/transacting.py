@@ -273,8 +273,6 @@ class TransactingSide:
         connection = self._connection
         services = connection.services
         reason = transaction.failure
-        if not reason and _is_late(transaction):
-            reason = NOT_HELD
         if not reason:
             commit = TransactionCommit(space=services.space, spool=services.spool, rng=connection.runtime.rng)
             batch = transaction.batch(connection.client, connection.runtime.clock.wall_ms())
@@ -313,18 +311,13 @@ class TransactingSide:
             consuming.give_back(source.flow_id, ranges.total)
 
 
-def _is_late(transaction: Transaction) -> bool:
-    """Return whether a delivery that the client has left open until the commit is over: its message comes again."""
-    return any(each.session.has_taken_back(each.first, each.last) for each in transaction.open_deliveries)
-
-
 def _accepted_in(transaction: Transaction) -> list[HeldRanges]:
     """Return what the commit settles."""
     accepted: list[HeldRanges] = []
     for source, by_verdict in transaction.verdicts.by_source.items():
         ranges = by_verdict.get(ACCEPTED_VERDICT)
         if ranges is not None and ranges.total > 0:
-            accepted.append(HeldRanges(source.partition, source.flow_id, source.epoch, ranges.ranges()))
+            accepted.append(HeldRanges(source, ranges.ranges()))
     return accepted
 
 

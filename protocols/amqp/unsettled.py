@@ -33,10 +33,6 @@ class Unsettled:
         """Return the deliveries `first` to `last`, wire ids, both included, that there are; they stay."""
         return self._held.peek(self._unwrapped(first), self._unwrapped(last) + 1)
 
-    def take_sequences(self, source: DeliverySource, first: int, end: int) -> list[HeldRun]:
-        """Remove the deliveries of the half-open range of a source's sequences; return them, oldest first."""
-        return self._held.take_sequences(source, first, end)
-
     def take_of(self, flow_id: int) -> list[HeldRun]:
         """Remove every delivery of a flow; return them, oldest first."""
         return self._held.take_where(lambda source: source.flow_id == flow_id)

@@ -41,9 +41,10 @@ class Verdict:
     def tell(self, source: DeliverySource, ranges: Ranges, when_stored: Address | None = None) -> None:
         """Tell a queue; with `when_stored` it says there when the store knows, or that the outcome came too late."""
         if self.notes:  # before the settlement, while the flow holds the messages
-            source.partition.post(Remark(source.flow_id, source.epoch, ranges, self.notes))
+            source.partition.post(Remark(source.flow_id, source.epoch, ranges, source.delivery_count, self.notes))
         first, end = ranges[0]
-        settle = Settle(source.flow_id, source.epoch, first, end, self.outcome, self.cause, ranges[1:])
+        count = source.delivery_count
+        settle = Settle(source.flow_id, source.epoch, first, end, self.outcome, self.cause, ranges[1:], count)
         source.partition.post(settle if when_stored is None else SettleDurably(settle, when_stored))
 
     def size(self) -> int:

@@ -26,6 +26,7 @@ from protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, Part
 from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit
 from protocols.flow.settle_frames import Settle as SettleFrame
 from protocols.flow.settle_frames import Settled as SettledFrame
+from protocols.settling import settle_from
 
 
 @final
@@ -61,7 +62,7 @@ class ConsumerFlow:
         self.partitions: set[int] = set()  # it takes messages from, as the queue last said
         self.list_number = 0  # of the PARTITIONS sent last
         self.draining: dict[tuple[int, int], int] = {}  # partition, epoch -> number of the list that first said so
-        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
+        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its last delivery
         self._topic = ""
         self._topic_data = b""
 
@@ -151,11 +152,10 @@ class ConsumingSide:
             return
         for delivery in message.deliveries:
             source = flow.sources.get(message.partition_number)
-            if source is None or source.epoch != delivery.epoch:
-                source = DeliverySource(message.partition, message.partition_number, flow.urn, delivery.epoch)
+            if source is None or not source.has_brought(delivery):
+                number, count = message.partition_number, delivery.delivery_count
+                source = DeliverySource(message.partition, number, flow.urn, delivery.epoch, count)
                 flow.sources[message.partition_number] = source
-            if message.flow.was_late and delivery.delivery_count > 1:
-                self._forget_late(flow, source, delivery)
             self._send(flow, source, delivery, wall_ms)
         self._review(flow)
 
@@ -164,15 +164,12 @@ class ConsumingSide:
         for delivery in message.deliveries:
             count = delivery.stop_row - delivery.start_row
             first = delivery.first_sequence
-            message.partition.post(Settle(flow.urn, delivery.epoch, first, first + count, RELEASED))
+            tried = delivery.delivery_count
+            message.partition.post(
+                Settle(flow.urn, delivery.epoch, first, first + count, RELEASED, delivery_count=tried)
+            )
             flow.window.give(count)
         self._review(flow)
-
-    def _forget_late(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery) -> None:
-        """Messages come again, under new ids: what is said of those that were late is not said of these."""
-        first = delivery.first_sequence
-        for run in flow.held.take_sequences(source, first, first + delivery.stop_row - delivery.start_row):
-            flow.window.give(run.count)
 
     def _send(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
         """Send neighbouring rows. What the client has taken its credit back for goes back untouched."""
@@ -181,7 +178,7 @@ class ConsumingSide:
         first_sequence = delivery.first_sequence
         if sent_count < count:
             first, end = first_sequence + sent_count, first_sequence + count
-            source.partition.post(Settle(flow.urn, source.epoch, first, end, RELEASED))
+            source.partition.post(settle_from(source, first, end, RELEASED))
             flow.window.give(count - sent_count)
             if sent_count == 0:
                 return
@@ -250,7 +247,7 @@ class ConsumingSide:
                 first = run.first_id + run.count
                 if outcome == OUTCOME_EXTEND:
                     source = run.source
-                    source.partition.post(RenewLock(flow.urn, source.epoch, [run.sequences()]))
+                    source.partition.post(RenewLock(flow.urn, source.epoch, [run.sequences()], source.delivery_count))
                 else:
                     self._settle(flow, run, outcome)
             if first < end:
@@ -265,7 +262,7 @@ class ConsumingSide:
         first, end = run.sequences()
         flow.window.give(run.count)
         self._set_limit(flow)  # the partition may deliver before this returns: a settlement is no credit
-        source.partition.hand(Settle(flow.urn, source.epoch, first, end, outcome))
+        source.partition.hand(settle_from(source, first, end, outcome))
 
     # --- partitions that come and go ---
 

@@ -8,7 +8,7 @@ read and answered in `consuming`; the flows of a node are in `flows`.
 from typing import Any, Final, final
 
 from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed, Deliveries, Refused, RenewLock, Settle, SettleDurably
+from actors.data_messages import Confirmed, Deliveries, Refused, RenewLock, SettleDurably
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState, UnbindFlow
@@ -20,6 +20,7 @@ from messaging.held import DeliverySource
 from messaging.settlement import FAILED, RELEASED
 from protocols.http.held import Held, HeldMessage
 from protocols.http.readers import FlowReader
+from protocols.settling import settle_from
 
 READ_ELSEWHERE: Final = "another request reads this flow"
 
@@ -59,7 +60,7 @@ class HttpFlow(Behaviour):
         self.partitions: list[int] = []  # it takes messages from, as the queue last said
         self.end_reason = ""  # empty: it goes on
         self._clock = cell.runtime.clock
-        self._sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
+        self._sources: dict[int, DeliverySource] = {}  # by partition number: that of its last delivery
         self._reader: FlowReader | None = None
         self._last_number = 0
         self._drains_count = 0
@@ -159,7 +160,8 @@ class HttpFlow(Behaviour):
                 continue
             self.held.extend(message, until_ms)
             source = message.source
-            source.partition.post(RenewLock(source.flow_id, source.epoch, [(message.sequence, message.sequence + 1)]))
+            ranges = [(message.sequence, message.sequence + 1)]
+            source.partition.post(RenewLock(source.flow_id, source.epoch, ranges, source.delivery_count))
         self.use()
         return not_held
 
@@ -197,8 +199,8 @@ class HttpFlow(Behaviour):
         is_wanted = self._reader is not None and number in self.partitions
         for delivery in message.deliveries:
             source = self._sources.get(number)
-            if source is None or source.epoch != delivery.epoch:
-                source = DeliverySource(message.partition, number, self.urn, delivery.epoch)
+            if source is None or not source.has_brought(delivery):
+                source = DeliverySource(message.partition, number, self.urn, delivery.epoch, delivery.delivery_count)
                 self._sources[number] = source
             if is_wanted:
                 self._hold(source, delivery)
@@ -206,7 +208,7 @@ class HttpFlow(Behaviour):
                 count = delivery.stop_row - delivery.start_row
                 first = delivery.first_sequence
                 self.window.give(count)
-                message.partition.post(Settle(self.urn, delivery.epoch, first, first + count, RELEASED))
+                message.partition.post(settle_from(source, first, first + count, RELEASED))
         self.review()
         if is_wanted and self._reader is not None:
             self._reader.arrived()

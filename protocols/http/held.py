@@ -9,6 +9,7 @@ from typing import final
 from actors.data_messages import Settle
 from messaging.batch import MessageBatch
 from messaging.held import DeliverySource
+from protocols.settling import settle_from
 
 
 @final
@@ -49,7 +50,7 @@ class HeldMessage:
 
     def settle(self, outcome: int) -> Settle:
         """Return what its partition is told of its outcome."""
-        return Settle(self.source.flow_id, self.source.epoch, self.sequence, self.sequence + 1, outcome)
+        return settle_from(self.source, self.sequence, self.sequence + 1, outcome)
 
     def __repr__(self) -> str:
         return f"HeldMessage({self.number}, partition {self.source.partition_number}, sequence {self.sequence})"

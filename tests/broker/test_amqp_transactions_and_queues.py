@@ -43,16 +43,13 @@ async def settle_all(peer: AmqpClient, txn: bytes) -> None:
         peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=by_client)
 
 
-async def comes_again(
-    broker: RunningBroker, peer: AmqpClient, held: list[Received] | None = None
-) -> tuple[list[Received], list[Received]]:
-    """Let everything be late; return it, and the deliveries that come for it."""
-    late = held or await peer.deliveries(MESSAGES)
-    await change(broker, consumer_ack_timeout_ms=60_000)
-    broker.clock.forward(65)  # a sixteenth of the time may be added
+async def comes_again(broker: RunningBroker, peer: AmqpClient) -> list[Received]:
+    """Let everything that the client holds be late; return the deliveries that come for it."""
+    await change(broker, consumer_ack_timeout_ms=20_000)
+    broker.clock.forward(25)  # a sixteenth of the time may be added; transactions have longer
     await shows(broker, lambda view: view.unacked_count == 0)
     peer.flow(IN, MESSAGES, delivery_count=MESSAGES)
-    return late, await peer.deliveries(MESSAGES)
+    return await peer.deliveries(MESSAGES)
 
 
 async def is_rolled_back(broker: RunningBroker, peer: AmqpClient, txn: bytes) -> None:
@@ -137,26 +134,35 @@ async def test_what_went_with_a_link_that_the_broker_ended_cannot_be_settled(
 
 
 @pytest.mark.parametrize("settled", [True, False])
-async def test_what_came_again_before_it_was_named_cannot_be_settled(
-    broker: RunningBroker, amqp: AmqpClients, settled: bool
+@pytest.mark.parametrize("is_named_first", [True, False])
+async def test_what_comes_again_before_the_commit_cannot_be_settled(
+    broker: RunningBroker, amqp: AmqpClients, settled: bool, is_named_first: bool
 ) -> None:
     """It was late. What is said of it is not said of the delivery that came after it, so its work must not be done."""
     peer, txn = await filled_beside_another(broker, amqp)
-    late, again = await comes_again(broker, peer)
+    late = await peer.deliveries(MESSAGES)
+    again = [] if is_named_first else await comes_again(broker, peer)
     peer.settle(late[0].delivery_id, late[-1].delivery_id, in_transaction(txn), settled=settled)
+    await peer.round_trip()
+    again = again or await comes_again(broker, peer)
     await is_rolled_back(broker, peer, txn)
     peer.settle(again[0].delivery_id, again[-1].delivery_id, ACCEPTED_STATE)
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
 
 
-async def test_what_comes_again_before_the_commit_cannot_be_settled(broker: RunningBroker, amqp: AmqpClients) -> None:
-    """The client left it open until then, and has heard that it is released."""
+@pytest.mark.parametrize("fail", [True, False])
+async def test_what_comes_again_is_not_given_back_for_a_transaction_that_named_it_before(
+    broker: RunningBroker, amqp: AmqpClients, fail: bool
+) -> None:
     peer, txn = await filled_beside_another(broker, amqp)
-    held = await peer.deliveries(MESSAGES)
-    peer.settle(held[0].delivery_id, held[-1].delivery_id, in_transaction(txn), settled=False)
+    late = await peer.deliveries(MESSAGES)
+    state = in_transaction(txn, DeliveryState(RELEASED))
+    peer.settle(late[0].delivery_id, late[-1].delivery_id, state, settled=True)
     await peer.round_trip()
-    await comes_again(broker, peer, held)
-    await is_rolled_back(broker, peer, txn)
+    await comes_again(broker, peer)
+    assert (await peer.discharge(CONTROL, txn, fail=fail)).code == ACCEPTED
+    view = await shows(broker, lambda view: view.unacked_count == MESSAGES)
+    assert view.ready_count == 0
 
 
 async def test_what_was_settled_before_its_link_ended_may_be_settled_in_vain(

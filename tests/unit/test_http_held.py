@@ -9,7 +9,7 @@ from messaging.held import DeliverySource
 from protocols.http.held import Held, HeldMessage
 
 LOCK_MS = 10
-SOURCES = [DeliverySource(Address(), number, 1, 1) for number in range(2)]
+SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(2)]
 BATCH = MessageBatch(
     topic="t",
     topics=None,

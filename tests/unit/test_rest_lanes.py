@@ -14,7 +14,7 @@ from protocols.http.held import HeldMessage
 from protocols.rest.lanes import Lanes
 from protocols.rest.targets import TargetInvalid, parse_target
 
-SOURCES = [DeliverySource(Address(), number, 1, 1) for number in range(3)]
+SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(3)]
 
 
 def message(number: int = 1, partition: int = 0, topic: str = "t", headers: Headers | None = None) -> HeldMessage:

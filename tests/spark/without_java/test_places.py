@@ -1,6 +1,9 @@
 """`sluicegate pipeline status`, `ack` and `plan`: no Spark runs, its checkpoint is written by hand."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +63,19 @@ def test_a_job_that_never_began_has_everything_before_it(file: Path) -> None:
     found = json.loads(run("status", "--config", str(file)).stdout)
     assert (found["batch"], found["acknowledged_batch"]) == (None, None)
     assert found["partitions"]["0"] == {"read": 1, "acknowledged": 1, "end": 11, "lag": 10, "unacknowledged": 0}
+
+
+@pytest.mark.parametrize("command", [["plan", "archive"], ["status"], ["ack"]])
+def test_a_command_that_nobody_reads_ends_in_good_order(file: Path, command: list[str]) -> None:
+    """As with `sluicegate pipeline status ... | true`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    line = [sys.executable, "-P", "-m", "pipeline", *command, "--config", str(file)]
+    try:
+        ended = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_what_a_crash_left_is_seen_and_acknowledged(broker: GatewayProcess, file: Path) -> None:

@@ -7,11 +7,12 @@ from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from messaging.headers import Headers
+from messaging.holding import renew
 from messaging.ledger import Ledger
 from messaging.moments import pass_time
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
-from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_PURGED, FAILED, REJECTED, RELEASED
+from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_PURGED, FAILED, REJECTED, RELEASED, WHICHEVER
 from messaging.unsent import give_back
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, window_of
 from unit.cores.plain_partition import PlainPartition
@@ -269,10 +270,26 @@ class PartitionMachine(RuleBasedStateMachine):
         first = data.draw(st.sampled_from(held))
         end = data.draw(st.sampled_from([each for each in held if each >= first])) + 1
         renewed = [sequence for sequence in held if first <= sequence < end]
-        assert self.ledger.renew(flow_id, flow_id, [(first, end)], self.wall_ms) == len(renewed)
-        assert self.ledger.renew(flow_id, flow_id - 1, [(first, end)], self.wall_ms) == 0, "an old epoch"
+        assert renew(self.ledger, flow_id, flow_id, [(first, end)], WHICHEVER, self.wall_ms) == len(renewed)
+        assert renew(self.ledger, flow_id, flow_id - 1, [(first, end)], WHICHEVER, self.wall_ms) == 0, "an old epoch"
         for sequence in renewed:
             self.model.messages[sequence].locked_ms = self.wall_ms
+
+    @precondition(lambda self: any(self.owed.values()))
+    @rule(data=st.data(), outcome=OUTCOMES, delivery_count=st.integers(1, 4))
+    def settle_late(self, data: st.DataObject, outcome: int, delivery_count: int) -> None:
+        """A consumer speaks of deliveries that were tried so often. It may have got their messages again since."""
+        flow_id = data.draw(st.sampled_from([each for each, owed in self.owed.items() if owed]))
+        held = self.model.held_by(flow_id)
+        first = data.draw(st.sampled_from([*held, 1]))
+        end = data.draw(st.sampled_from([each for each in [*held, first] if each >= first])) + 1
+        meant = [each for each in held if first <= each < end]
+        meant = [each for each in meant if self.model.messages[each].failures + 1 == delivery_count]
+        flow = self.ledger.flows[flow_id]
+        count = self.ledger.settle_held(flow, first, end, outcome, "", delivery_count)
+        assert count == sum([self.model.settle(flow_id, each, each + 1, outcome) for each in meant])
+        self.credit_comes_back(flow_id, count)
+        self.told.get(flow_id, set()).difference_update(meant)
 
     def flows_with_room(self) -> list[int]:
         return [

@@ -7,6 +7,7 @@ from hypothesis.stateful import rule
 
 from messaging.batch import MessageBatch
 from messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow
+from messaging.holding import renew
 from messaging.ledger import Ledger
 from messaging.settlement import (
     ACCEPTED,
@@ -15,6 +16,7 @@ from messaging.settlement import (
     DISCARD_PURGED,
     FAILED,
     RELEASED,
+    WHICHEVER,
 )
 from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of, written
 from unit.cores.partition_machine import PartitionMachine
@@ -260,7 +262,7 @@ def test_a_lock_that_was_renewed_runs_out_as_one_granted_then() -> None:
     ledger = ledger_with(flow_of(1), rules=DeliveryRules(ack_timeout_ms=100))
     append(ledger, numbered(1))
     ledger.deliver(1000)
-    assert ledger.renew(1, 1, [(1, 2)], 1050) == 1
+    assert renew(ledger, 1, 1, [(1, 2)], WHICHEVER, 1050) == 1
 
     assert ledger.deliver(1149) == []
     assert [each.delivery_count for each in ledger.deliver(1160)] == [2]

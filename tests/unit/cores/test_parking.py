@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from messaging.address import Address
 from messaging.credit import CreditPool, CreditWindow
 from messaging.flows import DeliveryRules
+from messaging.holding import remark
 from messaging.ledger import Ledger
 from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.parking import (
@@ -19,7 +20,7 @@ from messaging.parking import (
     unpark,
     unsettled_among,
 )
-from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, DISCARD_SESSION_ENDED, RELEASED
+from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, DISCARD_SESSION_ENDED, FAILED, RELEASED, WHICHEVER
 from messaging.standing import why_waiting
 from messaging.supply import has_more_for
 from messaging.wait_reason import WaitReason
@@ -56,6 +57,17 @@ def parked_in_a_page() -> tuple[Ledger, PagePlan]:
     (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
     pages_written(ledger, plan)
     return ledger, plan
+
+
+def test_what_comes_again_to_its_client_says_of_each_message_how_often_it_was_tried() -> None:
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT), 1)
+    ledger.deliver(0)
+    ledger.settle(ABSENT, 2, 3, FAILED)
+    ledger.deliver(0)
+    park(ledger, ABSENT, [(1, 4)])
+    unpark(ledger, flow_of(ABSENT))
+    assert [(each.first_sequence, each.delivery_count) for each in deliver_kept(ledger)] == [(1, 1), (2, 2), (3, 1)]
 
 
 @given(
@@ -228,7 +240,7 @@ def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> No
     ledger.attach(flow_of(OTHER, limit=0), 2)
     assert delivered(ledger) == {ABSENT: [1, 2, 3, 4, 5, 6]}
     ledger.settle(ABSENT, 2, 3, ACCEPTED)
-    ledger.remark(ABSENT, 1, [(4, 5)], b"noted")
+    remark(ledger, ABSENT, 1, [(4, 5)], WHICHEVER, b"noted")
 
     assert deliver_again(ledger, ABSENT, 1, [(1, 5)]) == [(1, 2), (3, 5)]
     assert deliver_again(ledger, ABSENT, 0, [(5, 6)]) == [], "an old epoch"

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.flows import DeliveryRules
+from messaging.holding import remark
 from messaging.ledger import Ledger
 from messaging.remarks import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
-from messaging.settlement import ACCEPTED, RELEASED
+from messaging.settlement import ACCEPTED, RELEASED, WHICHEVER
 from messaging.supply import has_more_for
 from unit.cores.messages import flow_of, numbered
 
@@ -22,14 +23,14 @@ def test_remarks_agree_with_a_dictionary(steps: list[tuple[int, int, bytes]]) ->
     remarks = Remarks()
     model: dict[int, bytes] = {}
     lost_count = 0
-    for first, count, remark in steps:
-        if remark:
-            remarks.add(first, first + count, remark)
+    for first, count, text in steps:
+        if text:
+            remarks.add(first, first + count, text)
         else:
             remarks.forget(first, first + count)
         for sequence in range(first, first + count):
-            longer = model.get(sequence, b"") + remark
-            if not remark:
+            longer = model.get(sequence, b"") + text
+            if not text:
                 model.pop(sequence, None)
             elif len(longer) > REMARK_BYTES_MAX:
                 lost_count += 1
@@ -61,8 +62,8 @@ def test_a_message_with_a_remark_is_delivered_alone_and_settled_without_a_trace(
     ledger.append(numbered(5), None)
     ledger.attach(flow_of(1), 1)
     ledger.deliver(0)
-    ledger.remark(1, 2, [(3, 4)], b"of another epoch")
-    ledger.remark(1, 1, [(3, 4)], b"noted")
+    remark(ledger, 1, 2, [(3, 4)], WHICHEVER, b"of another epoch")
+    remark(ledger, 1, 1, [(3, 4)], WHICHEVER, b"noted")
     ledger.settle(1, 1, 6, RELEASED)
     ledger.check()
     found = [(each.first_sequence, each.stop_row - each.start_row, each.remark) for each in ledger.deliver(0)]
