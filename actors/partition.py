@@ -75,6 +75,7 @@ from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.flows import Flow
+from messaging.holding import held_as
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
 from messaging.moments import deadline_ms
@@ -343,7 +344,9 @@ class Partition(Behaviour):
         if flow is None or flow.epoch != message.epoch:
             return  # the partition has moved on: what was unsettled is somebody else's now
         if self._trace is not None and self._trace.held:
-            self._trace.settled(message.flow_id, message.ranges, message.outcome, self._clock.wall_ms())
+            count = message.delivery_count
+            held = [part for each in message.ranges for part in held_as(self._ledger, flow, each[0], each[1], count)]
+            self._trace.settled(message.flow_id, held, message.outcome, self._clock.wall_ms())
         outcome, cause = message.outcome, message.cause
         count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause, message.delivery_count)
         for first, end in message.further:

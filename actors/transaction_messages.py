@@ -3,7 +3,6 @@
 from typing import Final, final
 
 from messaging.address import Address
-from messaging.settlement import WHICHEVER
 
 
 @final
@@ -14,9 +13,7 @@ class PrepareSettlement:
     them under this epoch, from deliveries with this count: then nothing is done.
     """
 
-    def __init__(
-        self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int = WHICHEVER
-    ) -> None:
+    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int) -> None:
         self.flow_id = flow_id
         self.epoch = epoch
         self.ranges = ranges

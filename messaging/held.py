@@ -14,7 +14,10 @@ from messaging.effects import Delivery
 
 @final
 class DeliverySource:
-    """Where settlements go: a partition, under what messages were delivered with: flow, epoch and delivery count."""
+    """Where settlements go: a partition, under what messages were delivered with: flow, epoch and delivery count.
+
+    Equal ones are one key: deliveries come from several in turn.
+    """
 
     __slots__ = ("delivery_count", "epoch", "flow_id", "partition", "partition_number")
 
@@ -30,6 +33,15 @@ class DeliverySource:
     def has_brought(self, delivery: Delivery) -> bool:
         """Return whether a delivery of the partition comes with what the source stands for."""
         return self.epoch == delivery.epoch and self.delivery_count == delivery.delivery_count
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeliverySource) and self.partition is other.partition and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[int, int, int, int]:
+        return self.partition_number, self.flow_id, self.epoch, self.delivery_count
 
 
 @final

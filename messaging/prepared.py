@@ -40,9 +40,7 @@ class PreparedRanges:
         self.flow.holdings = [each for each in self.flow.holdings if each is not self._held]
 
 
-def prepare(
-    ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int = WHICHEVER
-) -> PreparedRanges | None:
+def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int) -> PreparedRanges | None:
     """Take disjoint ranges from the flow that holds them, under this epoch, from deliveries with this count.
 
     None, with nothing done, if it does not.

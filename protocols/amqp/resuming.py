@@ -191,7 +191,10 @@ class ResumableFlow(Address):
             for row in range(run.count):
                 tag = self._tags[(run.first_id + row) & SERIAL_MASK]
                 sequence = run.first_sequence + row
-                self.kept[(run.source.partition_number, sequence)] = KeptDelivery(tag, run.source, sequence)
+                place = (run.source.partition_number, sequence)
+                if place in self.kept:  # it was late, and came again: the later delivery stands for both
+                    self.window.give(1)
+                self.kept[place] = KeptDelivery(tag, run.source, sequence)
         self._tags.clear()
 
     def end(self) -> None:

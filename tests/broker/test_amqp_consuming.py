@@ -14,6 +14,7 @@ from running_broker import RunningBroker
 
 IN, OUT = 1, 0
 FAILED = DeliveryState(MODIFIED, delivery_failed=True)
+NOTED = DeliveryState(MODIFIED, annotations=AmqpMap([(Symbol("x-why"), "too late")]))
 ACCEPT = DeliveryState(ACCEPTED)
 
 
@@ -83,7 +84,7 @@ async def test_an_outcome_that_is_not_settled_gets_an_answer(broker: RunningBrok
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
 
 
-@pytest.mark.parametrize("outcome", [ACCEPT, FAILED, DeliveryState(RELEASED), DeliveryState(REJECTED)])
+@pytest.mark.parametrize("outcome", [ACCEPT, FAILED, NOTED, DeliveryState(RELEASED), DeliveryState(REJECTED)])
 async def test_what_is_said_of_a_late_delivery_is_not_said_of_the_next_one(
     broker: RunningBroker, amqp: AmqpClients, outcome: DeliveryState
 ) -> None:
@@ -99,7 +100,10 @@ async def test_what_is_said_of_a_late_delivery_is_not_said_of_the_next_one(
     await peer.round_trip()
     view = await shown(broker)
     assert (view.ready_count, view.unacked_count) == (0, 1)
-    peer.settle(again.delivery_id, again.delivery_id, ACCEPT)
+    peer.settle(again.delivery_id, again.delivery_id, DeliveryState(RELEASED))
+    last = await peer.delivery()
+    assert last.message == again.message
+    peer.settle(last.delivery_id, last.delivery_id, ACCEPT)
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
 
 

@@ -108,6 +108,26 @@ async def test_every_outcome_in_the_map_has_its_effect(broker: RunningBroker, am
     assert shown([await peer.delivery()]) == [(b"a", False, 1)]
 
 
+async def test_a_message_that_was_late_and_came_again_is_resumed_once(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Its client had two deliveries of it: they count as one from now on, and the link has all of its credit."""
+    orders = await queue(broker, b"a", consumer_ack_timeout_ms=60_000)
+    peer = await amqp.connect()
+    await attach(peer)
+    late = await peer.delivery()
+    broker.clock.forward(65)
+    await count_in(orders)  # gives the queue a turn
+    again = await peer.delivery()
+    await lost(broker, peer)
+
+    peer = await amqp.connect()
+    answer = await attach(peer, {late.tag: None, again.tag: None}, credit=1)
+    assert tags_in(answer) == {again.tag}
+    assert shown([await peer.delivery()]) == [(b"a", True, 1)]
+    peer.settle(0, 0, DONE)
+    await until(lambda: none_waits(orders), "an empty queue")
+    assert broker.node.credit.used == 0
+
+
 async def test_nobody_else_gets_what_an_absent_client_holds_until_its_time_is_over(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:

@@ -7,7 +7,7 @@ from amqp_client import AmqpClient, AmqpClients, body, in_transaction
 from amqp_heard import Received
 from inside_client import InsideClient, until
 from named_queues import change, create, shows
-from protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, RELEASED, DeliveryState
+from protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, MODIFIED, RELEASED, DeliveryState
 from protocols.amqp.performatives import Detach
 from running_broker import RunningBroker
 from storage.errors import StoreFailed
@@ -163,6 +163,26 @@ async def test_what_comes_again_is_not_given_back_for_a_transaction_that_named_i
     assert (await peer.discharge(CONTROL, txn, fail=fail)).code == ACCEPTED
     view = await shows(broker, lambda view: view.unacked_count == MESSAGES)
     assert view.ready_count == 0
+
+
+async def test_a_message_that_was_given_back_outside_of_the_transaction_may_be_settled_in_it_again(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """What counts is the last that was said, also where messages that were tried more often came in between."""
+    peer, txn = await filled_beside_another(broker, amqp)
+    held = await peer.deliveries(MESSAGES)
+    for each in held:
+        failed = each.delivery_id % 2 == 1
+        if not failed:
+            peer.settle(each.delivery_id, each.delivery_id, in_transaction(txn), settled=False)
+        state = DeliveryState(MODIFIED, delivery_failed=True) if failed else DeliveryState(RELEASED)
+        peer.settle(each.delivery_id, each.delivery_id, state)
+    await peer.round_trip()
+    peer.flow(IN, MESSAGES, delivery_count=MESSAGES)
+    again = await peer.deliveries(MESSAGES)
+    peer.settle(again[0].delivery_id, again[-1].delivery_id, in_transaction(txn), settled=True)
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    assert await count_in(broker) == 0
 
 
 async def test_what_was_settled_before_its_link_ended_may_be_settled_in_vain(

@@ -6,6 +6,7 @@ import pytest
 
 from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
 from inside_client import Consuming, InsideClient, until
+from messaging.settlement import WHICHEVER
 from running_broker import RunningBroker
 
 KEYS = [f"k{number}" for number in range(20)]
@@ -51,7 +52,7 @@ async def test_a_partition_is_not_handed_over_before_the_commit_is_through(
     for number, cell in enumerate(cells):
         sequences = [sequence for partition, sequence, _, _ in first.got if partition == number]
         ranges = [(min(sequences), max(sequences) + 1)]
-        prepared.append(await cell.ask(PrepareSettlement(first.flow_id, epochs[number], ranges)))
+        prepared.append(await cell.ask(PrepareSettlement(first.flow_id, epochs[number], ranges, WHICHEVER)))
     assert None not in prepared
 
     second = await orders.consumer()
@@ -61,7 +62,9 @@ async def test_a_partition_is_not_handed_over_before_the_commit_is_through(
         each.post(COMMIT_MADE if is_made else COMMIT_FAILED)
     if not is_made:
         assert (await orders.overview()).partition_statuses[number][1:] == (first.flow_id, epochs[number])
-        taken = await cells[number].ask(PrepareSettlement(first.flow_id, epochs[number], [(min(held), max(held) + 1)]))
+        taken = await cells[number].ask(
+            PrepareSettlement(first.flow_id, epochs[number], [(min(held), max(held) + 1)], WHICHEVER)
+        )
         assert taken is not None, "the old owner holds them as before"
         taken.post(COMMIT_MADE)
 
@@ -85,7 +88,7 @@ async def test_what_a_lost_consumer_did_not_commit_comes_before_what_is_newer(br
     await until(lambda: len(first.got) == 3, "all messages")
     partition = next(iter((await orders.handle()).cell.children or ()))
     epoch = (await orders.overview()).partition_statuses[0][2]
-    prepared = await partition.ask(PrepareSettlement(first.flow_id, epoch, [(1, 2)]))
+    prepared = await partition.ask(PrepareSettlement(first.flow_id, epoch, [(1, 2)], WHICHEVER))
     assert prepared is not None
 
     first.unbind()

@@ -13,6 +13,7 @@ from named_queues import create, shows
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from protocols.amqp.outcomes import RELEASED, DeliveryState
 from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
 from protocols.amqp.values import AmqpMap, Symbol
 from running_broker import RunningBroker
@@ -133,6 +134,32 @@ async def test_a_settlement_that_comes_too_late_is_not_traced_as_one(tmp_path: P
 
         settled = [each for each in collector.spans if each.name == "settle q"]
         assert [each.attributes["sluicegate.outcome"] for each in settled] == ["given_back", "given_back"]
+
+
+async def test_a_late_settlement_does_not_end_the_trace_of_the_next_delivery(tmp_path: Path) -> None:
+    """docs/tracing.md: what a consumer says of a delivery that was late counts for nothing."""
+    async with traced(tmp_path) as (broker, collector):
+        await create(broker, subscriptions=["orders/>"], consumer_ack_timeout_ms=60_000)
+        device = await broker.connect(level=5)
+        await device.publish("orders/eu", b"x", qos=1, properties=context())
+        worker = await AmqpClient.open(broker.amqp_port, "billing")
+        await worker.receiver("l", "q", credit=10)
+        late = await worker.delivery()
+        broker.clock.forward(65)
+        await shows(broker, lambda view: view.redelivered_total == 1)
+        again = await worker.delivery()
+        worker.settle(late.delivery_id)
+        await worker.round_trip()
+        worker.settle(again.delivery_id, again.delivery_id, DeliveryState(RELEASED))
+        await worker.delivery()
+        other = TRACE.replace("4", "5")
+        await device.publish("rest", b"x", properties=context(SAMPLED.replace(TRACE, other)))
+
+        await collector.story(other, "publish")
+
+        settled = [each for each in collector.spans if each.name == "settle q"]
+        assert [each.attributes["sluicegate.outcome"] for each in settled] == ["given_back", "released"]
+        await worker.close()
 
 
 async def test_who_began_a_trace_decides_whether_it_is_taken(tmp_path: Path) -> None:

@@ -197,6 +197,7 @@ def test_whether_a_settlement_came_before_its_partition_was_taken_away_the_parti
     assert not settled.done, settled.error()
     (settlement,) = worker.asked
     assert isinstance(settlement, SettleDurably)
+    assert settlement.settle.delivery_count == 1
     settlement.reply_to.post(answer)
     turn(worker.runtime)
     assert settled.get() == not_held

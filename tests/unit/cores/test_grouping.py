@@ -14,7 +14,7 @@ from messaging.ledger import Ledger
 from messaging.paging import page_loaded, pages_written, plan_pages
 from messaging.prepared import give_back_prepared, prepare, settle_prepared
 from messaging.selectors import Selectors
-from messaging.settlement import ACCEPTED, FAILED, RELEASED
+from messaging.settlement import ACCEPTED, FAILED, RELEASED, WHICHEVER
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, written
 
 BUCKETS = 64
@@ -105,14 +105,14 @@ def test_a_group_that_changes_hands_waits_for_what_a_commit_may_give_back() -> N
     ledger = ledger_with(7, 8, 7, 8, rebalance=True)
     bind(ledger, 1, limit=2)
     assert delivered(ledger) == {1: [1, 2]}
-    before = prepare(ledger, 1, 1, [(1, 3)])
+    before = prepare(ledger, 1, 1, [(1, 3)], WHICHEVER)
     assert before is not None
     bind(ledger, 2)  # has one of the groups from now on
     assert delivered(ledger) == {}
     give_back_prepared(ledger, before, 0)
     assert delivered(ledger) == {}
 
-    meanwhile = prepare(ledger, 1, 1, [(2, 3)])
+    meanwhile = prepare(ledger, 1, 1, [(2, 3)], WHICHEVER)
     assert meanwhile is not None
     assert delivered(ledger) == {}
     settle_prepared(ledger, meanwhile)

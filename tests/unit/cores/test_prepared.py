@@ -9,7 +9,7 @@ from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRule
 from messaging.headers import Headers
 from messaging.ledger import Ledger
 from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
-from messaging.settlement import ACCEPTED
+from messaging.settlement import ACCEPTED, WHICHEVER
 from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
 from unit.cores.partition_machine import PartitionMachine
 from unit.cores.plain_partition import PlainPartition
@@ -40,9 +40,9 @@ class PreparedMachine(PartitionMachine):
         chosen = data.draw(st.lists(st.sampled_from(self.model.held_by(flow_id)), min_size=1, unique=True))
         ranges = [(sequence, sequence + 1) for sequence in sorted(chosen)]
         stale = [*ranges, (self.ledger.next_sequence, self.ledger.next_sequence + 1)]
-        assert prepare(self.ledger, flow_id, flow_id, stale) is None, "all that is asked for, or nothing"
-        assert prepare(self.ledger, flow_id, flow_id + 1, ranges) is None, "another epoch"
-        prepared = prepare(self.ledger, flow_id, flow_id, ranges)
+        assert prepare(self.ledger, flow_id, flow_id, stale, WHICHEVER) is None, "all that is asked for, or nothing"
+        assert prepare(self.ledger, flow_id, flow_id + 1, ranges, WHICHEVER) is None, "another epoch"
+        prepared = prepare(self.ledger, flow_id, flow_id, ranges, WHICHEVER)
         assert prepared is not None
         for sequence in chosen:
             self.model.messages[sequence].flow_id = PREPARED
@@ -111,7 +111,7 @@ def ledger_of(count: int, *, order: int = ORDER_NONE) -> Ledger:
 def test_what_is_prepared_cannot_be_settled_twice_purged_or_taken_back() -> None:
     """AMQP 4.4.2: the message is locked until the transaction ends."""
     ledger = ledger_of(3)
-    prepared = prepare(ledger, 1, 1, [(1, 3)])
+    prepared = prepare(ledger, 1, 1, [(1, 3)], WHICHEVER)
     assert prepared is not None
     assert ledger.settle(1, 1, 4, ACCEPTED) == 1
     assert ledger.purge() == 0
@@ -123,7 +123,7 @@ def test_what_is_prepared_cannot_be_settled_twice_purged_or_taken_back() -> None
 def test_what_is_not_committed_goes_to_the_next_consumer_when_its_own_is_gone() -> None:
     """AMQP 4.4.2, case 76: it counts as one more failed delivery."""
     ledger = ledger_of(3)
-    prepared = prepare(ledger, 1, 1, [(2, 3)])
+    prepared = prepare(ledger, 1, 1, [(2, 3)], WHICHEVER)
     assert prepared is not None
     ledger.detach(1, count_as_failed=True)
     give_back_prepared(ledger, prepared, 0)
@@ -136,7 +136,7 @@ def test_what_is_not_committed_goes_to_the_next_consumer_when_its_own_is_gone() 
 def test_the_same_flow_under_a_newer_epoch_does_not_get_it_back() -> None:
     """Who lost a partition has nothing of it, whatever was under way."""
     ledger = ledger_of(1)
-    prepared = prepare(ledger, 1, 1, [(1, 2)])
+    prepared = prepare(ledger, 1, 1, [(1, 2)], WHICHEVER)
     assert prepared is not None
     ledger.detach(1, count_as_failed=False)
     ledger.attach(flow_of(1), epoch=2)
@@ -151,7 +151,7 @@ def lost_with_a_commit(rules: DeliveryRules) -> tuple[Ledger, PreparedRanges]:
     ledger.attach(flow_of(1, limit=3), epoch=5)
     ledger.append(batch_of([b"m"] * 4, headers=[Headers(key_hash=7) for _ in range(4)]), None)
     ledger.deliver(0)
-    prepared = prepare(ledger, 1, 5, [(2, 3)])
+    prepared = prepare(ledger, 1, 5, [(2, 3)], WHICHEVER)
     assert prepared is not None
     ledger.detach(1, count_as_failed=True)
     ledger.attach(flow_of(2), epoch=6)
@@ -199,7 +199,7 @@ def test_consumers_that_compete_wait_for_nobodys_commit() -> None:
     assert given(ledger) == [1, 3, 4]
 
     ledger = ledger_of(3, order=ORDER_OF_ALL)
-    assert prepare(ledger, 1, 1, [(1, 3)]) is not None
+    assert prepare(ledger, 1, 1, [(1, 3)], WHICHEVER) is not None
     ledger.append(numbered(1), None)
     assert given(ledger) == [4]
 
