@@ -72,6 +72,7 @@ COMPILED: Final = (
     "protocols/identity.py",  # compiled connections ask it
     "protocols/message_vpns.py",  # each connection is in one
     "protocols/reading_gate.py",  # every publish passes it
+    "protocols/settling.py",  # each settlement is made there
     "protocols/shown_ahead.py",  # compiled browsers hold it
     "protocols/sockets.py",  # looks at all of them
     "protocols/streams.py",  # one for each connection
