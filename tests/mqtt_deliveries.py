@@ -119,7 +119,7 @@ class Sent:
     def __init__(self, qos: int, content: tuple[str, bytes]) -> None:
         self.qos = qos
         self.content = content
-        self.is_released = False  # PUBREC came: PUBREL goes out, and never the message again
+        self.is_released = False  # PUBREL has gone out: the message never comes again
 
 
 class Sessions:
@@ -259,9 +259,9 @@ class Deliveries:
         """3.6: a PUBREL of the gateway, for a PUBREC, or for one of an earlier connection."""
         if self._pubrels_due and self._pubrels_due[0] == packet_id:
             self._pubrels_due.popleft()
-            return
-        is_earlier = self._is_resumed and packet_id not in self._here and packet_id not in self._pubrels_due
-        expect(is_earlier, "4.3.3, 4.6.0-4", "PUBREL for {}: due is {}", packet_id, list(self._pubrels_due))
+        else:
+            is_earlier = self._is_resumed and packet_id not in self._here and packet_id not in self._pubrels_due
+            expect(is_earlier, "4.3.3, 4.6.0-4", "PUBREL for {}: due is {}", packet_id, list(self._pubrels_due))
         if packet_id in self._sent:
             self._sent[packet_id].is_released = True
 
@@ -270,8 +270,6 @@ class Deliveries:
         message = self._sent.get(packet_id)
         if kind == PUBREC and code < 0x80:
             self._pubrels_due.append(packet_id)
-            if message is not None:
-                message.is_released = True
         elif message is not None and (message.qos == 1) == (kind == PUBACK):
             if kind == PUBCOMP and not message.is_released:
                 return

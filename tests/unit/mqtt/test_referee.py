@@ -143,11 +143,12 @@ def test_what_an_earlier_life_of_the_gateway_sent_comes_again_under_its_id() -> 
 
 
 def test_what_is_released_does_not_come_again() -> None:
-    """[4.3.3-6]."""
-    first = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2)) + client(mqtt.pubrec(1))
-    judge(first, RESUMES + gateway(mqtt.pubrel(1)) + client(mqtt.pubcomp(1)) + gateway(publish(qos=2)))
+    """[4.3.3-6]: released by PUBREL. A PUBREC that was not read, as the connection ended, releases nothing."""
+    sent = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2)) + client(mqtt.pubrec(1))
+    judge(sent, RESUMES + gateway(publish(qos=2, dup=True)))
+    judge(sent, RESUMES + gateway(mqtt.pubrel(1)) + client(mqtt.pubcomp(1)) + gateway(publish(qos=2)))
     with pytest.raises(Foul, match=r"4\.3\.3-6"):
-        judge(first, RESUMES + gateway(publish(qos=2, dup=True)))
+        judge(sent + gateway(mqtt.pubrel(1)), RESUMES + gateway(publish(qos=2, dup=True)))
 
 
 SUBSCRIBED = client(mqtt.connect("c", level=5)) + gateway(connack())
