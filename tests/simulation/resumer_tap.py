@@ -15,7 +15,7 @@ from protocols.amqp.outcomes import ACCEPTED, MODIFIED, OUTCOMES, REJECTED, Deli
 from protocols.amqp.performatives import Attach, Detach
 from protocols.amqp.sections import MESSAGE_ANNOTATIONS
 from protocols.amqp.values import AmqpMap, Symbol
-from simulation.scenario import SPARE
+from simulation.scenario import HANDOFF_S, SPARE
 from simulation.tap import number_of
 from simulation.targets import DEAD, PARTITIONED, Message, Target, Violation
 from simulation.transactor import check_ending, heard_in
@@ -225,10 +225,11 @@ class ResumerTap:
                 self._truth.settled_by_commit(what.target, what.number, flow)
 
     def _may_be_taken(self, what: Delivered, message: Message) -> bool:
-        """Return whether an administrator or the disk may have taken what the client holds."""
+        """Return whether an administrator, the disk or a handoff may have taken what the client holds."""
         target = what.target
         is_lost = target.may_have_lost(message) or target.was_moved_since(message.sent_tick)
-        return is_lost or message.sent_count > 1
+        is_held_long = self._truth.now_us() - what.held_us >= 1_000_000 * HANDOFF_S
+        return is_lost or message.sent_count > 1 or (target.kind == PARTITIONED and is_held_long)
 
     def _delivery(self, heard: Received) -> None:
         flow = self.flow

@@ -22,6 +22,8 @@ class Plan(NamedTuple):
 TEMPORARY: Final = "passing"  # the queue that is never written
 SPARE: Final = "spare"  # where administrators move messages to
 OF_A, OF_B, GATHER = "Consumer.A.work.v.x", "Consumer.B.work.v.x", "gather"  # get what definitions bring
+HANDOFF_S: Final = 1  # a partition is given away that long after another consumer is to have it
+
 QUEUES: Final[dict[str, Plan]] = {
     "first": Plan(EXCLUSIVE, ("work/a/",), {}),
     "even": Plan(SHARED, ("work/b/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
@@ -33,7 +35,7 @@ QUEUES: Final[dict[str, Plan]] = {
             "partition_count": 4,
             "respect_ttl_enabled": True,
             "partition_rebalance_delay_s": 1,
-            "partition_rebalance_max_handoff_time_s": 1,
+            "partition_rebalance_max_handoff_time_s": HANDOFF_S,
         },
     ),
     "small": Plan(EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
@@ -46,7 +48,7 @@ QUEUES: Final[dict[str, Plan]] = {
             "access_type": "non-exclusive",
             "partition_count": 3,
             "partition_rebalance_delay_s": 1,
-            "partition_rebalance_max_handoff_time_s": 1,
+            "partition_rebalance_max_handoff_time_s": HANDOFF_S,
         },
     ),
     GATHER: Plan(SHARED, (), {"access_type": "non-exclusive"}),  # as the definition makes it, when it was deleted

@@ -11,8 +11,8 @@ from protocols.amqp.sections import MESSAGE_ANNOTATIONS
 from protocols.amqp.termini import Source, Target
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 from simulation.resumer_tap import IN, OUT, ResumerTap
-from simulation.scenario import PLAIN
-from simulation.targets import DEAD, EXCLUSIVE, SHARED, Message, Rules, Violation
+from simulation.scenario import HANDOFF_S, PLAIN
+from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
 
@@ -98,14 +98,17 @@ class Scene:
         self.truth.delivered(self.queue, number, Another(), held_us=self.now_us, flagged=True, count=count, again=False)
 
 
+def with_a_message(scene: Scene) -> Scene:
+    message = scene.truth.sent("p", "k", "in/x", 1)
+    scene.truth.promised(message, 0)
+    scene.delivers(1, b"t")
+    return scene
+
+
 @pytest.fixture
 def scene() -> Scene:
     """The client has a message."""
-    made = Scene()
-    message = made.truth.sent("p", "k", "in/x", 1)
-    made.truth.promised(message, 0)
-    made.delivers(1, b"t")
-    return made
+    return with_a_message(Scene())
 
 
 def test_nobody_else_may_get_what_a_client_holds_that_is_away_until_its_time_is_over(scene: Scene) -> None:
@@ -120,6 +123,15 @@ def test_nobody_else_may_get_what_a_client_holds_that_is_away_until_its_time_is_
 def test_what_a_client_comes_back_with_may_not_be_taken_from_it(scene: Scene) -> None:
     with pytest.raises(Violation, match="may not go on with it"):
         scene.comes_back({b"t": None})
+
+
+def test_what_a_client_comes_back_with_may_have_gone_with_its_partition() -> None:
+    """It was another consumer's turn to have the partition, and the time for the handoff was over."""
+    scene = with_a_message(Scene(PARTITIONED))
+    scene.now_us += 1_000_000 * HANDOFF_S
+    scene.comes_back({b"t": None})
+    with pytest.raises(Violation, match="may not go on with it"):
+        with_a_message(Scene(PARTITIONED)).comes_back({b"t": None})
 
 
 def test_what_a_client_comes_back_with_may_be_gone_after_a_restart(scene: Scene) -> None:
