@@ -343,14 +343,13 @@ class Partition(Behaviour):
         flow = self._ledger.flows.get(message.flow_id)
         if flow is None or flow.epoch != message.epoch:
             return  # the partition has moved on: what was unsettled is somebody else's now
+        outcome, cause, tries = message.outcome, message.cause, message.delivery_count
         if self._trace is not None and self._trace.held:
-            count = message.delivery_count
-            held = [part for each in message.ranges for part in held_as(self._ledger, flow, each[0], each[1], count)]
-            self._trace.settled(message.flow_id, held, message.outcome, self._clock.wall_ms())
-        outcome, cause = message.outcome, message.cause
-        count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause, message.delivery_count)
+            held = [part for each in message.ranges for part in held_as(self._ledger, flow, each[0], each[1], tries)]
+            self._trace.settled(message.flow_id, held, outcome, self._clock.wall_ms())
+        count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause, tries)
         for first, end in message.further:
-            count += self._ledger.settle_held(flow, first, end, outcome, cause, message.delivery_count)
+            count += self._ledger.settle_held(flow, first, end, outcome, cause, tries)
         if outcome == ACCEPTED:
             self._settled_count += count
         self._wake_the_others(flow.flow)

@@ -32,8 +32,10 @@ def held_as(state: LedgerState, flow: LedgerFlow, first: int, end: int, delivery
     return found
 
 
-def tried_alike_until(state: LedgerState, first: int, end: int) -> int:
-    """Return where the part of `[first, end)` ends that was tried as often as its first message: a delivery says it."""
+def alike_until(state: LedgerState, first: int, end: int) -> int:
+    """Return where the part of `[first, end)` ends that a delivery says one thing of: remarks, and how often tried."""
+    if state.remarks is not None:
+        end = state.remarks.alike_until(first, end)
     failures = state.failures
     if not failures:
         return end

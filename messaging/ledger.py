@@ -17,7 +17,7 @@ from messaging.declining import bury_declined, decline
 from messaging.effects import Delivery
 from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room, least_loaded, starved
 from messaging.grouping import MessageGroups, groups_for, has_keys
-from messaging.holding import held_as, tried_alike_until
+from messaging.holding import alike_until, held_as
 from messaging.keys import key_hash_in
 from messaging.last_value import keep_newest
 from messaging.ledger_state import LedgerState
@@ -269,9 +269,7 @@ class Ledger(LedgerState):
                 end = new_first
             if first < self.suspect_end < end:
                 end = self.suspect_end
-        if self.remarks is not None:
-            end = self.remarks.alike_until(first, end)
-        return segment, first, tried_alike_until(self, first, end)
+        return segment, first, alike_until(self, first, end)
 
     def _free_requeued(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
         """Return the next messages behind the cursor for a flow, and pass over those that are held."""

@@ -14,7 +14,7 @@ Deliberately elsewhere: which messages are to stay (the protocol knows what it s
 
 from messaging.effects import Delivery
 from messaging.flows import Flow, LedgerFlow
-from messaging.holding import tried_alike_until
+from messaging.holding import alike_until
 from messaging.ledger import Ledger
 from messaging.ranges import RangeSet
 from messaging.segments import Segment
@@ -141,10 +141,7 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
             elif not ledger.at_hand(segment):
                 break
             else:
-                end = min(end, held_end, segment.end, first + room)
-                if ledger.remarks is not None:
-                    end = ledger.remarks.alike_until(first, end)
-                end = tried_alike_until(ledger, first, end)
+                end = alike_until(ledger, first, min(end, held_end, segment.end, first + room))
                 kept.remove(first, end)
                 deliveries.append(_again(ledger, flow, segment, first, end))
         if kept.total == 0:

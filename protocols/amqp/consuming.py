@@ -33,7 +33,7 @@ from protocols.amqp.session import Session
 from protocols.amqp.unsettled import Unsettled, wire_ids
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, uint
 from protocols.amqp.verdicts import Verdict, verdict_of
-from protocols.settling import settle_from
+from protocols.settling import settle_from, source_of
 
 if TYPE_CHECKING:
     from protocols.amqp.sessions import Sessions
@@ -210,22 +210,13 @@ class ConsumingSide:
                 address.turn_back(message)
             return  # else it is unbound meanwhile: the partition has them back
         for delivery in message.deliveries:
-            source = self._source(consuming, message, delivery)
+            source = source_of(consuming.sources, message, delivery)
             if consuming.is_no_local and delivery.batch.publisher == self._client:
                 self._pass_over(consuming, source, delivery)
             else:
                 self._send(consuming, source, delivery, wall_ms)
         if consuming.session.is_blocked and not consuming.window.is_shut:
             self._session_blocked(consuming.session)
-
-    def _source(self, consuming: ConsumingLink, message: Deliveries, delivery: Delivery) -> DeliverySource:
-        number = message.partition_number
-        source = consuming.sources.get(number)
-        if source is None or not source.has_brought(delivery) or source.partition is not message.partition:
-            count = delivery.delivery_count
-            source = DeliverySource(message.partition, number, consuming.flow_id, delivery.epoch, count)
-            consuming.sources[number] = source
-        return source
 
     def _send(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
         session, link = consuming.session, consuming.link

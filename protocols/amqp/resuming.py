@@ -22,7 +22,7 @@ from typing import Final, final
 
 from actors.asking import ask_unless_gone
 from actors.cell import ActorCell
-from actors.data_messages import Deliveries, Settle
+from actors.data_messages import Deliveries
 from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.parking_messages import DeliverAgain
@@ -30,7 +30,6 @@ from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.held import DeliverySource, HeldRun
 from messaging.ranges import RangeSet
-from messaging.settlement import RELEASED
 from protocols.amqp import conditions
 from protocols.amqp.addresses import AddressRefused
 from protocols.amqp.encoding import encode
@@ -41,6 +40,7 @@ from protocols.amqp.remembering import NOT_BEGUN, LinkName
 from protocols.amqp.termini import NEVER, Source
 from protocols.amqp.values import AmqpMap
 from protocols.amqp.verdicts import FAILED_VERDICT, Verdicts, verdict_of
+from protocols.settling import send_back
 
 # What is granted at most of the time that a client asks for: others wait for what it holds, and for its partitions.
 AWAY_S_MAX: Final = 300
@@ -129,8 +129,7 @@ class ResumableFlow(Address):
             end = first + delivery.stop_row - delivery.start_row
             self.window.give(end - first)
             if (message.partition_number, first) not in self.kept:
-                count = delivery.delivery_count
-                message.partition.post(Settle(self.flow_id, delivery.epoch, first, end, RELEASED, delivery_count=count))
+                send_back(message, delivery)
 
     def is_for(self, about: str) -> bool:
         """Return whether a link that asks for this may have the flow."""

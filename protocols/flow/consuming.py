@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import final
 
 from actors.cell import ActorCell
-from actors.data_messages import Deliveries, RenewLock, Settle
+from actors.data_messages import Deliveries, RenewLock
 from actors.handoff_messages import AcknowledgeHandoff, Assignment
 from actors.inbox import Dispatcher
 from actors.waking import wake_waiters
@@ -26,7 +26,7 @@ from protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, Part
 from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit
 from protocols.flow.settle_frames import Settle as SettleFrame
 from protocols.flow.settle_frames import Settled as SettledFrame
-from protocols.settling import settle_from
+from protocols.settling import send_back, settle_from, source_of
 
 
 @final
@@ -151,24 +151,14 @@ class ConsumingSide:
             self._send_back(flow, message)
             return
         for delivery in message.deliveries:
-            source = flow.sources.get(message.partition_number)
-            if source is None or not source.has_brought(delivery):
-                number, count = message.partition_number, delivery.delivery_count
-                source = DeliverySource(message.partition, number, flow.urn, delivery.epoch, count)
-                flow.sources[message.partition_number] = source
-            self._send(flow, source, delivery, wall_ms)
+            self._send(flow, source_of(flow.sources, message, delivery), delivery, wall_ms)
         self._review(flow)
 
     def _send_back(self, flow: ConsumerFlow, message: Deliveries) -> None:
         """The partition was taken away while these were on their way; it has them back already, or gets them now."""
         for delivery in message.deliveries:
-            count = delivery.stop_row - delivery.start_row
-            first = delivery.first_sequence
-            tried = delivery.delivery_count
-            message.partition.post(
-                Settle(flow.urn, delivery.epoch, first, first + count, RELEASED, delivery_count=tried)
-            )
-            flow.window.give(count)
+            send_back(message, delivery)
+            flow.window.give(delivery.stop_row - delivery.start_row)
         self._review(flow)
 
     def _send(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:

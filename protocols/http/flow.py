@@ -20,7 +20,7 @@ from messaging.held import DeliverySource
 from messaging.settlement import FAILED, RELEASED
 from protocols.http.held import Held, HeldMessage
 from protocols.http.readers import FlowReader
-from protocols.settling import settle_from
+from protocols.settling import send_back, source_of
 
 READ_ELSEWHERE: Final = "another request reads this flow"
 
@@ -198,17 +198,11 @@ class HttpFlow(Behaviour):
         number = message.partition_number
         is_wanted = self._reader is not None and number in self.partitions
         for delivery in message.deliveries:
-            source = self._sources.get(number)
-            if source is None or not source.has_brought(delivery):
-                source = DeliverySource(message.partition, number, self.urn, delivery.epoch, delivery.delivery_count)
-                self._sources[number] = source
             if is_wanted:
-                self._hold(source, delivery)
+                self._hold(source_of(self._sources, message, delivery), delivery)
             else:  # the reader has left, or the partition was taken away, while these were on their way
-                count = delivery.stop_row - delivery.start_row
-                first = delivery.first_sequence
-                self.window.give(count)
-                message.partition.post(settle_from(source, first, first + count, RELEASED))
+                self.window.give(delivery.stop_row - delivery.start_row)
+                send_back(message, delivery)
         self.review()
         if is_wanted and self._reader is not None:
             self._reader.arrived()

@@ -16,6 +16,7 @@ from protocols.amqp.message_in import BODY_DATA, body_bytes_of
 from protocols.amqp.outcomes import RELEASED, DeliveryState
 from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
 from protocols.amqp.values import AmqpMap, Symbol
+from raw_client import RawClient
 from running_broker import RunningBroker
 from trace_collector import TraceCollector
 
@@ -46,6 +47,14 @@ def application_properties(received: Received) -> dict[object, object]:
     properties, _ = decode(received.message, at, len(received.message))
     assert isinstance(properties, AmqpMap)
     return dict(properties.pairs)
+
+
+async def outcomes(device: RawClient, collector: TraceCollector) -> list[object]:
+    """Return what the settlements of `q` were traced with, once a later trace is whole."""
+    other = TRACE.replace("4", "5")
+    await device.publish("rest", b"x", properties=context(SAMPLED.replace(TRACE, other)))
+    await collector.story(other, "publish")
+    return [each.attributes["sluicegate.outcome"] for each in collector.spans if each.name == "settle q"]
 
 
 async def test_the_whole_story_from_an_mqtt_publisher_to_an_amqp_consumer(tmp_path: Path) -> None:
@@ -127,13 +136,7 @@ async def test_a_settlement_that_comes_too_late_is_not_traced_as_one(tmp_path: P
         await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
         worker.acknowledge(first, again)
         await worker.round_trip()
-        other = TRACE.replace("4", "5")
-        await device.publish("rest", b"x", properties=context(SAMPLED.replace(TRACE, other)))
-
-        await collector.story(other, "publish")
-
-        settled = [each for each in collector.spans if each.name == "settle q"]
-        assert [each.attributes["sluicegate.outcome"] for each in settled] == ["given_back", "given_back"]
+        assert await outcomes(device, collector) == ["given_back", "given_back"]
 
 
 async def test_a_late_settlement_does_not_end_the_trace_of_the_next_delivery(tmp_path: Path) -> None:
@@ -152,13 +155,7 @@ async def test_a_late_settlement_does_not_end_the_trace_of_the_next_delivery(tmp
         await worker.round_trip()
         worker.settle(again.delivery_id, again.delivery_id, DeliveryState(RELEASED))
         await worker.delivery()
-        other = TRACE.replace("4", "5")
-        await device.publish("rest", b"x", properties=context(SAMPLED.replace(TRACE, other)))
-
-        await collector.story(other, "publish")
-
-        settled = [each for each in collector.spans if each.name == "settle q"]
-        assert [each.attributes["sluicegate.outcome"] for each in settled] == ["given_back", "released"]
+        assert await outcomes(device, collector) == ["given_back", "released"]
         await worker.close()
 
 
