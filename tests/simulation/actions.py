@@ -29,7 +29,7 @@ from simulation.scenario import (
 from simulation.steps import Step
 from simulation.targets import QUEUE_KINDS, Message
 from simulation.wills import Will
-from simulation.world import World
+from simulation.world import WINDOWS, World
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")
@@ -43,6 +43,7 @@ PRIORITIES = (0, 4, 4, 9)
 SMALL_PREFIX = "work/d/"  # of the queue that is full now and then
 WILL_TOPICS, WILL_DELAYS_S, WILL_QOS = ("work/a/x", "work/b/x", "work/c/x"), (0, 0, 2, 5), (0, 1, 1, 2)
 WILL_SHARE = 0.6  # of connections
+ALIASES_MAX = (0, 1, 3, 10)  # topic aliases of a connection
 WINDOW_MAX = 12  # messages that a client with transactions takes at a time
 
 
@@ -66,6 +67,9 @@ def _connect(world: World, step: Step) -> None:
     take_over = step.amount % 12 == 0
     client = _someone(world, step, tuple(world.clients), ONLINE if take_over else OFFLINE)
     if client is not None:
+        if world.scenario.negotiates:
+            rng = world.salted
+            client.announces(receive_maximum=rng.choice(WINDOWS), aliases_max=rng.choice(ALIASES_MAX))
         will = _will(world, client) if world.scenario.wills and world.salted.random() < WILL_SHARE else None
         client.connect(clean_start=client.name in FLEETING or step.what % 40 == 0, will=will)
 

@@ -1,9 +1,11 @@
 """A client that publishes and consumes: a well-behaved MQTT 5.0 peer that is slow, forgetful or gone when told to."""
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import mqtt_packets as mqtt
+from simulation.aliases import TOPIC_ALIAS_MAXIMUM, AliasesOut
 from simulation.memory_network import Wire
 from simulation.scenario import keys_of, queue_id
 from simulation.tap import Tap, number_of
@@ -62,6 +64,8 @@ class Client(Wired):
         self._later = later
         self._is_durable = is_durable
         self._receive_maximum = receive_maximum
+        self._aliases_max = 0  # that it takes from the node, and gives
+        self._aliases = AliasesOut(0)
         self._tap: Tap | None = None
         self._wills: list[Will] = []  # of all its connections, the last one behind
         self._unread = b""
@@ -87,6 +91,11 @@ class Client(Wired):
     def has_left_a_will(self) -> bool:
         """Return whether losing its connection would publish something."""
         return self._wire is not None and bool(self._wills) and self._wills[-1].state == SET
+
+    def announces(self, *, receive_maximum: int, aliases_max: int) -> None:
+        """Say so with CONNECT, from the next one on."""
+        self._receive_maximum = receive_maximum
+        self._aliases_max = aliases_max
 
     def connect(self, *, clean_start: bool, will: Will | None = None) -> None:
         """Open a connection. One that is open already is taken over by the node."""
@@ -120,7 +129,7 @@ class Client(Wired):
         self._unread = b""
         self._wire = self._connect(self, tap)
         properties = mqtt.session_expiry(NEVER_EXPIRES if self._is_durable else 0)
-        properties += mqtt.receive_maximum(self._receive_maximum)
+        properties += mqtt.receive_maximum(self._receive_maximum) + mqtt.topic_alias_maximum(self._aliases_max)
         self._send(
             mqtt.connect(
                 self.name,
@@ -170,13 +179,12 @@ class Client(Wired):
             properties += mqtt.user_property("sluicegate-delivery-delay-ms", str(1000 * delay_s))
         if priority != 4:
             properties += mqtt.user_property("priority", str(priority))
-        packet = mqtt.publish(
-            topic, payload, level=5, qos=qos, packet_id=packet_id, properties=properties, retain=retain
-        )
+        packet = partial(mqtt.publish, payload=payload, level=5, qos=qos, packet_id=packet_id, retain=retain)
         if qos:
             self.out[packet_id] = message
-            self._bytes_out[packet_id] = packet
-        self._send(packet)
+            self._bytes_out[packet_id] = packet(topic, properties=properties)  # the next connection knows no alias
+        name, alias = self._aliases.name(topic, self.rng)
+        self._send(packet(name, properties=alias + properties))
 
     def consume(self, queue_name: str, qos: int, *, selection: int = 0) -> None:
         """Subscribe to a queue, to all of it or to some keys."""
@@ -329,6 +337,8 @@ class Client(Wired):
         if self._session_is_known and not answer.session_present:
             raise Violation(f"the session of {self.name} is lost")
         self.state = ONLINE
+        maximum = answer.value(TOPIC_ALIAS_MAXIMUM)
+        self._aliases = AliasesOut(min(self._aliases_max, maximum if isinstance(maximum, int) else 0))
         if self._wants_clean_start:
             self._truth.forsakes(self.name)  # once more: until now the node may have sent something
         self._wants_clean_start = False

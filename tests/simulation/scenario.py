@@ -60,10 +60,11 @@ NAMES: Final = tuple(QUEUES)
 # What is published on a virtual topic goes into the queues of its consumers. What is published on a composite goes into
 # a queue, and as a copy to a virtual topic: into three queues, two of them by two steps.
 VIRTUAL, COMPOSITE = "work/v/", "work/w/"
+COPIED_TO: Final = f"{VIRTUAL}x"
 FORWARDS: Final[Attributes] = {
     "create_consumer_queues": False,
     "virtual_topics": [{"name": f"{VIRTUAL}>", "prefix": "Consumer.*."}],
-    "composite_topics": [{"name": f"{COMPOSITE}>", "forward_to": [{"queue": GATHER}, {"topic": f"{VIRTUAL}x"}]}],
+    "composite_topics": [{"name": f"{COMPOSITE}>", "forward_to": [{"queue": GATHER}, {"topic": COPIED_TO}]}],
 }
 FORWARDED: Final = {OF_A: (VIRTUAL, COMPOSITE), OF_B: (VIRTUAL, COMPOSITE), GATHER: (COMPOSITE,)}
 
@@ -82,7 +83,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
-WILLS_SHARE, RESUMES_SHARE, REQUESTS_SHARE = 0.25, 0.25, 0.3  # the same
+WILLS_SHARE, RESUMES_SHARE, REQUESTS_SHARE, NEGOTIATES_SHARE = 0.25, 0.25, 0.3, 0.3  # the same
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -112,6 +113,7 @@ class Scenario(NamedTuple):
     wills: bool  # clients of MQTT leave wills
     resumes: bool  # clients of AMQP publish and consume over links that they attach again
     requests: bool  # clients of HTTP publish and consume, by connections that come and go
+    negotiates: bool  # clients of MQTT take more or less at a time with each connection, and use topic aliases
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -156,6 +158,7 @@ PLAIN: Final = Scenario(
     wills=False,
     resumes=False,
     requests=False,
+    negotiates=False,
 )
 
 
@@ -183,7 +186,13 @@ def scenario_of(seed: int) -> Scenario:
         wills=rng.random() < WILLS_SHARE,
         resumes=rng.random() < RESUMES_SHARE,
         requests=rng.random() < REQUESTS_SHARE,
+        negotiates=rng.random() < NEGOTIATES_SHARE,
     )
+
+
+def topics_of(topic: str) -> tuple[str, ...]:
+    """Return the topics on which a message may come that was published on this one."""
+    return (topic, COPIED_TO) if topic.startswith(COMPOSITE) else (topic,)
 
 
 def queue_id(name: str, selection: int = 0) -> int:

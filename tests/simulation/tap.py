@@ -7,7 +7,8 @@ import re
 from typing import NamedTuple
 
 import mqtt_packets as mqtt
-from simulation.scenario import keys_of
+from simulation.aliases import AliasesIn
+from simulation.scenario import keys_of, topics_of
 from simulation.targets import GROUP, RETAINED, SESSION, Message, Target, Violation
 from simulation.truth import Truth
 from simulation.wills import Will
@@ -54,6 +55,7 @@ class Tap:
         self._earlier_wills = earlier_wills or []  # that may not have come
         self._unanswered: dict[int, Written | None] = {}  # by packet id; None: settled, or of a queue that is gone
         self._published: set[int] = set()  # ids
+        self._aliases = AliasesIn()
         self._unread = b""
         self._requests_count = 0  # read, and not answered
         self._answers_count = 0
@@ -73,7 +75,7 @@ class Tap:
         for packet in mqtt.packets_of(data):
             kind = packet.kind
             if kind == mqtt.PUBLISH:
-                self._delivery(mqtt.published(packet, 5))
+                self._delivery(self._aliases.resolve(mqtt.published(packet, 5)))
             elif kind in (mqtt.PUBACK, mqtt.PUBREC):
                 message = self.out.get(mqtt.packet_id_of(packet))
                 if message is None:
@@ -130,6 +132,8 @@ class Tap:
         now_us = self._truth.now_us()
         held_us = self._asked_us if self._answered_us == now_us else now_us  # it may have waited behind the answer
         keys, message = keys_of(int(str(identifiers[0]))), self._truth.messages.get(number)
+        if message is not None and publish.topic not in topics_of(message.topic):
+            raise Violation(f"{self._client} got {message} of {name} on the topic {publish.topic!r}")
         if keys and message is not None and message.key not in keys:
             raise Violation(f"{self._client} got {message} of {name}, and takes {keys} only")
         self._truth.delivered(target, number, self, held_us=held_us, flagged=flagged, count=count, again=publish.dup)

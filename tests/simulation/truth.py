@@ -12,7 +12,7 @@ Rules it holds the node to, `Violation` otherwise:
   before it, of the same key, is neither settled nor with the very same consumer;
 - a second delivery says that it is one, and how often it was tried is never less than what consumers saw;
 - what is settled does not come again, unless the node crashed or the settlement was void;
-- nothing comes for the first time after it has expired;
+- nothing comes after it has expired, but again to a session;
 - what is rejected comes to the dead message queue;
 - exactly once is once;
 - all queues that want a message get it, or none does, also where its publisher never heard of it.
