@@ -62,6 +62,7 @@ COMPILED: Final = (
     "actors/pressure_watch.py",
     "actors/publish_result.py",
     "actors/publishing.py",
+    "actors/retaining.py",
     "actors/spool.py",  # what is published or settled durably comes to it
     "actors/turn_timer.py",  # compiled code sets it in every turn
     "actors/waking.py",  # so it does with each settlement

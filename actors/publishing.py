@@ -7,8 +7,8 @@ the gates, and posts. For guaranteed messages it returns how many confirmations 
 from random import Random
 
 from actors.data_messages import Append, SessionRows, SharedDirect
-from actors.messages import WriteTables
 from actors.publish_result import FannedOut, PublishResult
+from actors.retaining import retain
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientRights
@@ -19,12 +19,10 @@ from messaging.keys import key_hashes
 from messaging.pressure import Pressure
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
-from messaging.routing import QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
+from messaging.routing import QueueTarget, Route, ShareGroup, Subscriber, TopicSpace
 from messaging.topics import is_queue_topic, queue_name_of
 from messaging.trace_records import PublishTraced
 from messaging.virtual_copies import Expansion
-from storage.interface import Table, TableWrite
-from storage.record import encode_batch
 
 
 class Publisher:
@@ -71,10 +69,24 @@ class Publisher:
         if result.fanned is not None:
             self._count_fanned(result.fanned, batch, result)
         if batch.retain and result.refusal == ADMITTED:
-            result.confirmations_pending += self._retain(batch, token)
-            if copies is not None:
-                result.confirmations_pending += self._retain(copies, token)
+            result.confirmations_pending += self._retain(batch, copies, token)
         return result
+
+    def retain_again(self, message: MessageBatch, token: int) -> int:
+        """Set once more what is retained of a message, of which it is not known if the store has it.
+
+        Return how many confirmations that needs.
+        """
+        expansion = Expansion(message, self._space.natives)
+        expansion.add(_chosen(message, {self._space.route(message.topic_of(0)): [0]}))
+        return self._retain(message, expansion.copies(), token)
+
+    def _retain(self, batch: MessageBatch, copies: MessageBatch | None, token: int) -> int:
+        pending = 0
+        for each in (batch, copies):
+            if each is not None:
+                pending += retain(each, token, space=self._space, spool=self._spool, address=self._address)
+        return pending
 
     def _send(self, batch: MessageBatch, token: int, result: PublishResult) -> MessageBatch | None:
         """Send a batch where its topics lead; return what definitions made of it that is to be retained as well."""
@@ -386,34 +398,6 @@ class Publisher:
             (target, number, its_rows if rows is None else [rows[row] for row in its_rows], part.select(its_rows))
             for number, its_rows in chosen.items()
         ]
-
-    # --- retained messages ---
-
-    def _retain(self, batch: MessageBatch, token: int) -> int:
-        """Set or delete the retained messages of the batch's topics; return how many confirmations that needs."""
-        runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
-        payloads = batch.payloads()
-        retained = self._space.retained
-        prefix = self._space.row_prefix
-        for row in range(batch.count):
-            topic = batch.topic_of(row)
-            deletes = not payloads[row]
-            value: bytes | None = None
-            if not deletes:
-                message = batch if batch.count == 1 else batch.select([row])
-                retained.put(topic, RetainedMessage(message))
-                value = encode_batch(message)
-            elif not retained.remove(topic):
-                continue
-            if not runs or runs[-1][0] != deletes:
-                runs.append((deletes, []))
-            runs[-1][1].append(TableWrite(Table.RETAINED, prefix + topic.encode(), value))
-        is_answered = batch.qos != AT_MOST_ONCE
-        for deletes, writes in runs:
-            # A deletion that the store refused would not be repeated, for what is gone here is not deleted again.
-            reply_to = self._address if is_answered else None
-            self._spool.post(WriteTables(writes, reply_to, token if is_answered else 0, until_done=deletes))
-        return len(runs) if is_answered else 0
 
 
 def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[Route, list[int]]:

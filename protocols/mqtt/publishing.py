@@ -165,7 +165,7 @@ class PublishingSide:
         for entry in self.line.unanswered():
             if entry.reason_code >= 0x80:
                 self._free_ids(entry)
-            elif entry.publication is not None and entry.pending:
+            elif entry.qos == EXACTLY_ONCE and entry.pending:
                 for packet_id in _each(entry.packet_ids):
                     self._session.undecided[packet_id] = entry.publication
 
@@ -235,16 +235,24 @@ class PublishingSide:
             publication.session_rows = [(session.received_key(each), RECEIVED) for each in _each(packet_ids)]
 
     def _publish_again(self, packet: PublishReceived) -> None:
-        """Take a repetition: received is received, unless the first one was refused after its connection had ended."""
-        packet_id, ids = packet.first, packet.packet_ids
-        publication = self._session.undecided.pop(packet_id, None)
-        if publication is None or publication.confirmed:
-            self.line.add(self.line.next_token(), EXACTLY_ONCE, ids, 1, 0)
-        elif publication.refused:
+        """Take a repetition: received is received, unless the first one was refused after its connection had ended.
+
+        What is retained of it, if that was under way by then, is set once more: who would hear of the first is gone.
+        """
+        packet_id, ids, token = packet.first, packet.packet_ids, self.line.next_token()
+        undecided = self._session.undecided
+        if packet_id not in undecided:
+            self.line.add(token, EXACTLY_ONCE, ids, 1, 0)
+            return
+        publication = undecided.pop(packet_id)
+        if publication is not None and publication.refused:
             self._publish_new(packet)
-        else:
-            token = self.line.next_token()
-            self.line.add(token, EXACTLY_ONCE, ids, 1, 1).publication = publication
+            return
+        retained_count = self.publisher.retain_again(packet.batch, token) if packet.batch.retain else 0
+        waits = publication is not None and not publication.confirmed
+        entry = self.line.add(token, EXACTLY_ONCE, ids, 1, retained_count + waits)
+        entry.publication = publication
+        if publication is not None and waits:
             self._before_answer(lambda: self._decided(token, publication), publication)
 
     def _decided(self, token: int, publication: Publication) -> None:

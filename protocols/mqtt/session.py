@@ -152,7 +152,7 @@ class Session:
         self._released: RangeSet | None = None
         self._not_sent_again: RangeSet | None = None
         self._received: RangeSet | None = None
-        self._undecided: dict[int, Publication] | None = None
+        self._undecided: dict[int, Publication | None] | None = None
         self._retained_sent: dict[int, RetainedSent] | None = None
         self._retained_wanted: dict[str, RetainedWanted] | None = None
 
@@ -189,8 +189,8 @@ class Session:
         return received
 
     @property
-    def undecided(self) -> dict[int, Publication]:
-        """Received ids whose publish was under way as a connection ended."""
+    def undecided(self) -> dict[int, Publication | None]:
+        """Received ids whose publish was under way as a connection ended; None: only what is retained of it."""
         undecided = self._undecided
         if undecided is None:
             undecided = self._undecided = {}

@@ -281,7 +281,8 @@ class Sessions(Behaviour):
         if session.subscriber is not None:
             self._unsubscribe(session, session.subscriber)
         for publication in session.undecided.values():
-            publication.session_rows = None  # it may reach the store behind their deletion
+            if publication is not None:
+                publication.session_rows = None  # it may reach the store behind their deletion
         deletions: list[LoopFuture[Any]] = []
         if session.queue is not None:
             deletions.append(self._queues.ask(DeleteQueue(session.queue.name)))

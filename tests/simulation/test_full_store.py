@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from simulation.client import OFFLINE, ONLINE
+from simulation.run import look_at_what_is_retained
 from simulation.scenario import PLAIN
 from simulation.world import World
 
-A_WHILE_US = 2_000_000
+A_WHILE_US, A_MOMENT_US = 2_000_000, 100
 
 
 @pytest.fixture
@@ -71,3 +72,24 @@ def test_a_client_whose_session_cannot_be_stored_is_told_so(world: World) -> Non
 
     assert client.state == OFFLINE
     assert client.disconnected_with == 0x97
+
+
+def test_a_retained_message_that_comes_again_is_confirmed_when_the_store_has_it(world: World) -> None:
+    """At QoS 2 it is known by its packet id. The store refused it when nobody was there any more to hear that."""
+    publisher = world.clients["p0"]
+    publisher.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    world.pace.slow_left, world.faults.failures_left = 1, 1
+    publisher.retain(2)
+    while not world.node.default.space.retained.count:
+        world.advance(A_MOMENT_US)
+    publisher.cut()
+    world.advance(A_WHILE_US)
+    assert world.faults.failures_left == 0
+
+    publisher.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    assert world.truth.retained_number == 1
+
+    world.power_fails()
+    look_at_what_is_retained(world)

@@ -25,13 +25,13 @@ def publisher_on(runtime: Runtime, space: TopicSpace, *, in_transaction: bool) -
     return Publisher(space=space, spool=nobody, address=nobody, rng=random.Random(1), in_transaction=in_transaction)
 
 
-def message(qos: int, *, retain: bool = False, topics: list[str] | None = None) -> MessageBatch:
+def message(qos: int, *, retain: bool = False, topics: list[str] | None = None, payload: bytes = b"m") -> MessageBatch:
     """Return a message on `t`, or one on each of `topics`."""
     count = 1 if topics is None else len(topics)
     return MessageBatch(
         topic="t",
         topics=topics,
-        payloads=[b"m"] * count,
+        payloads=[payload] * count,
         headers=None,
         qos=qos,
         retain=retain,
@@ -215,3 +215,14 @@ def test_one_message_is_counted_that_a_queue_would_have_got_as_several_copies(ru
 
     assert result.refusal != ADMITTED
     assert sum(target.gate.refusals.values()) == 2
+
+
+def test_what_is_retained_once_more_is_retained_with_the_copies_that_definitions_make(runtime: Runtime) -> None:
+    space = TopicSpace()
+    copied = CompositeDestination((), TOPIC, NamePattern("t"), (ForwardTarget(TOPIC, "u"),))
+    space.expand_with(VirtualRoutes(space, VirtualDestinations((), (copied,)), Selectors({})))
+
+    pending = publisher_on(runtime, space, in_transaction=False).retain_again(message(AT_LEAST_ONCE, retain=True), 1)
+
+    assert pending == 2
+    assert all(space.retained.get(topic) is not None for topic in ("t", "u"))
