@@ -9,7 +9,10 @@ from storage.record import encode_batch
 
 
 def retain(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address, address: Address) -> int:
-    """Set or delete the retained messages of the batch's topics; return how many confirmations that needs."""
+    """Set or delete the retained messages of the batch's topics; return how many confirmations that needs.
+
+    A guaranteed deletion is confirmed by the store, though nothing is there: perhaps one before it is on its way.
+    """
     runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
     payloads = batch.payloads()
     retained = space.retained
@@ -22,7 +25,7 @@ def retain(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address
             message = batch if batch.count == 1 else batch.select([row])
             retained.put(topic, RetainedMessage(message))
             value = encode_batch(message)
-        elif not retained.remove(topic):
+        elif not (retained.remove(topic) or is_answered):
             continue
         if not runs or runs[-1][0] != deletes:
             runs.append((deletes, []))
