@@ -12,7 +12,8 @@ from actors.gathering import gather
 from actors.queue_assembly import NAMED, TEMPORARY
 from actors.queue_templates import QueueTemplates
 from messaging.queue_attributes import NON_EXCLUSIVE
-from messaging.queue_config import QueueInvalid, check_queue_name, definition_from_dict
+from messaging.queue_config import QueueDefinition, QueueInvalid, check_queue_name, definition_from_dict
+from messaging.queue_topics import topics_of
 from messaging.topics import TopicFilter
 from messaging.virtual_destinations import NO_DEFINITIONS, VirtualDestinations, topic_consumed
 from messaging.virtual_names import ANY, REST
@@ -43,6 +44,10 @@ class ConsumerQueues:
         """Return the topics that a queue of this name would collect."""
         topics = [topic_consumed(each, name) for each in self._definitions.virtual_topics]
         return [topic_filter for each in topics if each is not None for topic_filter in each.index_filters()]
+
+    def topics_of_queue(self, definition: QueueDefinition) -> list[TopicFilter]:
+        """Return the topics that a queue would collect, by its subscriptions and by its name. Raises QueueInvalid."""
+        return [*topics_of(definition)[0], *self.topics_of(definition.config.name)]
 
     def definition(self, name: str, owner: str) -> CreateQueue | None:
         """Return what a queue that is called for is to be; None, with a word in the log, when it cannot be.

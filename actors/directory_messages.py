@@ -34,7 +34,7 @@ class DeclareQueue:
     """Ask of the directory: make the queue that somebody asked for; a template says what was left open.
 
     Answered with a QueueHandle. Raises QueueExists, QueueInvalid, QueuesExhausted; StoreRefused when the catalog could
-    not be written; ClientDenied when the client's profile does not allow it.
+    not be written; ClientDenied when the client's profiles do not allow the queue, or to subscribe to what it collects.
 
     A queue that a client declares is owned by its user, if it has one, and cannot be partitioned. A temporary queue is
     never written; it ends when it has been without a consumer for its `expires_unbound_s`, or, when that is 0, for the
@@ -44,8 +44,7 @@ class DeclareQueue:
 
     asked: dict[str, object]  # name, attributes and subscriptions, as they were given
     durable: bool | None = None  # None: as the template says, and durable without one
-    client: str | None = None  # None: an administrator
-    user: str = ""  # of the client, as authentication found it
+    rights: ClientRights | None = None  # of the client that asks; None: an administrator
 
 
 @dataclass(slots=True)
@@ -54,12 +53,13 @@ class UpdateQueue:
 
     `change` makes it from the queue as the changes before have left it; what it raises is the answer. Raises
     UpdateRefused for a change that cannot be made now, and PermissionDenied: with `modify-topic` a client may change
-    the subscriptions, and with `delete` the attributes as well.
+    the subscriptions, and with `delete` the attributes as well. Raises ClientDenied where the queue would collect what
+    it does not now, and the client may not subscribe to.
     """
 
     name: str
     change: "Callable[[QueueHandle], QueueDefinition]"
-    user: str | None = None  # the client that asks; None: an administrator, who may
+    rights: ClientRights | None = None  # of the client that asks; None: an administrator, who may
 
 
 @dataclass(slots=True)

@@ -45,11 +45,12 @@ from actors.rescale_plans import RescalePlans
 from actors.rescaling import resume_rescale
 from actors.router_messages import SetQueueTopics
 from messaging.address import Address
+from messaging.client_rights import ClientRights
 from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import DELETE, MODIFY_TOPIC
 from messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, QueueInvalid, definition_from_dict, is_named
-from messaging.queue_topics import topics_of
+from messaging.queue_topics import topics_added, topics_of
 from messaging.recovery import StoredPartition
 from messaging.topics import queue_topic_filter
 from storage.interface import TableWrite
@@ -150,26 +151,30 @@ class QueueDirectory(LoopActor):
     def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
         """Work out what was asked for, and make it."""
         asked = dict(message.asked)
-        is_anonymous = not asked.get("name") and (message.client is not None or message.durable is False)
+        rights = message.rights
+        is_anonymous = not asked.get("name") and (rights is not None or message.durable is False)
         if is_anonymous:
             asked["name"] = f"{ANONYMOUS_PREFIX}{self.runtime.rng.getrandbits(128):032x}"
         values, durable = self._templates.fill_in(asked, False if is_anonymous else message.durable)
-        if message.client is not None:
-            values["owner"] = message.user
-            self._check_endpoint(message.user, message.client)
+        if rights is not None:
+            values["owner"] = rights.user
+            self._check_endpoint(rights)
         definition = definition_from_dict(values, reserved_name=is_anonymous, durable=durable)
-        if message.client is not None and definition.config.partitioned():
+        if rights is not None and definition.config.partitioned():
             raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
+        if rights is not None:
+            rights.check_collecting(self._consumer_queues.topics_of_queue(definition))
         if durable:
             return self._create(CreateQueue(definition, NAMED, durable=True))
         if self._queues.temporary_count >= TEMPORARY_QUEUES_MAX:
             text = f"503 No More Non-Durable Queue or Topic Endpoint: there are {TEMPORARY_QUEUES_MAX} temporary queues"
             raise QueuesExhausted(text)
-        return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=message.client)
+        only_client = None if rights is None else rights.client
+        return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=only_client)
 
-    def _check_endpoint(self, user: str, client: str) -> None:
+    def _check_endpoint(self, rights: ClientRights) -> None:
         """Raise ClientDenied unless a client may make one more queue."""
-        self._services.clients.check_endpoint(user, client, self._queues.owned_by(user), self.queues_count)
+        self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.user), self.queues_count)
 
     def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
         answer: LoopFuture[QueueHandle] = LoopFuture()
@@ -215,9 +220,8 @@ class QueueDirectory(LoopActor):
         rights = message.consumer
         if found is not None or rights is None or not self._consumer_queues.calls_for(message.name):
             return found
-        for topic_filter in self._consumer_queues.topics_of(message.name):
-            rights.check_subscription(topic_filter, 0)
-        self._check_endpoint(rights.user, rights.client)
+        rights.check_collecting(self._consumer_queues.topics_of(message.name))
+        self._check_endpoint(rights)
         return self._make(message.name, rights.user)
 
     def _make(self, name: str, owner: str) -> LoopFuture[QueueHandle | None] | None:
@@ -238,10 +242,11 @@ class QueueDirectory(LoopActor):
             raise UpdateRefused(f"the queue {name!r} was deleted meanwhile")
         definition = message.change(handle)
         config = definition.config
-        if message.user is not None:
+        if message.rights is not None:
             others_change = replace(definition, subscriptions=handle.definition.subscriptions)
             needed = MODIFY_TOPIC if others_change == handle.definition else DELETE
-            _check_permission(handle, message.user, needed)
+            _check_permission(handle, message.rights.user, needed)
+            message.rights.check_collecting(topics_added(handle.definition, definition))
         check_update(handle, config)
         if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):
             self._check_that_nobody_reads(handle)

@@ -203,7 +203,18 @@ class ClientRights:
         if count >= count_max:
             text = f"400 Max Num Subscriptions Exceeded: the client profile allows {count_max}"
             self._deny(SUBSCRIPTION_COUNT, text)
-        if not self._quota.takes_subscription():
+        self._check_quota(1)
+
+    def check_collecting(self, topics: list[TopicFilter]) -> None:
+        """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before."""
+        for topic_filter in topics:
+            if not self.may_subscribe(topic_filter):
+                self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
+        if topics:
+            self._check_quota(len(topics))
+
+    def _check_quota(self, count: int) -> None:
+        if not self._quota.takes_subscriptions(count):
             text = f"400 Max Num Subscriptions Exceeded: the VPN has {self._quota.subscription_count_max}"
             self._deny(SUBSCRIPTION_COUNT, text)
 

@@ -187,9 +187,9 @@ class ClientRoster:
             user=user, client=client, profile=profile, acl=acl, denials=Denials(), now_ms=0, quota=self.quota
         )
 
-    def check_endpoint(self, user: str, client: str, owned_count: int, total_count: int) -> None:
+    def check_endpoint(self, rights: ClientRights, owned_count: int, total_count: int) -> None:
         """Raise ClientDenied unless a client may make one more queue, where its user owns `owned_count` of all."""
-        profile = self._profiles[self._username(user).client_profile]
+        user, client, profile = rights.user, rights.client, rights.profile
         if not profile.allow_guaranteed_endpoint_create_enabled:
             text = f"403 Permission Denied: profile {profile.name!r} does not allow to create endpoints"
             self._refuse(ENDPOINT_CREATE, client, text)

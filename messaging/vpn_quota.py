@@ -20,6 +20,6 @@ class VpnQuota:
         self.subscription_count_max = COUNT_MAX
         self._space = space  # whose subscriptions count; None: none do
 
-    def takes_subscription(self) -> bool:
-        """Return whether there may be one more subscription, of a client or a queue."""
-        return self._space is None or self._space.subscriptions_count < self.subscription_count_max
+    def takes_subscriptions(self, count: int) -> bool:
+        """Return whether there may be so many more subscriptions, of clients or queues."""
+        return self._space is None or self._space.subscriptions_count + count <= self.subscription_count_max

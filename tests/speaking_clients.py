@@ -21,7 +21,9 @@ from protocols.amqp.outcomes import AmqpError
 from protocols.amqp.performatives import Begin, Detach, Flow, Open
 from protocols.amqp.sasl_frames import INIT
 from protocols.amqp.values import Symbol
+from protocols.flow.frames import SUBSCRIBE
 from protocols.flow.session_frames import AUTH_DONE
+from protocols.flow.subscription_frames import Subscribe, Subscribed
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 
@@ -178,7 +180,13 @@ class FlowProtocol:
         return refusals[0].code if refusals else OK
 
     async def subscribe(self, topic: str) -> Answer:
-        raise NotImplementedError(f"{topic}: the protocol binds to queues")
+        _, request_id = self._client.ids()
+        self._client.send(Subscribe(SUBSCRIBE, request_id, topic, (), "").encode())
+        try:
+            await self._client.heard(Subscribed)
+        except Refused as refused:
+            return refused.error.code
+        return OK
 
     async def bind(self, queue: str) -> Answer:
         try:

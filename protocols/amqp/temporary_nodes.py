@@ -160,7 +160,7 @@ class TemporaryNodes:
 async def _declared_queue(connection: "AmqpConnection") -> QueueHandle:
     """Make a temporary queue that lives as long as we say, with or without a consumer."""
     asked: dict[str, object] = {"expires_unbound_s": SECONDS_MAX}
-    request = DeclareQueue(asked, durable=False, client=connection.client, user=connection.identity.user)
+    request = DeclareQueue(asked, durable=False, rights=connection.identity.rights)
     try:
         queue: QueueHandle = await connection.services.queues.ask(request)
     except ClientDenied as denied:

@@ -53,7 +53,7 @@ async def answer_provision(connection: "FlowConnection", asked: Provision) -> by
 
 
 async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned:
-    queues, user = connection.services.queues, connection.identity.user
+    queues, rights = connection.services.queues, connection.identity.rights
     if asked.kind == PROVISION:
         attributes = _attributes_of(asked)
         if asked.name:
@@ -62,17 +62,19 @@ async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned
             text = f"durability {asked.durability}; allowed: {DURABLE} durable, {TEMPORARY} temporary"
             raise RequestRefused(codes.REQUEST_INVALID, text)
         durable = _DURABLE[asked.durability]
-        made: QueueHandle = await queues.ask(DeclareQueue(attributes, durable, client=connection.client, user=user))
+        made: QueueHandle = await queues.ask(DeclareQueue(attributes, durable, rights))
         return Provisioned(asked.kind, asked.request_id, made.name, orjson.dumps(made.definition.to_dict()))
     handle: QueueHandle | None = await queues.ask(FindQueue(asked.name))
     if handle is None or not is_named(asked.name):
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {asked.name!r}")
     if asked.kind == ALTER:
         changes = _attributes_of(asked)
-        change = UpdateQueue(asked.name, lambda queue: changed(queue.definition, changes, durable=queue.durable), user)
+        change = UpdateQueue(
+            asked.name, lambda queue: changed(queue.definition, changes, durable=queue.durable), rights
+        )
         definition: QueueDefinition = await queues.ask(change)
         return Provisioned(asked.kind, asked.request_id, asked.name, orjson.dumps(definition.to_dict()))
-    await queues.ask(DeleteQueue(asked.name, user))
+    await queues.ask(DeleteQueue(asked.name, rights.user))
     return Provisioned(asked.kind, asked.request_id, asked.name, b"")
 
 

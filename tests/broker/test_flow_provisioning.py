@@ -7,6 +7,7 @@ import pytest
 from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
 from gateway.node_port import NodeView
+from messaging.client_rights import SUBSCRIBE_ACL
 from messaging.headers import Headers
 from named_queues import change, create, shown
 from protocols.flow import codes, frames
@@ -16,6 +17,10 @@ from protocols.flow.provision_frames import DURABLE, TEMPORARY, Provision, Provi
 from running_broker import RunningBroker
 
 ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
+OWN_TOPICS = pytest.mark.settings(
+    "authentication.acl_profiles=[{name: own, subscribe_topic_exceptions: [{topic: 'data/$client-username/>'}]}]",
+    "authentication.users.0.acl_profile=own",
+)
 
 
 async def provisions(
@@ -25,6 +30,13 @@ async def provisions(
     data = json.dumps(attributes).encode() if attributes else b""
     client.send(Provision(kind, request_id, name, durability, data).encode())
     return await client.heard(Provisioned, lambda answer: answer.request_id == request_id)
+
+
+async def refusal_of(client: FlowClient, kind: int, name: str, **attributes: object) -> int:
+    """Return the code by which a request is refused."""
+    with pytest.raises(Refused) as refusal:
+        await provisions(client, kind, name, 0, **attributes)
+    return refusal.value.error.code
 
 
 async def browses(client: FlowClient, queue: str = "q", *, credit: int = 1000, selector: str = "") -> int:
@@ -127,6 +139,56 @@ async def test_queues_are_changed_and_deleted_by_who_may(broker: RunningBroker) 
     await provisions(ada, frames.DEPROVISION, "mine")
     await ada.close()
     await bob.close()
+
+
+@ACCOUNTS
+@OWN_TOPICS
+async def test_no_queue_of_a_client_collects_what_that_may_not_subscribe_to(broker: RunningBroker) -> None:
+    """docs/security.md, ACL profiles: it could be consumed. Neither by its subscriptions nor by its name."""
+    client = FlowClient(broker.flow_port, name="ada")
+    await client.connect()
+    await client.authenticate("PLAIN", b"\0ada\0engine")
+    for name, topics in (
+        ("spy", ["secret/>"]),
+        ("spy", ["data/ada/>", ">"]),
+        ("spy", [">", "!secret/>"]),
+        ("Consumer.spy.VirtualTopic.Secret", []),
+    ):
+        assert await refusal_of(client, frames.PROVISION, name, subscriptions=topics) == codes.PERMISSION_DENIED
+    await provisions(client, frames.PROVISION, "mine", subscriptions=["data/ada/>", "!data/ada/private/>"])
+    topics = ["data/ada/>", "!data/ada/private/>", "secret/>"]
+    assert await refusal_of(client, frames.ALTER, "mine", subscriptions=topics) == codes.PERMISSION_DENIED
+    assert (await shown(broker, "mine")).subscriptions == ("data/ada/>", "!data/ada/private/>")
+    assert broker.node.default.clients.denials.counts == {SUBSCRIBE_ACL: 5}
+    await client.close()
+
+
+@ACCOUNTS
+@OWN_TOPICS
+async def test_what_a_queue_collects_already_hinders_no_change_of_it(broker: RunningBroker) -> None:
+    """Others gave it these topics. To take an exception away is to add all that they match."""
+    await create(broker, subscriptions=["a", ">", "!secret/>"], permission="delete")
+    client = FlowClient(broker.flow_port, name="ada")
+    await client.connect()
+    await client.authenticate("PLAIN", b"\0ada\0engine")
+    await provisions(client, frames.ALTER, "q", max_bind_count=5)
+    await provisions(client, frames.ALTER, "q", subscriptions=[">", "!secret/>", "!more/>", "data/ada/x"])
+    topics = [">", "!more/>", "!others/>"]
+    assert await refusal_of(client, frames.ALTER, "q", subscriptions=topics) == codes.PERMISSION_DENIED
+    await provisions(client, frames.ALTER, "q", subscriptions=["data/ada/x"])
+    assert (await shown(broker)).subscriptions == ("data/ada/x",)
+    await client.close()
+
+
+@pytest.mark.settings("vpn.max_subscription_count=4")
+async def test_queues_of_clients_have_no_more_topics_than_their_vpn_may(broker: RunningBroker) -> None:
+    """docs/message-vpns.md, quotas. A queue has one subscription by its name."""
+    async with FlowClient(broker.flow_port) as client:
+        topics = ["a", "b", "c", "d", "e"]
+        assert await refusal_of(client, frames.PROVISION, "q", subscriptions=topics) == codes.PERMISSION_DENIED
+        await provisions(client, frames.PROVISION, "q", subscriptions=["a", "b", "c"])
+        assert await refusal_of(client, frames.PROVISION, "r", subscriptions=["d"]) == codes.PERMISSION_DENIED
+        await provisions(client, frames.PROVISION, "r")
 
 
 async def test_a_browser_sees_what_waits_and_what_comes_and_takes_nothing(broker: RunningBroker) -> None:

@@ -98,10 +98,11 @@ async def test_clients_change_and_delete_queues_by_their_rights(broker: RunningB
     """Solace 4.3: modify-topic is for subscriptions, delete for the rest."""
     await create(broker, permission="modify-topic", owner="alice")
     queues = broker.node.default.queues
-    await queues.ask(UpdateQueue("q", lambda q: changed(q.definition, {"subscriptions": ["a", "b"]}), user="bob"))
+    bob = broker.node.default.clients.rights_of("bob", "device")
+    await queues.ask(UpdateQueue("q", lambda q: changed(q.definition, {"subscriptions": ["a", "b"]}), bob))
     assert (await shown(broker)).subscriptions == ("a", "b")
     with pytest.raises(PermissionDenied, match="403 Permission Denied: user 'bob' has 'modify-topic'"):
-        await queues.ask(UpdateQueue("q", lambda q: changed(q.definition, {"max_bind_count": 1}), user="bob"))
+        await queues.ask(UpdateQueue("q", lambda q: changed(q.definition, {"max_bind_count": 1}), bob))
     with pytest.raises(PermissionDenied, match="'delete' is needed"):
         await queues.ask(DeleteQueue("q", user="bob"))
     assert await queues.ask(DeleteQueue("q", user="alice"))

@@ -22,7 +22,8 @@ from running_broker import RunningBroker
 async def declare(
     broker: RunningBroker, *, durable: bool | None = None, client: str | None = None, user: str = "", **asked: object
 ) -> QueueHandle:
-    handle: QueueHandle = await broker.node.default.queues.ask(DeclareQueue(asked, durable, client, user))
+    rights = None if client is None else broker.node.default.clients.rights_of(user, client)
+    handle: QueueHandle = await broker.node.default.queues.ask(DeclareQueue(asked, durable, rights))
     return handle
 
 
