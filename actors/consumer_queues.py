@@ -12,11 +12,10 @@ from actors.gathering import gather
 from actors.queue_assembly import NAMED, TEMPORARY
 from actors.queue_templates import QueueTemplates
 from messaging.queue_attributes import NON_EXCLUSIVE
-from messaging.queue_config import QueueDefinition, QueueInvalid, check_queue_name, definition_from_dict
+from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
 from messaging.queue_topics import topics_of
 from messaging.topics import TopicFilter
 from messaging.virtual_destinations import NO_DEFINITIONS, VirtualDestinations, topic_consumed
-from messaging.virtual_names import ANY, REST
 
 log = logging.getLogger("sluicegate.queues")
 
@@ -40,6 +39,10 @@ class ConsumerQueues:
         """Return whether a queue of this name is made for who wants to consume from it."""
         return name in self.named or (self._are_made and self._definitions.consumes_virtual_topic(name))
 
+    def may_have_wildcards(self, name: object) -> bool:
+        """Return whether a queue's name may be a pattern of topics, all of which it would collect."""
+        return isinstance(name, str) and self._definitions.consumes_virtual_topic(name)
+
     def topics_of(self, name: str) -> list[TopicFilter]:
         """Return the topics that a queue of this name would collect."""
         topics = [topic_consumed(each, name) for each in self._definitions.virtual_topics]
@@ -58,9 +61,7 @@ class ConsumerQueues:
         values.setdefault("access_type", NON_EXCLUSIVE)
         values.setdefault("owner", owner)
         try:
-            # Who consumes a pattern of topics has its wildcards in the queue's name; all else is as for any queue.
-            check_queue_name(name.replace(ANY, "-").replace(REST, "-"), durable=durable)
-            definition = definition_from_dict(values, reserved_name=True, durable=durable)
+            definition = definition_from_dict(values, wildcards=True, durable=durable)
         except QueueInvalid as problem:
             log.warning("queue %r was not made for its consumer: %s", name, problem)
             return None

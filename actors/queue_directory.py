@@ -150,8 +150,7 @@ class QueueDirectory(LoopActor):
 
     def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
         """Work out what was asked for, and make it."""
-        asked = dict(message.asked)
-        rights = message.rights
+        asked, rights = dict(message.asked), message.rights
         is_anonymous = not asked.get("name") and (rights is not None or message.durable is False)
         if is_anonymous:
             asked["name"] = f"{ANONYMOUS_PREFIX}{self.runtime.rng.getrandbits(128):032x}"
@@ -159,7 +158,8 @@ class QueueDirectory(LoopActor):
         if rights is not None:
             values["owner"] = rights.user
             self._check_endpoint(rights)
-        definition = definition_from_dict(values, reserved_name=is_anonymous, durable=durable)
+        wildcards = self._consumer_queues.may_have_wildcards(values.get("name"))
+        definition = definition_from_dict(values, reserved_name=is_anonymous, wildcards=wildcards, durable=durable)
         if rights is not None and definition.config.partitioned():
             raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
         if rights is not None:

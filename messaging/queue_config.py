@@ -26,6 +26,7 @@ DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
 ANONYMOUS_PREFIX: Final = "$anonymous/"  # temporary queues without a name; no MQTT client publishes to a `#`
 NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
+NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS: Final = "'<?&;"
 SUBSCRIPTION_BYTES_MAX: Final = 65_535  # what MQTT can say; the topic module may allow less
 SUBSCRIPTION_COUNT_MAX: Final = 10_000  # per queue
 NO_QUOTA: Final = 1 << 60  # more than any disk holds
@@ -146,11 +147,11 @@ class QueueDefinition:
         return values
 
 
-def check_queue_name(name: str, *, durable: bool = True) -> None:
+def check_queue_name(name: str, *, wildcards: bool = False, durable: bool = True) -> None:
     """Raise QueueInvalid, naming the rule, unless a client or an administrator may give a queue this name.
 
     Names of the broker's own queues (`#...`), and of those that it named (`$anonymous/...`), do not pass, except the
-    dead message queue, which administrators create.
+    dead message queue, which administrators create. Those with wildcards are for consumers of virtual topics.
     """
     chars_max = DURABLE_NAME_CHARS_MAX if durable else TEMPORARY_NAME_CHARS_MAX
     kind = "durable" if durable else "temporary"
@@ -158,9 +159,10 @@ def check_queue_name(name: str, *, durable: bool = True) -> None:
         raise QueueInvalid("name", "it is empty", f"1 to {chars_max} characters")
     if len(name) > chars_max:
         raise QueueInvalid("name", f"it has {len(name)} characters", f"1 to {chars_max} for a {kind} queue")
+    forbidden = NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS if wildcards else NAME_CHARS_FORBIDDEN
     for character in name:
-        if character in NAME_CHARS_FORBIDDEN:
-            raise QueueInvalid("name", f"{character!r} in {name!r}", f"no character of {NAME_CHARS_FORBIDDEN}")
+        if character in forbidden:
+            raise QueueInvalid("name", f"{character!r} in {name!r}", f"no character of {forbidden}")
         if not character.isprintable():  # control characters, lone surrogates, exotic spaces: unreadable in every tool
             raise QueueInvalid("name", f"{character!r} in {name!r}", "printable characters only")
     if name.startswith("/") or name.endswith("/"):
@@ -178,11 +180,12 @@ def is_named(name: str) -> bool:
     return not (name.startswith("#") or name.startswith(ANONYMOUS_PREFIX)) or name == DEAD_MESSAGE_QUEUE
 
 
-def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, durable: bool = True) -> QueueConfig:
+def config_from_dict(
+    values: dict[str, object], *, reserved_name: bool = False, wildcards: bool = False, durable: bool = True
+) -> QueueConfig:
     """Build a checked configuration from name and attributes; what is absent has its default.
 
-    With `reserved_name` the name is not looked at: the broker's own queues are called as it likes. A temporary queue
-    may have a longer name.
+    With `reserved_name` the name is not looked at: the broker names its queues as it likes. Else: `check_queue_name`.
     """
     for key in values:
         if key != "name" and key not in ATTRIBUTE_BY_NAME:
@@ -234,13 +237,13 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
         retention_size_mb=_number(values, "retention_size_mb"),
     )
     if not reserved_name:
-        check_queue_name(name, durable=durable)
+        check_queue_name(name, wildcards=wildcards, durable=durable)
     _check_together(config)
     return config
 
 
 def definition_from_dict(
-    values: dict[str, object], *, reserved_name: bool = False, durable: bool = True
+    values: dict[str, object], *, reserved_name: bool = False, wildcards: bool = False, durable: bool = True
 ) -> QueueDefinition:
     """Build a checked definition; `subscriptions` is a list of topics beside the attributes.
 
@@ -248,7 +251,7 @@ def definition_from_dict(
     """
     beside = ("subscriptions", "selector") if reserved_name else ("subscriptions",)
     attributes = {key: value for key, value in values.items() if key not in beside}
-    config = config_from_dict(attributes, reserved_name=reserved_name, durable=durable)
+    config = config_from_dict(attributes, reserved_name=reserved_name, wildcards=wildcards, durable=durable)
     return QueueDefinition(config, _subscriptions(values.get("subscriptions", [])), str(values.get("selector", "")))
 
 
@@ -259,7 +262,7 @@ def changed(definition: QueueDefinition, changes: dict[str, object], *, durable:
         raise QueueInvalid("name", f"{definition.config.name!r} cannot become {name!r}", "create a queue and move over")
     values = definition.to_dict()
     values.update(changes)
-    return definition_from_dict(values, durable=durable)
+    return definition_from_dict(values, wildcards=True, durable=durable)
 
 
 def _check_together(config: QueueConfig) -> None:

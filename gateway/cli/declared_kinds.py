@@ -58,7 +58,9 @@ class DeclaredKind:
 
 
 def _queue(given: Fields) -> Fields:
-    definition = definition_from_dict(plain_values(given))
+    definition = definition_from_dict(
+        plain_values(given), wildcards=True
+    )  # the gateway knows of which it may have some
     return {**definition.config.to_dict(), "subscriptions": sorted(definition.subscriptions)}
 
 

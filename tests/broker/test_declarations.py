@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.node_port import NodeView
 from running_broker import RunningBroker
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
@@ -74,4 +75,20 @@ async def test_what_was_applied_is_as_it_is_wanted_also_after_a_start(broker: Ru
     assert len(gone.splitlines()) == 5
     assert "max_ttl: 3" in await config(broker, "export")
     file.write_text("version: 1\nmessage_vpns: {nowhere: {queues: []}}\n")
+    await config(broker, "apply", str(file), exit_code=1)
+
+
+async def test_a_queue_that_consumes_a_pattern_of_topics_is_written_down_and_made_again(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    """docs/virtual-destinations.md: names with wildcards. The gateway knows which queue may be called so."""
+    pattern = "Consumer.A.VirtualTopic.Orders.>"
+    client = await broker.connect(level=5)
+    assert await client.subscribe(f"$queue/{pattern}", qos=1) == [1]
+    file = tmp_path / "wanted.yaml"
+    file.write_text(await config(broker, "export"))
+    assert await config(broker, "apply", str(file)) == ""
+    await NodeView(broker.node).delete_queue(pattern)
+    assert f"+ default: queue {pattern}\n" in await config(broker, "apply", str(file))
+    file.write_text(file.read_text().replace(pattern, "Consumer.A.Other.>"))
     await config(broker, "apply", str(file), exit_code=1)

@@ -12,8 +12,9 @@ from amqp_client import AmqpClients, body
 from flow_client import FlowClient
 from gateway.node_port import NodeView
 from http_client import http_client, poll
+from messaging.queue_config import QueueInvalid
 from messaging.queue_template import template_from_dict
-from named_queues import create, shows
+from named_queues import change, create, shows
 from running_broker import RunningBroker
 from virtual_clients import consumer, depth, marks, publish, subscriber
 
@@ -229,8 +230,20 @@ async def test_where_policy_says_so_only_administrators_make_the_queues(broker: 
     client = await broker.connect(level=5)
     assert await client.subscribe(f"$queue/{A}", qos=1) == [0x80]
     await create(broker, A)
+    await create(broker, "Consumer.A.VirtualTopic.>")
     await publish(broker, TOPIC, b"m")
     assert await depth(broker, A) == 1
+    assert await depth(broker, "Consumer.A.VirtualTopic.>") == 1
+
+
+async def test_a_queue_of_a_pattern_is_changed_like_any_other(broker: RunningBroker) -> None:
+    """Its name has wildcards, as no other queue's may."""
+    pattern = "Consumer.A.VirtualTopic.>"
+    await consumer(broker, pattern)
+    assert (await change(broker, pattern, max_bind_count=5)).config.max_bind_count == 5
+    for name in ("Consumer.A.Other.>", "Consumer.A.VirtualTopic.<"):
+        with pytest.raises(QueueInvalid, match="no character of"):
+            await create(broker, name)
 
 
 async def test_a_queue_that_no_virtual_topic_knows_is_not_made(broker: RunningBroker) -> None:
