@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+import sluicegate
 from named_queues import create, shown
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
@@ -33,3 +34,16 @@ async def test_the_examples_do_what_stands_beside_them(broker: RunningBroker) ->
     for program, said in examples:
         assert await output_of(program.replace("flow://localhost", f"flow://127.0.0.1:{broker.flow_port}")) == said
     assert (await shown(broker, "orders")).ready_count < 1000 - 20
+
+
+async def test_the_browser_of_the_page_shows_what_it_selects(broker: RunningBroker) -> None:
+    await create(broker, "orders")
+    match = re.search(r'client\.browser\("orders", selector="(.*?)"\)', PAGE.read_text())
+    assert match is not None
+    async with sluicegate.Client(f"flow://127.0.0.1:{broker.flow_port}") as client:
+        async with client.publisher() as publisher:
+            for priority in range(10):
+                await publisher.publish(sluicegate.Message(b"m", queue="orders", priority=priority))
+        async with client.browser("orders", selector=match[1]) as browser:
+            async with asyncio.timeout(DEADLINE_S):
+                assert [(await browser.receive()).priority for _ in range(3)] == [7, 8, 9]

@@ -1,5 +1,8 @@
 """Apache Qpid Proton for Python as publisher and consumer: AMQP 1.0 as somebody else reads it."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -268,3 +271,14 @@ def test_a_client_certificate_is_a_name(tmp_path: Path, certificates: Certificat
         with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
             named.create_receiver("theirs", credit=1).receive(timeout=ANSWER_S)
         named.close()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/amqp.md"])
+def test_the_example_of_a_page_consumes_what_it_has_published(node: GatewayProcess, queue: str, page: str) -> None:
+    """As a program of its own: what it accepts the gateway hears of before it ends."""
+    text = (Path(__file__).parents[2] / page).read_text()
+    [program] = re.findall(r"^```python\n(from proton .*?)^```$", text, re.DOTALL | re.MULTILINE)
+    program = program.replace("127.0.0.1:5672", f"127.0.0.1:{node.amqp_port}").replace('"orders"', repr(queue))
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=2 * ANSWER_S)
+    assert (done.stdout, done.stderr) == ("hello\n", "")
+    wait_until(lambda: node.held_count(queue) == 0, within_s=ANSWER_S, what="the queue is empty")
