@@ -35,6 +35,8 @@ def response_headers(headers: Headers | None, wall_ms: int) -> list[tuple[bytes,
         append_field(fields, "solace-timestamp", str(headers.timestamp_ms))
     if headers.priority != PRIORITY_DEFAULT:
         append_field(fields, "solace-priority", str(headers.priority))
+    if headers.dmq_eligible:
+        append_field(fields, "solace-dmq-eligible", "true")
     if headers.deliver_to_one:
         append_field(fields, "solace-deliver-to-one", "true")
     if headers.reply_to is not None:

@@ -31,6 +31,27 @@ def test_a_user_property_that_is_published_again_is_the_same(value: UserProperty
     assert read_attributes(fields, b"", 0).headers.user_properties == [("a", value)]
 
 
+@pytest.mark.parametrize(
+    "published",
+    [
+        Headers(dmq_eligible=True),
+        Headers(deliver_to_one=True),
+        Headers(priority=9),
+        Headers(message_id="m-1"),
+        Headers(correlation=b"c-1"),
+        Headers(reply_to="#q/answers"),
+        Headers(timestamp_ms=1_700_000_000_000),
+        Headers(partition_key="customer-7", user_properties=[("JMSXGroupID", "customer-7")]),
+    ],
+)
+def test_attributes_of_a_delivery_are_those_it_was_published_with(published: Headers) -> None:
+    """docs/http.md: what comes can be published again."""
+    fields = [(name.decode(), said.decode()) for name, said in response_headers(published, 0)]
+    again = read_attributes(fields, b"\xff", 0).headers
+    again.content_type = None  # which a body always has
+    assert again == published
+
+
 @pytest.mark.parametrize(("said_ms", "kept_ms"), [(1 << 53, TIME_MS_MAX), (1_700_000_000_000,) * 2])
 def test_a_timestamp_is_one_that_calendars_have(said_ms: int, kept_ms: int) -> None:
     """What readers in bulk make a date of."""
