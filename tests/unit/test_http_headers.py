@@ -41,7 +41,6 @@ def test_a_user_property_that_is_published_again_is_the_same(value: UserProperty
         Headers(correlation=b"c-1"),
         Headers(reply_to="#q/answers"),
         Headers(timestamp_ms=1_700_000_000_000),
-        Headers(partition_key="customer-7", user_properties=[("JMSXGroupID", "customer-7")]),
     ],
 )
 def test_attributes_of_a_delivery_are_those_it_was_published_with(published: Headers) -> None:
