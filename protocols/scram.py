@@ -122,8 +122,11 @@ def _library() -> Any:
 
 def stored_secret(secret: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
     """Return what SCRAM keeps of a secret, plain or stored. Raises ValueError for a stored form that is broken."""
-    if not secret.startswith(SCRAM_PREFIX):
-        return _derived(secret, random_bytes)
+    return read_stored(secret) if secret.startswith(SCRAM_PREFIX) else _derived(secret, random_bytes)
+
+
+def read_stored(secret: str) -> StoredSecret:
+    """Return what a stored form says. Raises ValueError for one that is broken."""
     parts = _STORED.fullmatch(secret)
     if parts is None:
         raise ValueError(f"a secret begins with {SCRAM_PREFIX!r} and does not go on with iterations:salt$key:key")

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
+from argon2 import extract_parameters
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
@@ -15,8 +16,9 @@ from gateway.config.oauth import OAuth
 from gateway.config.section import Section
 from gateway.secret_files import first_line
 from messaging.client_roster import DEFAULT, ClientUsername
+from protocols.authentication import ARGON2_PREFIX, SCRAM_PREFIX
+from protocols.scram import read_stored
 
-ARGON2_PREFIX: Final = "$argon2"
 ON_LOOPBACK: Final = "on-loopback"
 
 
@@ -63,21 +65,38 @@ class Account(Section):
     def secret(self) -> str:
         """Return the hash or the plain password, read from its file if it is in one.
 
-        Raises OSError, and ValueError for one that is too long, or empty: whoever shows nothing would have it.
+        Raises OSError, and ValueError for one that is too long, empty: whoever shows nothing would have it, or broken:
+        nobody would.
         """
         if self.password is not None:
             secret = self.password.get_secret_value()
         else:
             assert self.password_file is not None, "the caller has seen that there is one"
             secret = first_line(self.password_file)
+        where = "password" if self.password_file is None else f"password_file {str(self.password_file)!r}"
         if not secret:
-            where = "password" if self.password_file is None else f"password_file {str(self.password_file)!r}"
             raise ValueError(f"{where} is empty; allowed: a password or its hash, in the first line")
+        if _is_broken(secret):
+            raise ValueError(
+                f"{where} begins like a hash and is none; allowed: a whole one, as of `sluicegate hash-password`"
+            )
         return secret
 
     def is_hashed(self) -> bool:
         """Tell whether the secret is an argon2 hash and not a plain password."""
         return self.secret().startswith(ARGON2_PREFIX)
+
+
+def _is_broken(secret: str) -> bool:
+    """Tell whether a secret begins like what is kept of a password and does not go on so, as one that was cut off."""
+    try:
+        if secret.startswith(ARGON2_PREFIX):
+            extract_parameters(secret)
+        elif secret.startswith(SCRAM_PREFIX):
+            read_stored(secret)
+    except ValueError:
+        return True
+    return False
 
 
 class User(Account):

@@ -322,3 +322,24 @@ def test_a_plain_password_in_the_file_is_refused_and_never_shown(tmp_path: Path)
         "`sluicegate hash-password`, or password_file, or "
         "SLUICEGATE_AUTHENTICATION__USERS__0__PASSWORD in the environment"
     )
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ",
+        "$argon2id$",
+        "SCRAM-SHA-256$4096:c2FsdA==$c3RvcmVk",
+        "SCRAM-SHA-256$4096:c2FsdA==$c3RvcmV:c2VydmVy",
+    ],
+)
+def test_a_hash_that_was_cut_off_is_a_mistake(tmp_path: Path, secret: str) -> None:
+    """Nobody could log in with it."""
+    file = tmp_path / "ann"
+    file.write_text(secret + "\n")
+    mistake = "begins like a hash and is none; allowed: a whole one, as of `sluicegate hash-password`"
+    assert problems_of(f"authentication:\n  users:\n    - {{name: ann, password_file: {file}}}\n", tmp_path) == [
+        f"gate.yaml:3:7: authentication.users.0: password_file {str(file)!r} {mistake}"
+    ]
+    text = f"vpns:\n  sales:\n    authentication:\n      users: [{{name: ann, password: '{secret}'}}]\n"
+    assert problems_of(text, tmp_path) == [f"gate.yaml:4:15: vpns.sales.authentication.users.0: password {mistake}"]

@@ -90,7 +90,9 @@ def test_declared_queues_take_the_defaults_they_do_not_set() -> None:
 
 def test_a_secret_from_the_environment_may_be_plain_and_is_not_printed() -> None:
     config = load(
-        settings=["authentication.users=[{name: ann, password: $argon2id$x}]"],
+        settings=[
+            "authentication.users=[{name: ann, password: '$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$MTIzNDU2Nzg5MDEy'}]"
+        ],
         environment={"SLUICEGATE_AUTHENTICATION__USERS": "[{name: ann, password: hunter2}]"},
     )
     assert config.authentication.users[0].is_hashed()
