@@ -71,7 +71,7 @@ def _reloaded(config: Path | None, data: Path | None, settings: list[str] | None
 
 
 def _given(data: Path | None, settings: list[str] | None) -> list[str]:
-    return [*(settings or ()), *([f"data.path={data}"] if data is not None else ())]
+    return [*([f"data.path={data}"] if data is not None else ()), *(settings or ())]
 
 
 def loaded_config(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:

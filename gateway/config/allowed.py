@@ -92,6 +92,8 @@ def shown(value: object) -> str:
     """Return a setting's value in words: of a list, what its items are called."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if value is None:
+        return "none"
     if isinstance(value, tuple):
         return f"[{', '.join(_called(item) for item in value)}]"
     return str(value)

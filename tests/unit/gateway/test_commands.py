@@ -386,8 +386,10 @@ def test_a_wrong_configuration_is_exit_code_two_with_its_place(nobody: Shell, tm
 
 
 def test_check_config_prints_every_setting_with_what_is_allowed(nobody: Shell) -> None:
-    printed = nobody.run("check-config", "--set", "listeners.mqtt.port=0")
+    printed = nobody.run("check-config", "--set", "listeners.mqtt.port=0", "--set", "data.path=there", "--data", "here")
     assert "listeners.mqtt.port = 0  # a whole number from 0 to 65535" in printed
+    assert "log.audit_file = none  # a path" in printed
+    assert "data.path = there  # a path" in printed, "--set beats all else"
 
 
 def test_a_hashed_password_is_one_that_the_configuration_accepts(nobody: Shell) -> None:
