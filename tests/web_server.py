@@ -77,11 +77,7 @@ class WebServer:
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        method, path, _ = head[0].split(" ")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:-2])}
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
-        request = Pushed(method, path, headers, body)
+        request = await read_request(reader)
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         self.requests.append(request)
@@ -93,3 +89,11 @@ class WebServer:
             raise ConnectionResetError
         writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: 2\r\n\r\nok" % status)
         await writer.drain()
+
+
+async def read_request(reader: asyncio.StreamReader) -> Pushed:
+    """Return the next request of a connection. Raises IncompleteReadError when there is none."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    method, path, _ = head[0].split(" ")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:-2])}
+    return Pushed(method, path, headers, await reader.readexactly(int(headers.get("content-length", "0"))))

@@ -63,9 +63,11 @@ class RestConsumer:
         # Here and not above: aiohttp takes 15 MB, which nodes without a delivery point do without.
         import aiohttp
 
+        from protocols.rest.connector import Connector
+
         settings = self.settings
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=Connector(
                 limit=settings.outgoing_connection_count, ssl=True if settings.tls is None else settings.tls
             ),
             # Of a host that says nothing at all it must be known that no request was made.

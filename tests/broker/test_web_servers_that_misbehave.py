@@ -1,0 +1,124 @@
+"""Web servers that a REST delivery point pushes to, and that keep to HTTP no more than they like."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from gateway.config.load import load
+from gateway.node_port import NodeView
+from http_client import create, http_client, publish
+from named_queues import shows
+from protocols.rest.consumer import RestConsumer
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+from web_server import Pushed, read_request
+
+OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+FAILED: Final = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
+MORE_THAN_SOCKETS_TAKE: Final = 9_000_000  # bytes; both ends together
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def web_server(serve: Serve) -> AsyncIterator[int]:
+    """A server whose connections are each served so; its port."""
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(served, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def push_to(broker: RunningBroker, port: int, **consumer: Any) -> RestConsumer:
+    """Have the messages of the queue `q` pushed to a port; return the REST consumer."""
+    web = {"name": "web", "remote_host": "127.0.0.1", "remote_port": port, "retry_delay_s": 1, **consumer}
+    binding = {"queue": "q", "post_request_target": "/in"}
+    points = [{"name": "p", "queue_bindings": [binding], "rest_consumers": [web]}]
+    setting = "rest_delivery_points=" + yaml.safe_dump(points, default_flow_style=True).strip()
+    await broker.node.reload(load(None, settings=(*broker.settings, setting)))
+    [made] = broker.node.default.rest.running["p"].consumers
+    return made
+
+
+async def test_an_answer_that_nobody_asked_for_settles_no_message(broker: RunningBroker) -> None:
+    """A server that answers twice says nothing of the request that comes next."""
+    await create(broker, "q")
+    requests: list[Pushed] = []
+    settled = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            requests.append(await read_request(reader))
+            writer.write(FAILED if len(requests) == 2 else OK)
+            if len(requests) == 1:
+                await settled.wait()
+                writer.write(OK)
+
+    async with web_server(serve) as port, http_client(broker) as client:
+        await push_to(broker, port)
+        await publish(client, "q", "1")
+        await shows(broker, lambda view: view.settled_total == 1)
+        settled.set()
+        await publish(client, "q", "2")
+        await shows(broker, lambda view: view.settled_total == 2)
+        assert [each.body for each in requests] == [b"1", b"2", b"2"]
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+async def test_a_server_that_reads_nothing_holds_up_neither_a_reload_nor_a_stop(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    reached, over = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        reached.set()
+        await over.wait()
+
+    async with web_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
+        await publish(client, "q", "x" * MORE_THAN_SOCKETS_TAKE)
+        for deed in (lambda: broker.node.reload(load(None, settings=broker.settings)), broker.restart):
+            await push_to(broker, port)
+            await reached.wait()
+            reached.clear()
+            await deed()
+        over.set()
+        assert (await NodeView(broker.node).show_queue("q")).ready_count == 1
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+async def test_of_a_request_that_is_given_up_nothing_more_is_sent(broker: RunningBroker) -> None:
+    """A connection that waited for its server to read would stay for ever, with the message: one more each try."""
+    await create(broker, "q")
+    given_up = asyncio.Event()
+    received_bytes: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        await given_up.wait()
+        count = 1
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(1 << 20):
+                count += len(piece)
+        received_bytes.append(count)
+
+    async with web_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
+        await publish(client, "q", "x" * MORE_THAN_SOCKETS_TAKE)
+        consumer = await push_to(broker, port, max_post_wait_time_s=1)
+        while not consumer.statuses.get("no-answer"):
+            await asyncio.sleep(0.01)
+        given_up.set()
+        while not received_bytes:
+            await asyncio.sleep(0.01)
+    assert received_bytes[0] < MORE_THAN_SOCKETS_TAKE
