@@ -27,7 +27,7 @@ from simulation.scenario import (
     VIRTUAL,
 )
 from simulation.steps import Step
-from simulation.targets import QUEUE_KINDS, Message
+from simulation.targets import QUEUE_KINDS, RETAINED, Message
 from simulation.wills import Will
 from simulation.world import WINDOWS, World
 
@@ -41,7 +41,8 @@ EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
 DELAYED_SHARE, DELAY_S_MAX = 0.1, 6
 PRIORITIES = (0, 4, 4, 9)
 SMALL_PREFIX = "work/d/"  # of the queue that is full now and then
-WILL_TOPICS, WILL_DELAYS_S, WILL_QOS = ("work/a/x", "work/b/x", "work/c/x"), (0, 0, 2, 5), (0, 1, 1, 2)
+WILL_TOPICS, WILL_DELAYS_S, WILL_QOS = ("work/a/x", "work/b/x", "work/c/x", RETAINED), (0, 0, 2, 5), (0, 1, 1, 2)
+EXPIRIES_S, DELETION_SHARE = (0, 0, 0, 3, 10), 0.2  # of wills and retained messages; of changes of the latter
 WILL_SHARE = 0.6  # of connections
 ALIASES_MAX = (0, 1, 3, 10)  # topic aliases of a connection
 WINDOW_MAX = 12  # messages that a client with transactions takes at a time
@@ -85,6 +86,7 @@ def _will(world: World, client: Client) -> Will:
         qos=rng.choice(WILL_QOS),
         delay_s=rng.choice(WILL_DELAYS_S),
         is_kept=client.name not in FLEETING,
+        expiry_s=rng.choice(EXPIRIES_S),
     )
     world.wills.append(will)
     return will
@@ -120,8 +122,9 @@ def _job(world: World, step: Step) -> None:
 
 
 def _retain(world: World, step: Step) -> None:
-    client = world.clients[PUBLISHERS[0]]  # one only: what is newer is known by its number
-    client.retain(1 + step.amount % 2)
+    client, rng = world.clients[PUBLISHERS[0]], world.salted  # one only: what is newer is known by its number
+    deletes, expiry_s = rng.random() < DELETION_SHARE, rng.choice(EXPIRIES_S)
+    client.retain(1 + step.amount % 2, deletes=deletes, expiry_s=0 if deletes else expiry_s)
 
 
 def _look(world: World, step: Step) -> None:

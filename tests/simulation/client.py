@@ -169,8 +169,9 @@ class Client(Wired):
         if self.state != ONLINE or len(self.out) + len(self._released) >= UNANSWERED_MAX:
             return
         message = self._truth.sent(self.name, key, topic, qos, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
-        payload = b"%d|" % message.number
-        payload += b"." * (size - len(payload))
+        payload = (b"%d|" % message.number).ljust(size, b".") if size else b""
+        if retain:
+            self._truth.retained.changes(message, deletes=not size)
         packet_id = self._free_id() if qos else 0
         properties = mqtt.user_property("JMSXGroupID", key)
         if expiry_s:
@@ -211,10 +212,10 @@ class Client(Wired):
 
         self._subscribe(SESSION_FILTER_ID, f"{prefix}#", qos, answered)
 
-    def retain(self, qos: int) -> None:
-        """Publish the next retained message, once the one before was answered: sent again, that would be the newer."""
+    def retain(self, qos: int, *, deletes: bool = False, expiry_s: int = 0) -> None:
+        """Set what is retained, or delete it, unless the change before is unanswered: that may be sent again."""
         if not any(message.topic == RETAINED for message in self.out.values()):
-            self.publish(RETAINED, "", qos, RETAINED_BYTES, retain=True)
+            self.publish(RETAINED, "", qos, 0 if deletes else RETAINED_BYTES, expiry_s=expiry_s, retain=True)
 
     def look(self) -> None:
         """Subscribe to the retained message, and be sent it."""
@@ -224,9 +225,9 @@ class Client(Wired):
             self._subscribe(RETAINED_FILTER_ID, RETAINED, 0, lambda code: None)
 
     @property
-    def saw(self) -> int:
-        """The number of the retained message that it was sent last on this connection; 0: none."""
-        return self._tap.saw if self._tap is not None else 0
+    def saw(self) -> Message | None:
+        """What it was sent last of the topic of retained messages, since it looked on this connection."""
+        return self._tap.saw if self._tap is not None else None
 
     def join(self, qos: int) -> None:
         """Become a member of the shared subscription. A durable one only: it decides what the group outlives."""

@@ -110,7 +110,7 @@ class Scenario(NamedTuple):
     selects: bool  # some consumers of queues take some keys only
     retains: bool  # a publisher keeps a retained message up to date, and subscribers look at it
     returns: bool  # clients of the flow protocol publish under names, and consume
-    wills: bool  # clients of MQTT leave wills
+    wills: bool  # clients of MQTT leave wills, some of them retained
     resumes: bool  # clients of AMQP publish and consume over links that they attach again
     requests: bool  # clients of HTTP publish and consume, by connections that come and go
     negotiates: bool  # clients of MQTT take more or less at a time with each connection, and use topic aliases

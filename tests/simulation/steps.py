@@ -87,7 +87,8 @@ def steps_of(seed: int, count: int) -> list[Step]:
     """Return the steps of a seed. Each seed has its own taste, so that rare things meet often in some of them."""
     rng = Random(seed)
     scenario = scenario_of(seed)
-    kinds_there = WEIGHTS | (TRANSACTIONS if scenario.transactions else {}) | (RETAINED if scenario.retains else {})
+    kinds_there = WEIGHTS | (TRANSACTIONS if scenario.transactions else {})
+    kinds_there |= RETAINED if scenario.retains or scenario.wills else {}
     kinds_there |= (RETURNS if scenario.returns else {}) | (RESUMES if scenario.resumes else {})
     kinds_there |= REQUESTS if scenario.requests else {}
     weights = {}

@@ -65,8 +65,8 @@ class Tap:
         self._asked_us = 0  # when the requests were read that the node answered last, or has yet to answer
         self._answered_us = 0
         self.has_let_go = False  # as the truth's Holder has it
-        self.saw = 0  # number of the retained message that was sent last
-        self._saw_min = 0  # of those that may be: it looks at no older one
+        self.saw: Message | None = None  # of the topic of retained messages, what was sent last
+        self._saw_min = 0  # it looks at no older change of that
 
     # --- node to client ---
 
@@ -149,13 +149,12 @@ class Tap:
 
     def looks(self) -> None:
         """The client is about to ask for the retained message."""
-        self._saw_min = self._truth.retained_number
+        self.saw, self._saw_min = None, self._truth.retained.newest
 
     def _retained(self, publish: mqtt.Published) -> None:
-        number = number_of(publish.payload)
-        if publish.retain and number < self._saw_min:
-            raise Violation(f"{self._client} was sent retained message {number}, and {self._saw_min} was confirmed")
-        self.saw = number
+        self.saw = self._truth.messages[number_of(publish.payload)] if publish.payload else None
+        if publish.retain and self.saw is not None:
+            self._truth.retained.check_sent(self.saw, self._saw_min)
 
     def _release(self, packet_id: int) -> None:
         """A PUBREL keeps its place in the window; one for an earlier connection's message has none [MQTT 4.9]."""

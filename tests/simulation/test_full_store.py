@@ -89,7 +89,7 @@ def test_a_retained_message_that_comes_again_is_confirmed_when_the_store_has_it(
 
     publisher.connect(clean_start=False)
     world.advance(A_WHILE_US)
-    assert world.truth.retained_number == 1
+    assert world.truth.retained.newest == 1
 
     world.power_fails()
     look_at_what_is_retained(world)

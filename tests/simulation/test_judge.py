@@ -7,14 +7,14 @@ import pytest
 
 import mqtt_packets as mqtt
 from simulation.actions import play
-from simulation.client import HOLD, KEEP_ALIVE_S, ONLINE, PROMPT, REJECTED, RETAINED_FILTER_ID
+from simulation.client import HOLD, KEEP_ALIVE_S, ONLINE, PROMPT, REJECTED
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
 from simulation.run import MENDING_US, drain
 from simulation.scenario import GATHER, LOCK, PLAIN, RETENTION, SELECTIONS, TEMPORARY, queue_id
 from simulation.steps import Step
 from simulation.tap import Tap, number_of
-from simulation.targets import EXCLUSIVE, RETAINED, SESSION, Rules, Seen, Violation
+from simulation.targets import EXCLUSIVE, SESSION, Rules, Seen, Violation
 from simulation.truth import Truth
 from simulation.world import World
 
@@ -272,25 +272,3 @@ def test_who_selects_some_keys_of_a_queue_gets_no_others() -> None:
 
 def test_a_message_over_amqp_is_known_by_its_body_whatever_its_other_sections_look_like() -> None:
     assert number_of(b"\x002|\x00Su\xa0(" + b"136|".ljust(40, b".")) == 136
-
-
-def test_who_looks_at_a_retained_message_sees_none_that_is_older_than_one_confirmed_before() -> None:
-    truth = Truth(lambda: 0)
-    tap = Tap(truth, "s0", receive_maximum=10, names={RETAINED_FILTER_ID: RETAINED}, out={})
-    for _ in range(2):
-        truth.promised(truth.sent("p0", "", RETAINED, 1), 0)
-    tap.looks()
-    first, second = (
-        mqtt.publish(
-            RETAINED,
-            b"%d|" % number,
-            level=5,
-            retain=True,
-            properties=mqtt.subscription_identifier(RETAINED_FILTER_ID),
-        )
-        for number in truth.messages
-    )
-
-    tap.written(second)
-    with pytest.raises(Violation, match="was confirmed"):
-        tap.written(first)

@@ -21,12 +21,12 @@ Rules it holds the node to, `Violation` otherwise:
 from bisect import insort
 from collections.abc import Callable, Iterable
 
+from simulation.retained import RetainedTopic
 from simulation.targets import (
     DEAD,
     GROUP,
     NOT_YET,
     PARTITIONED,
-    RETAINED,
     SESSION,
     Holder,
     Message,
@@ -55,7 +55,7 @@ class Truth:
         self.leaving: set[str] = set()  # those that have asked not to be, and may be yet
         self.ended: list[Target] = []
         self.came_unjudged: set[int] = set()  # messages that a queue delivered which the truth did not know
-        self.retained_number = 0  # the newest message that was confirmed on the topic of retained ones
+        self.retained = RetainedTopic(now_us)
         self.deliveries_count = 0
         self.settled_count = 0
 
@@ -115,8 +115,6 @@ class Truth:
         message.promised_tick = tick
         message.promised_us = self.now_us()
         message.promised_to_nobody = reason_code == 0x10
-        if message.topic == RETAINED:
-            self.retained_number = message.number
         for target in self.targets.values():
             if not target.owes(message):
                 continue

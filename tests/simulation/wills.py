@@ -9,7 +9,7 @@ has QoS 0: then it is direct.
 from typing import Final
 
 import mqtt_packets as mqtt
-from simulation.targets import QUEUE_KINDS, Violation
+from simulation.targets import QUEUE_KINDS, RETAINED, Violation
 from simulation.timeliness import TICK_US
 from simulation.truth import Truth
 
@@ -21,10 +21,20 @@ class Will:
     """The will of one connection. `is_kept`: that of a session that outlives it."""
 
     def __init__(
-        self, truth: Truth, client: str, number: int, topic: str, key: str, *, qos: int, delay_s: int, is_kept: bool
+        self,
+        truth: Truth,
+        client: str,
+        number: int,
+        topic: str,
+        key: str,
+        *,
+        qos: int,
+        delay_s: int,
+        is_kept: bool,
+        expiry_s: int = 0,
     ) -> None:
         self.state = SET
-        self.message = truth.sent(f"{client}, will {number}", key, topic, qos, withheld=True)
+        self.message = truth.sent(f"{client}, will {number}", key, topic, qos, expiry_s=expiry_s, withheld=True)
         self.message.is_known = True
         self.delay_s = delay_s
         self.payload = (b"%d|" % self.message.number).ljust(WILL_BYTES, b".")
@@ -33,13 +43,18 @@ class Will:
         self._has_begun = False  # its client was let in
         self._has_returned = False  # its client has connected anew
         self._session_ends = False  # by that
-        self._is_sure = False  # it has to come
+        self._is_sure = False  # it has to come, if the store takes it
         self._is_back = False  # and was let in
 
     def part(self) -> mqtt.WillPart:
         """Return its part of CONNECT."""
         properties = mqtt.will_delay(self.delay_s) + mqtt.user_property("JMSXGroupID", self.message.key)
-        return mqtt.WillPart(self.message.topic, self.payload, qos=self.message.qos, properties=properties)
+        if self.message.expiry_s:
+            properties += mqtt.message_expiry(self.message.expiry_s)
+        is_retained = self.message.topic == RETAINED
+        return mqtt.WillPart(
+            self.message.topic, self.payload, qos=self.message.qos, retain=is_retained, properties=properties
+        )
 
     # --- what passes the node's end of the wire ---
 
@@ -62,6 +77,7 @@ class Will:
         """The connection has ended, and no goodbye was read."""
         if self.state == SET:
             self._falls_due(is_sure=self._has_begun)
+            self.message.promised_us = self.message.sent_us + 1_000_000 * self.message.delay_s  # when it is published
 
     def returns(self, *, clean_start: bool) -> None:
         """Its client connects again: perhaps in time."""
@@ -92,10 +108,15 @@ class Will:
 
     # --- at the end ---
 
+    @property
+    def is_sure(self) -> bool:
+        """Return whether it has to come."""
+        return self._is_sure and not self._truth.store_faults and self.message.qos > 0
+
     def check(self) -> None:
         """Raise Violation when it had to come, and is missing in a queue. All was drained."""
         truth, message = self._truth, self.message
-        if not self._is_sure or truth.store_faults or message.qos == 0:
+        if not self.is_sure:
             return
         wanting = [each for each in [*truth.targets.values(), *truth.ended] if each.wants(message.topic)]
         if any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages):
