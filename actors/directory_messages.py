@@ -66,12 +66,14 @@ class UpdateQueue:
 class FindQueue:
     """Ask of the directory. Answered with a QueueHandle, or None.
 
-    For a client that wants to consume from it, a queue is made that definitions of virtual destinations call for.
-    Raises ClientDenied where the client may not make queues, or not subscribe to what this one would collect.
+    A client finds none of the broker's own queues, of sessions and subscriptions: what is in them is for their clients.
+    If it wants to consume, a queue is made that definitions of virtual destinations call for. Raises ClientDenied where
+    it may not make queues, or not subscribe to what this one would collect.
     """
 
     name: str
-    consumer: ClientRights | None = None  # whose user owns what is made; None: nobody wants to consume
+    rights: ClientRights | None = None  # of the client that names the queue; None: an administrator, the broker itself
+    consumes: bool = False  # the client wants to; its user owns what is made
 
 
 @dataclass(slots=True)

@@ -40,6 +40,7 @@ NAMED = "named"
 TEMPORARY = "temporary"  # as named, but never written, and gone some time after its last consumer
 SESSION = "session"  # the guaranteed messages of one MQTT session
 SHARED = "shared"  # the guaranteed messages of one shared subscription
+FOR_CLIENTS = (NAMED, TEMPORARY)  # what clients reach by its name
 
 
 @dataclass(slots=True)

@@ -20,7 +20,6 @@ from actors.directory_messages import (
     ListQueues,
     ListTemplates,
     MakeNamedQueues,
-    PermissionDenied,
     PutTemplate,
     QueueExists,
     QueueExpired,
@@ -35,7 +34,8 @@ from actors.directory_messages import (
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
-from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
+from actors.queue_assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
+from actors.queue_rights import check_changed, check_made, check_permission, is_there_for
 from actors.queue_sight import last_overview
 from actors.queue_table import QueueTable
 from actors.queue_templates import QueueTemplates, template_row
@@ -47,10 +47,9 @@ from actors.router_messages import SetQueueTopics
 from messaging.address import Address
 from messaging.client_rights import ClientRights
 from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
-from messaging.permissions import denial, permits
-from messaging.queue_attributes import DELETE, MODIFY_TOPIC
-from messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, QueueInvalid, definition_from_dict, is_named
-from messaging.queue_topics import topics_added, topics_of
+from messaging.queue_attributes import DELETE
+from messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, definition_from_dict, is_named
+from messaging.queue_topics import topics_of
 from messaging.recovery import StoredPartition
 from messaging.topics import queue_topic_filter
 from storage.interface import TableWrite
@@ -160,10 +159,8 @@ class QueueDirectory(LoopActor):
             self._check_endpoint(rights)
         wildcards = self._consumer_queues.may_have_wildcards(values.get("name"))
         definition = definition_from_dict(values, reserved_name=is_anonymous, wildcards=wildcards, durable=durable)
-        if rights is not None and definition.config.partitioned():
-            raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
         if rights is not None:
-            rights.check_collecting(self._consumer_queues.topics_of_queue(definition))
+            check_made(rights, definition, self._consumer_queues.topics_of_queue(definition))
         if durable:
             return self._create(CreateQueue(definition, NAMED, durable=True))
         if self._queues.temporary_count >= TEMPORARY_QUEUES_MAX:
@@ -216,10 +213,11 @@ class QueueDirectory(LoopActor):
         return answer
 
     def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
-        found = self._queues.by_name.get(message.name)
-        rights = message.consumer
-        if found is not None or rights is None or not self._consumer_queues.calls_for(message.name):
-            return found
+        found, rights = self._queues.by_name.get(message.name), message.rights
+        if found is not None:
+            return found if is_there_for(rights, found) else None
+        if rights is None or not message.consumes or not self._consumer_queues.calls_for(message.name):
+            return None
         rights.check_collecting(self._consumer_queues.topics_of(message.name))
         self._check_endpoint(rights)
         return self._make(message.name, rights.user)
@@ -243,10 +241,7 @@ class QueueDirectory(LoopActor):
         definition = message.change(handle)
         config = definition.config
         if message.rights is not None:
-            others_change = replace(definition, subscriptions=handle.definition.subscriptions)
-            needed = MODIFY_TOPIC if others_change == handle.definition else DELETE
-            _check_permission(handle, message.rights.user, needed)
-            message.rights.check_collecting(topics_added(handle.definition, definition))
+            check_changed(message.rights, handle, definition)
         check_update(handle, config)
         if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):
             self._check_that_nobody_reads(handle)
@@ -310,7 +305,7 @@ class QueueDirectory(LoopActor):
             answer.set(False)
             return answer
         if message.user is not None:
-            _check_permission(handle, message.user, DELETE)
+            check_permission(handle, message.user, DELETE)
         self._end(handle)
         self._tell(VPN_QUEUE_DELETED, handle, "deleted")
         if not handle.durable:
@@ -421,7 +416,7 @@ class QueueDirectory(LoopActor):
 
     def _attract(self, handle: QueueHandle, done: Callable[[], None] = lambda: None) -> None:
         filters, exceptions = topics_of(handle.definition)
-        if handle.kind in (NAMED, TEMPORARY):
+        if handle.kind in FOR_CLIENTS:
             filters.append(queue_topic_filter(handle.name))
         if filters:
             asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions, handle.definition.selector))
@@ -442,9 +437,3 @@ class QueueDirectory(LoopActor):
         self._tokens += 1
         self._waiting[self._tokens] = done
         self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens, until_done))
-
-
-def _check_permission(handle: QueueHandle, user: str, needed: str) -> None:
-    config = handle.definition.config
-    if not permits(config, user, needed):
-        raise PermissionDenied(denial(config, user, needed))

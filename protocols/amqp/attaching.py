@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from actors.directory_messages import FindQueue, QueueHandle
-from messaging.client_rights import ClientDenied, ClientRights
+from messaging.client_rights import ClientDenied
 from messaging.events import CLIENT_FLOW_OPENED
 from messaging.topics import queue_topic
 from protocols.amqp import conditions
@@ -159,9 +159,10 @@ def destination_of(node: Node) -> Destination:
     return Destination(node.name, is_queue=False)
 
 
-async def find_queue(connection: "AmqpConnection", name: str, *, consumer: ClientRights | None = None) -> QueueHandle:
+async def find_queue(connection: "AmqpConnection", name: str, *, consumes: bool = False) -> QueueHandle:
     """Return the queue of a name, for a consumer also one that is made for it. Raises AddressRefused for none."""
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name, consumer))
+    wanted = FindQueue(name, connection.identity.rights, consumes)
+    handle: QueueHandle | None = await connection.services.queues.ask(wanted)
     if handle is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no queue {name!r}")
     return handle

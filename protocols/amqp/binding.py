@@ -89,7 +89,7 @@ async def attach_consumer(connection: "AmqpConnection", session: Session, link: 
         elif source.distribution_mode == COPY:
             await _browse(connection, session, link, source, await find_queue(connection, node.name))
         else:
-            queue = await find_queue(connection, node.name, consumer=connection.identity.rights)
+            queue = await find_queue(connection, node.name, consumes=True)
             await _consume(connection, session, link, source, queue)
     except ClientDenied as denied:
         nodes.detached(link, closed=True)

@@ -115,7 +115,7 @@ async def bind(connection: "FlowConnection", asked: Bind) -> None:
     selector: Selector | None = None
     code, text = codes.NOT_FOUND, f"there is no queue {asked.name!r}"
     try:
-        handle = await services.queues.ask(FindQueue(asked.name, connection.identity.rights))
+        handle = await services.queues.ask(FindQueue(asked.name, connection.identity.rights, consumes=True))
         if handle is not None and asked.selector.strip():
             selector = services.selectors.compile(asked.selector)
     except ClientDenied as denied:

@@ -215,7 +215,7 @@ def _check_rights(connection: "FlowConnection", batches: list[MessageBatch]) -> 
 
 async def _queue(connection: "FlowConnection", name: str, needed: str) -> QueueHandle:
     """Return a queue that the client has a right to. Raises RequestRefused."""
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name, connection.identity.rights))
     if handle is None:
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
     config = handle.core.config

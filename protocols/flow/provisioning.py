@@ -64,7 +64,7 @@ async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned
         durable = _DURABLE[asked.durability]
         made: QueueHandle = await queues.ask(DeclareQueue(attributes, durable, rights))
         return Provisioned(asked.kind, asked.request_id, made.name, orjson.dumps(made.definition.to_dict()))
-    handle: QueueHandle | None = await queues.ask(FindQueue(asked.name))
+    handle: QueueHandle | None = await queues.ask(FindQueue(asked.name, rights))
     if handle is None or not is_named(asked.name):
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {asked.name!r}")
     if asked.kind == ALTER:

@@ -73,7 +73,7 @@ async def browse(
     """Answer GET /QUEUE/name?browse=true. Raises HttpProblem and ClientLeft."""
     query.allow(_FIELDS)
     count_max = query.number("max", WINDOW, 1, ANSWER_MESSAGES_MAX)
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name))
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.rights))
     if handle is None:
         raise HttpProblem(BAD_REQUEST, f"there is no queue {queue_name!r:.300}", reason="Queue Not Found")
     stream = Stream(window=count_max, heartbeat_ms=HEARTBEAT_MS, now_ms=connection.runtime.clock.now_ms())

@@ -43,7 +43,7 @@ class HttpFlows:
         self, terms: FlowTerms, selector: Selector | None, limits: HttpLimits, rights: ClientRights
     ) -> HttpFlow:
         """Bind a flow. Raises HttpProblem, ClientDenied."""
-        handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name, rights))
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name, rights, consumes=True))
         if handle is None:
             raise HttpProblem(BAD_REQUEST, f"there is no queue {terms.queue_name!r:.300}", reason="Queue Not Found")
         self._check_room(terms, limits)

@@ -123,7 +123,8 @@ def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
 async def _bind_to_named_queue(connection: "MqttConnection", extra: ExtraSubscription) -> None:
     """Bind the flow of a subscription that the session has already. What is refused is counted."""
     try:
-        handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.identity.rights))
+        wanted = FindQueue(extra.queue_name, connection.identity.rights, consumes=True)
+        handle = await connection.services.queues.ask(wanted)
         if handle is not None and _is_wanted(connection, extra):
             await bind_flow(connection, handle, extra, is_named_queue=True)
     except ClientDenied as denied:

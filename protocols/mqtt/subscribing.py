@@ -282,7 +282,8 @@ async def _subscribe_queue(
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.rights))
+    wanted = FindQueue(queue_name, connection.identity.rights, consumes=True)
+    handle: QueueHandle | None = await connection.services.queues.ask(wanted)
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
     qos_max = connection.services.limits.maximum_qos
