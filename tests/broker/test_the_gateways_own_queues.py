@@ -3,6 +3,7 @@
 Else whoever knows a client identifier would get the messages that wait for it. Operators see them (docs/queues.md).
 """
 
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -43,7 +44,7 @@ async def waits_for_a_device(broker: RunningBroker) -> None:
     ],
 )
 async def test_nobody_consumes_or_browses_them(
-    broker: RunningBroker, make: type[SpeakingClient], queue: str, refused: Answer
+    broker: RunningBroker, make: Callable[[RunningBroker, str], SpeakingClient], queue: str, refused: Answer
 ) -> None:
     await waits_for_a_device(broker)
     client = make(broker, "thief")
