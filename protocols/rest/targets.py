@@ -3,13 +3,13 @@
     /orders/${userProperty("region")}/${topic(2)}
 
 What an expression returns is percent-encoded. Of what a message does not have it is empty. It may not lead elsewhere:
-`..` would, for web servers go by it up the path, also where it is percent-encoded.
+`..` would, for web servers go by it up the path, also where it or the `/` beside it is percent-encoded.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from protocols.http.held import HeldMessage
 
@@ -18,6 +18,7 @@ TARGET_CHARS_MAX: Final = 8_000  # what web servers take of a request line
 _EXPRESSION: Final = re.compile(r"\$\{([^}]*)\}")
 _CALL: Final = re.compile(r'^\s*([A-Za-z]+)\(\s*(?:"([^"]*)"|([0-9]{1,4}))?\s*\)\s*$')
 _DOTS: Final = frozenset((".", ".."))  # levels of a path that stand for others (RFC 3986 5.2.4)
+_BETWEEN: Final = re.compile(r"[/\\]")  # levels; nginx looks for them in the decoded path, Windows takes both
 _WITHOUT: Final = ("correlationId", "messageId", "partitionKey", "timestamp", "topic")
 _FORMS: Final = (*[f"{name}()" for name in _WITHOUT], "topic(LEVEL)", 'userProperty("NAME")')
 
@@ -38,7 +39,7 @@ class Target:
         if len(self.pieces) == 1:
             return self.text
         made = "".join([each if isinstance(each, str) else _value(each[0], each[1], message) for each in self.pieces])
-        if not _DOTS.isdisjoint(made.partition("?")[0].split("/")):
+        if not _DOTS.isdisjoint(_BETWEEN.split(unquote(made.partition("?")[0]))):
             raise TargetInvalid(f"{self.text:.80} would be {made:.80} for this message, which leads elsewhere")
         return made
 

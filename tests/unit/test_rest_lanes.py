@@ -92,11 +92,14 @@ def test_a_target_is_made_of_the_message(text: str, path: str) -> None:
         ("/hook/${topic(1)}?x=1", "."),
         ("/hook/.${topic(1)}", "."),
         ('/hook/${userProperty("n")}', "a"),
+        ("/hook/${topic(1)}", "..\\admin"),
+        ('/hook/${userProperty("up")}', "a"),
+        ("/hook/%2e${topic(1)}", "."),
     ],
 )
 def test_a_message_does_not_lead_out_of_its_target(text: str, topic: str) -> None:
-    """RFC 3986 5.2.4: servers take `..` for the way up, whoever publishes it."""
-    headers = Headers(user_properties=[("n", "..")])
+    """RFC 3986 5.2.4: servers take `..` for the way up, whoever publishes it; nginx decodes `%2F` before it looks."""
+    headers = Headers(user_properties=[("n", ".."), ("up", "../admin")])
     with pytest.raises(TargetInvalid, match="leads elsewhere"):
         parse_target(text, evaluates=True).path(message(topic=topic, headers=headers))
 
