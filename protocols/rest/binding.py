@@ -99,7 +99,7 @@ class QueueBinding(FlowReader):
 
         cell = self._runtime.spawn(make, kind="flow", name=name, policy=ONE_CONNECTION, parent=self._point.cell)
         flow: HttpFlow = cell.behaviour
-        keeps_order = handle.definition.config.partition_count > 1 or self._point.connections_count == 1
+        keeps_order = handle.definition.config.partitioned() or self._point.connections_count == 1
         self._lanes = Lanes(keeps_order=keeps_order)
         self._flow = flow
         flow.read(self, after=None)

@@ -20,7 +20,7 @@ from gateway.node_port import NodeView
 from http_client import create, http_client, publish, ready_count
 from messaging.permissions import permits
 from messaging.queue_config import QueueConfig
-from named_queues import shows
+from named_queues import change, shows
 from protocols.rest import binding
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
@@ -93,6 +93,23 @@ async def test_what_fails_comes_again_before_what_is_behind_it(broker: RunningBr
             assert its == [f"{key}{number}" for number in (0, 1, 2, 3, 3, 4, 5, 6, 7)]
         again = [each for each in server.requests if each.headers.get("sluicegate-delivery-count") == "2"]
         assert sorted(bodies(again)) == [f"{key}3" for key in "abcdef"]
+
+
+async def test_a_queue_that_begins_with_one_partition_keeps_order_in_each_it_gets(broker: RunningBroker) -> None:
+    """Flows stay bound while the number of partitions changes."""
+    await create(broker, "parts", access_type="non-exclusive", partition_count=1, partition_rebalance_delay_s=0)
+    async with WebServer() as server, http_client(broker) as client:
+        await configure(broker, point(server, "parts", outgoing_connection_count=3))
+        for count in (1, 4):
+            await change(broker, "parts", partition_count=count)
+            await shows(broker, lambda view, count=count: view.partition_operational_count == count, "parts")
+            server.hold = asyncio.Event()
+            for number in range(3):
+                await publish(client, "parts", f"{count}-{number}", key="k")
+            server.hold.set()
+            await until_settled(broker, "parts")
+        assert bodies(server.requests) == [f"{count}-{number}" for count in (1, 4) for number in range(3)]
+        assert server.at_once_max == 1
 
 
 async def test_a_single_connection_keeps_the_order_of_any_queue(broker: RunningBroker) -> None:
