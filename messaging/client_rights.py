@@ -13,7 +13,7 @@ from messaging.acl_profile import AclProfile
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_profile import UNLIMITED, ClientProfile
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
-from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_queues
+from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_others
 from messaging.vpn_quota import VpnQuota
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
@@ -189,15 +189,19 @@ class ClientRights:
     def may_subscribe(self, topic_filter: TopicFilter) -> bool:
         """Return whether a filter may be subscribed to. Tells nobody.
 
-        Topics of queues may not, by anybody: what is sent to a queue is for those whom the queue permits.
+        Topics of queues may not, by anybody: what is sent to a queue is for those whom the queue permits. Nor may
+        temporary topics and reply topics, but by whom they were made for.
         """
-        if reaches_queues(topic_filter):
+        if reaches_others(topic_filter):
             return False
         return self._subscribe.allows_all or self._subscribe.allows_filter(topic_filter)
 
-    def check_subscription(self, topic_filter: TopicFilter, count: int) -> None:
-        """Ask whether a client that has `count` subscriptions to topics may have one more, for this filter."""
-        if not self.may_subscribe(topic_filter):
+    def check_subscription(self, topic_filter: TopicFilter, count: int, *, is_own: bool = False) -> None:
+        """Ask whether a client that has `count` subscriptions to topics may have one more, for this filter.
+
+        `is_own`: the topic was made for this client.
+        """
+        if not (is_own or self.may_subscribe(topic_filter)):
             self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
         count_max = self.profile.max_subscription_count
         if count >= count_max:

@@ -40,6 +40,9 @@ FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; all are forgotten when t
 _REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are cut each time
 SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # what a shared subscription begins with
 _QUEUE: Final = "$queue/"
+TEMPORARY_TOPICS: Final = "$temporary/"  # what the topics begin with that the gateway makes for one AMQP connection,
+REPLY_TOPICS: Final = "$reply/"  # and for the request of an HTTP client
+_FIRST_LEVELS_OF_ONE: Final = frozenset([each[:-1] for each in (_QUEUE, TEMPORARY_TOPICS, REPLY_TOPICS)])
 EVENT_TOPICS: Final = "$SYS/"  # what topics begin with on which only the gateway publishes
 GATEWAY_TOPICS: Final = (EVENT_TOPICS, _QUEUE)  # what no topic begins with: a queue is published to by its address
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
@@ -136,10 +139,13 @@ def queue_name_of(topic: str) -> str:
     return topic[len(_QUEUE) :]
 
 
-def reaches_queues(topic_filter: TopicFilter) -> bool:
-    """Return whether a filter matches topics that lead to queues: those that name the first level, and no others."""
+def reaches_others(topic_filter: TopicFilter) -> bool:
+    """Return whether a filter matches topics that are for one receiver: of a queue, of who was given a topic.
+
+    Those do that name the first level, and no others.
+    """
     first = topic_filter.levels[0]
-    return first.kind == LITERAL and first.text == _QUEUE[:-1]
+    return first.kind == LITERAL and first.text in _FIRST_LEVELS_OF_ONE
 
 
 def shown_destination(topic: str) -> str:

@@ -173,7 +173,8 @@ def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: Subsc
         _, topic_filter = parse_queue_subscription(wanted.topic, syntax_of(wanted.topic))
     except TopicError as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {error}") from None
-    rights.check_subscription(topic_filter, connection.sides.subscription_count())
+    is_own = connection.services.registry.temporary_nodes.is_topic_of(connection, wanted.topic)
+    rights.check_subscription(topic_filter, connection.sides.subscription_count(), is_own=is_own)
     if wanted.is_shared:
         rights.check_share(_share_name(link))
     if wanted.is_kept:

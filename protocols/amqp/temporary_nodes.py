@@ -11,6 +11,7 @@ from actors.directory_messages import DeclareQueue, DeleteQueue, QueueHandle, Qu
 from messaging.admission import QueueGate
 from messaging.client_rights import ClientDenied
 from messaging.queue_attributes import SECONDS_MAX
+from messaging.topics import TEMPORARY_TOPICS
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressRefused, Node
 from protocols.amqp.link import IncomingLink, OutgoingLink
@@ -35,7 +36,6 @@ _POLICIES: Final[dict[str, int]] = {
 }
 LIFETIME_POLICY: Final = "lifetime-policy"
 
-TOPIC_PREFIX: Final = "$temporary-"  # of its only level: no filter with a wildcard matches one that begins with `$`
 TOPIC_ADDRESS: Final = "temp-topic://"  # so that an address alone says what it is
 NODES_PER_CONNECTION_MAX: Final = 1_000
 
@@ -90,7 +90,7 @@ class TemporaryNodes:
             raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, text)
         gate: QueueGate | None = None
         if any(name in TOPIC_CAPABILITIES for name in capabilities):
-            node = Node(TOPIC, f"{TOPIC_PREFIX}{connection.runtime.rng.getrandbits(128):032x}")
+            node = Node(TOPIC, f"{TEMPORARY_TOPICS}{connection.runtime.rng.getrandbits(128):032x}")
         else:
             queue = await _declared_queue(connection)
             node, gate = Node(QUEUE, queue.name), queue.target.gate
@@ -107,6 +107,11 @@ class TemporaryNodes:
         found = self._by_name.get(node.name)
         if found is not None and found.owner is not connection:
             raise AddressRefused(conditions.RESOURCE_LOCKED, f"{found.node!r} belongs to another connection")
+
+    def is_topic_of(self, connection: "AmqpConnection", topic: str) -> bool:
+        """Return whether a topic was made for the connection, which receives from it whatever its ACL profile says."""
+        found = self._by_name.get(topic)
+        return found is not None and found.owner is connection and found.node.kind == TOPIC
 
     def attached(self, connection: "AmqpConnection", session: "Session", link: Link, node: Node) -> None:
         """Note a link to a node, which may be a temporary one."""

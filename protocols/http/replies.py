@@ -12,13 +12,12 @@ from actors.router_messages import AddSubscription, RemoveSubscription
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.headers import Headers
 from messaging.routing import Subscriber
-from messaging.topics import Syntax, TopicFilter, parse_filter
+from messaging.topics import REPLY_TOPICS, Syntax, TopicFilter, parse_filter
 from protocols.counters import ProtocolCounters
 from protocols.http.problems import BAD_REQUEST, HttpProblem
 from protocols.http.requests import ClientLeft
 
 REPLY_WAIT: Final = "solace-reply-wait-time-in-ms"  # the header
-REPLY_PREFIX: Final = "$reply/"
 WORD_BYTES: Final = 16
 FOREVER: Final = 0
 WAIT_MS_MAX: Final = 86_400_000  # a day; longer is FOREVER
@@ -63,7 +62,7 @@ class ReplyBox:
     async def expect(self) -> str:
         """Return a topic for one reply, subscribed to. Raises ClientLeft."""
         if self._filter is None:
-            self._prefix = f"{REPLY_PREFIX}{self._cell.runtime.rng.randbytes(WORD_BYTES).hex()}/"
+            self._prefix = f"{REPLY_TOPICS}{self._cell.runtime.rng.randbytes(WORD_BYTES).hex()}/"
             self._filter = parse_filter(self._prefix + "+", Syntax.MQTT)
             self._subscriber.address = self._cell.inbox
             await self._router.ask(

@@ -15,7 +15,9 @@ from protocols.amqp.temporary_nodes import (
     policy_properties,
 )
 from protocols.amqp.termini import Source, Target
+from protocols.flow import codes
 from running_broker import RunningBroker
+from speaking_clients import OK, Amqp, FlowProtocol, Mqtt, SpeakingClient
 
 BODY = 1  # of protocols.amqp.message_in: a data section
 
@@ -77,7 +79,14 @@ async def test_nobody_else_receives_from_a_temporary_queue(broker: RunningBroker
     await first.close()
 
 
-@pytest.mark.parametrize("spied", ["$temporary/#", "$temporary-+", "$temporary-*", "+", "#", ">"])
+async def made_topic(client: AmqpClient) -> str:
+    made = await client.sender("maker", Target(None, dynamic=True, capabilities=["temporary-topic"]), handle=0)
+    assert isinstance(made.target, Target)
+    assert made.target.address is not None
+    return made.target.address
+
+
+@pytest.mark.parametrize("spied", ["$temporary/#", "$temporary/+", "$temporary*/>", "+/+", "#", ">"])
 async def test_no_wildcard_finds_what_is_sent_to_a_temporary_topic(broker: RunningBroker, spied: str) -> None:
     """JMS 6.2.2: what cannot be received from by its name is not received from without it."""
     first = await AmqpClient.open(broker.amqp_port, "c")
@@ -92,6 +101,44 @@ async def test_no_wildcard_finds_what_is_sent_to_a_temporary_topic(broker: Runni
         await spy.is_quiet()
     await spy.close()
     await first.close()
+
+
+@pytest.mark.parametrize("share", ["", "$share/g/"])
+async def test_nobody_subscribes_to_a_temporary_topic_by_another_protocol_or_by_sharing(
+    broker: RunningBroker, share: str
+) -> None:
+    """JMS 6.2.2: whoever is asked for a reply learns the name; that is to send there, not to listen."""
+    asking = await AmqpClient.open(broker.amqp_port, "asking")
+    topic = (await made_topic(asking)).removeprefix("temp-topic://")
+    for make, refused in (
+        (Mqtt, 0x87),
+        (FlowProtocol, codes.PERMISSION_DENIED),
+        (Amqp, "amqp:unauthorized-access" if share else "amqp:resource-locked"),
+    ):
+        client: SpeakingClient = make(broker, "answering")
+        assert await client.connect("", "") == OK
+        assert await client.subscribe(share + topic) == refused
+        assert await client.publish(topic) == OK
+        await client.leave()
+    await asking.close()
+
+
+@pytest.mark.settings(
+    "authentication.acl_profiles=[{name: strict, publish_topic_exceptions: [{topic: '$temporary/>'}]}]",
+    "authentication.users.0.acl_profile=strict",
+)
+@pytest.mark.accounts(ada="a")
+async def test_who_has_a_temporary_topic_made_receives_from_it_whatever_else_is_forbidden(
+    broker: RunningBroker,
+) -> None:
+    """No exception of an ACL profile could name it: the gateway finds the name."""
+    client = await AmqpClient.open(broker.amqp_port, account=("ada", "a"))
+    address = await made_topic(client)
+    assert (await client.receiver("r", address, handle=1, credit=1)).source is not None
+    client.transfer(0, message(b"m"))
+    assert (await client.delivery()).payload == b"m"
+    assert (await client.receiver("s", "topic://t", handle=2)).source is None
+    await client.close()
 
 
 async def test_a_dynamic_target_makes_a_topic_for_the_links_of_its_connection(broker: RunningBroker) -> None:

@@ -20,6 +20,7 @@ from tokens import TokenServer
 
 GRANTED_QOS_1 = 1
 NO_MATCHING_SUBSCRIBERS = 0x10
+NOT_AUTHORIZED = 0x87
 PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA, USER_PROPERTY = 1, 2, 3, 8, 9, 38
 
 
@@ -384,6 +385,7 @@ async def test_a_request_waits_for_its_reply(broker: RunningBroker) -> None:
             asked = await device.message()
             [reply_topic] = asked.values(RESPONSE_TOPIC)
             assert str(reply_topic).startswith("$reply/")
+            assert await device.subscribe("$reply/#") == await device.subscribe(str(reply_topic)) == [NOT_AUTHORIZED]
             properties = mqtt.user_property("Unit", "EUR") + mqtt.text_property(CONTENT_TYPE, "text/plain")
             await device.publish(str(reply_topic), b"%d" % number, qos=number, properties=properties)
             answer = await asking

@@ -124,8 +124,8 @@ def test_a_subscription_needs_every_topic_it_matches() -> None:
     assert not loose.may_subscribe(parse_filter("#", Syntax.MQTT))
 
 
-@pytest.mark.parametrize("text", ["$queue/orders", "$queue/#", "$queue/+", "$queue"])
-def test_nobody_subscribes_to_what_is_sent_to_a_queue(text: str) -> None:
+@pytest.mark.parametrize("text", ["$queue/orders", "$queue/#", "$queue/+", "$queue", "$reply/#", "$temporary/4f"])
+def test_nobody_subscribes_to_what_is_sent_to_one_receiver(text: str) -> None:
     """Consuming a queue asks the queue. Without a rule against it a wildcard does not reach these topics either."""
     rights = Told().admit()
     assert not rights.may_subscribe(parse_filter(text, Syntax.MQTT))
