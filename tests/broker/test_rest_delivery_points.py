@@ -17,6 +17,7 @@ from actors import queue
 from certificates import make_certificates
 from gateway.config.load import load
 from gateway.node_port import NodeView
+from gateway.views import QueueView
 from http_client import create, http_client, publish, ready_count
 from messaging.permissions import permits
 from messaging.queue_config import QueueConfig
@@ -102,7 +103,11 @@ async def test_a_queue_that_begins_with_one_partition_keeps_order_in_each_it_get
         await configure(broker, point(server, "parts", outgoing_connection_count=3))
         for count in (1, 4):
             await change(broker, "parts", partition_count=count)
-            await shows(broker, lambda view, count=count: view.partition_operational_count == count, "parts")
+
+            def has_changed(view: QueueView, wanted: int = count) -> bool:
+                return view.partition_operational_count == wanted
+
+            await shows(broker, has_changed, "parts")
             server.hold = asyncio.Event()
             for number in range(3):
                 await publish(client, "parts", f"{count}-{number}", key="k")
