@@ -379,7 +379,7 @@ class MqttEngine:
     def _read_disconnect(self, data: bytes, body: int, stop: int, heard: Heard) -> None:
         event = decode_disconnect(data, body, stop, self.level)
         if event.session_expiry_s > 0 and self._expires_at_close:
-            raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 [3.14.2-2]")
+            raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 (3.14.2.2.2)")
         self.goodbye = event
         heard.add(event)
         self._end()

@@ -330,7 +330,7 @@ class PublishReader:
             return topic
         known = self._aliases.get(alias)
         if known is None:
-            raise PeerViolation(PROTOCOL_ERROR, f"Topic Alias {alias} is used before it is set [3.3.2-7]")
+            raise PeerViolation(PROTOCOL_ERROR, f"Topic Alias {alias} is used before it is set (3.3.4)")
         return known
 
     def _begin_columns(self, first_byte: i64, data: bytes, heard: Heard) -> None:

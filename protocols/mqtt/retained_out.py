@@ -57,7 +57,7 @@ class RetainedOut:
         return len(self._session.retained_wanted) > 0
 
     def add(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription, wall_ms: int) -> None:
-        """Send what a subscription has brought, with RETAIN set [3.3.1-8]; an older scan for it is given up."""
+        """Send what a subscription has brought, with RETAIN set [311:3.3.1-8]; an older scan for it is given up."""
         wanted = self._session.retained_wanted
         wanted.pop(granted.topic_filter.text, None)
         if not scan.is_done:  # as it is at once where nothing is retained
@@ -144,7 +144,7 @@ class RetainedOut:
             self._session.retained_sent.pop(number, None)
 
     def _send(self, batch: MessageBatch, qos: int, packet_id: int, identifier: int, dup: bool, wall_ms: int) -> None:
-        # What is retained was published with RETAIN, so it goes out with it [3.3.1-8].
+        # What is retained was published with RETAIN, so it goes out with it [311:3.3.1-8].
         options = DeliveryOptions(qos, True, [identifier] if identifier else None)
         rows = RowsOut(batch, 0, 1, qos, options, None, wall_ms, None)
         if send_rows(self._engine, self._counters, rows, packet_id, dup=dup) and qos:

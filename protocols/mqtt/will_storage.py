@@ -51,7 +51,7 @@ def will_from_row(row: dict[str, Any] | None) -> Will | None:
 
 
 def will_batch(will: Will, client_id: str, wall_ms: int) -> MessageBatch:
-    """Return the message a will becomes when it is published now: its expiry starts with this moment [3.1.3-10]."""
+    """Return the message a will becomes when it is published now: its expiry starts with this moment (3.1.3.2.4)."""
     headers = will.headers(wall_ms)
     return MessageBatch(
         topic=will.topic,

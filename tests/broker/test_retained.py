@@ -20,7 +20,7 @@ async def publisher_of(broker: RunningBroker, topic: str, payload: bytes = b"kep
 
 @EVERY_LEVEL
 async def test_a_new_subscription_is_sent_what_is_retained(broker: RunningBroker, level: int) -> None:
-    """[3.3.1-8] [3.3.1-12]: with RETAIN set; a live message comes without it."""
+    """[311:3.3.1-8] [3.3.1-12]: with RETAIN set; a live message comes without it."""
     publisher = await publisher_of(broker, "a/b")
     subscriber = await broker.connect(level=level)
     await subscriber.subscribe("a/+", qos=1)

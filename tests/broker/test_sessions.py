@@ -147,7 +147,7 @@ async def test_disconnect_may_end_a_session_that_was_to_be_kept(broker: RunningB
 
 
 async def test_disconnect_may_not_prolong_a_session_that_was_to_end(broker: RunningBroker) -> None:
-    """[3.14.2-2]: a protocol error, so the will is sent."""
+    """Section 3.14.2.2.2: a protocol error, so the will is sent."""
     heir = await broker.connect()
     await heir.subscribe("will/topic")
     client = await broker.connect("leaver", 5, will=WillPart())

@@ -34,13 +34,13 @@ async def test_at_least_one_filter_is_needed(broker: RunningBroker, level: int, 
 @EVERY_LEVEL
 @pytest.mark.parametrize("options", [0x03, 0x40, 0x80, 0x30, 0x04])
 async def test_impossible_options_end_the_connection(broker: RunningBroker, level: int, options: int) -> None:
-    """[3.8.3-5] [311:3.8.3-4]; bit 2 means No Local in 5.0 only, Retain Handling 3 is a protocol error."""
+    """[3.8.3-5] [311:3.8.3-4]; bit 2 means No Local in 5.0 only, QoS 3 and Retain Handling 3 are protocol errors."""
     client = await broker.connect(level=level)
     if level == 5 and options == 0x04:
         assert await client.subscribe(("t", options)) == [0]
         return
     client.send(mqtt.subscribe(("t", options), level=level))
-    await client.is_ended(0x82 if options == 0x30 else 0x81)
+    await client.is_ended(0x82 if options in (0x03, 0x30) else 0x81)
 
 
 @EVERY_LEVEL

@@ -67,7 +67,7 @@ def decode_subscribe(
 def _request(filter_text: str, options: int, level: int) -> SubscriptionRequest:
     qos = options & 0x03
     if qos == 3:
-        raise PeerViolation(MALFORMED_PACKET, "subscription with QoS 3 [3.8.3-4]")
+        raise PeerViolation(PROTOCOL_ERROR, "subscription with QoS 3 (3.8.3.1) [311:3.8.3-4]")
     if options & (0xC0 if level == 5 else 0xFC):
         raise PeerViolation(MALFORMED_PACKET, f"subscription options 0x{options:02X} have reserved bits set [3.8.3-5]")
     retain_handling = options >> 4 & 3

@@ -59,7 +59,7 @@ def test_user_name_password_and_will_are_read_in_their_order(level: int) -> None
 
 
 def test_will_properties_become_headers_when_the_will_is_published() -> None:
-    """Section 8: the delay is the session's matter, the expiry counts from publishing on [3.1.3-10]."""
+    """Section 8: the delay is the session's matter, the expiry counts from publishing on (3.1.3.2.4)."""
     properties = mqtt.will_delay(5) + mqtt.content_type("text/plain") + mqtt.message_expiry(60)
     event = only(
         ConnectReceived, Conversation().hears(mqtt.connect(level=5, will=mqtt.WillPart(properties=properties)))
