@@ -105,13 +105,23 @@ class Held:
             self._waiting.pop(number, None)
         return message
 
+    def holds(self, message: HeldMessage) -> bool:
+        """Return whether this very delivery is held; that of another flow may have its number."""
+        return self._by_number.get(message.number) is message
+
     def show(self, count_max: int) -> list[HeldMessage]:
-        """Return what has waited longest: a reader has it now."""
-        shown = [self._by_number[number] for number in islice(self._waiting, count_max)]
+        """Return what has waited longest: a reader has it now, and its worker may have it."""
+        shown = self.take_up(count_max)
         for message in shown:
             message.was_shown = True
-            del self._waiting[message.number]
         return shown
+
+    def take_up(self, count_max: int) -> list[HeldMessage]:
+        """Return what has waited longest: a reader has it now, who says himself what of it is shown."""
+        taken = [self._by_number[number] for number in islice(self._waiting, count_max)]
+        for message in taken:
+            del self._waiting[message.number]
+        return taken
 
     def waiting(self) -> list[int]:
         """Return the numbers that no reader has taken."""

@@ -60,12 +60,16 @@ class QueueBinding(FlowReader):
         self._runtime.keep(self._runtime.loop.create_task(self._bind()))
 
     def stop(self) -> None:
-        """Let go of the queue; what is being pushed is pushed again later, unless its answer comes in time."""
+        """Let go of the queue. What is being pushed has failed, for it may be carried out; the rest was not tried."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._flow is not None:
-            self._flow.end("the delivery point stops")
+        flow = self._flow
+        if flow is not None:
+            flow.held.wait_again(0)
+            flow.leave(self)  # with what no web server was sent
+            flow.end("the delivery point stops")
+            self.ended("the delivery point stops")
         self.is_up = False
         self.reason = "stopped"
 
@@ -142,7 +146,7 @@ class QueueBinding(FlowReader):
         """Take what came, and push what may be pushed."""
         flow = self._flow
         if flow is not None:
-            for message in flow.held.show(self._window):
+            for message in flow.held.take_up(self._window):
                 self._lanes.add(message)
             self.pump()
 
@@ -169,7 +173,7 @@ class QueueBinding(FlowReader):
             message = self._lanes.next()
             if message is None:
                 return
-            if flow.held.get(message.number) is not message:  # its partition is somebody else's now
+            if not flow.held.holds(message):  # its partition is somebody else's now
                 self._lanes.done(message)
                 continue
             self._out_count += 1
@@ -177,7 +181,7 @@ class QueueBinding(FlowReader):
 
     async def _push(self, flow: HttpFlow, lanes: Lanes, message: HeldMessage) -> None:
         try:
-            outcome = await self._point.push(self, message)
+            outcome = await self._point.push(self, flow.held, message)
         except Exception:  # ours, and it must cost this message a try and nothing else
             log.exception("queue binding %s/%s failed to push a message", self._point.name, self.settings.queue)
             outcome = FAILED
@@ -192,7 +196,7 @@ class QueueBinding(FlowReader):
         self.pump()
 
     def _settle(self, flow: HttpFlow, message: HeldMessage, outcome: int) -> None:
-        if flow.held.get(message.number) is message:
+        if flow.held.holds(message):
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
             flow.settle_at_once(message.number, outcome)
 

@@ -18,7 +18,7 @@ from messaging.address import Address
 from messaging.credit import CreditPool
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
 from protocols.http.delivery_forms import delivery_headers
-from protocols.http.held import HeldMessage
+from protocols.http.held import Held, HeldMessage
 from protocols.rest.binding import QueueBinding
 from protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
 from protocols.rest.settings import PointSettings
@@ -86,26 +86,27 @@ class RestDeliveryPoint:
         self.bindings.clear()  # they know the point
         self.consumers.clear()
 
-    async def push(self, binding: QueueBinding, message: HeldMessage) -> int:
-        """Push a message; return its outcome."""
-        pairs = delivery_headers(message, self.runtime.clock.wall_ms())
-        headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
-        headers += binding.settings.request_headers
+    async def push(self, binding: QueueBinding, held: Held, message: HeldMessage) -> int:
+        """Push a message, unless it is held no more when its turn comes; return its outcome."""
         try:
             path = binding.settings.post_request_target.path(message)
         except TargetInvalid as invalid:
             log.warning("queue binding %s/%s rejects a message: %s", self.name, binding.settings.queue, invalid)
             return REJECTED
-        while not self._is_stopped:
+        while not self._is_stopped and held.holds(message):
             consumer = self._free()
             if consumer is None:
                 waiting: LoopFuture[None] = LoopFuture()
                 self._line.append(waiting)
                 await waiting
                 continue
+            pairs = delivery_headers(message, self.runtime.clock.wall_ms())
+            headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
+            message.was_shown = True
             try:
-                status = await consumer.push(path, headers, message.payload())
+                status = await consumer.push(path, [*headers, *binding.settings.request_headers], message.payload())
             except Unreachable:
+                message.was_shown = False
                 continue  # another one has it, or this one when it is up again
             except NoAnswer:
                 return FAILED

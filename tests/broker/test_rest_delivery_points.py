@@ -11,11 +11,10 @@ from typing import Any
 
 import pykka
 import pytest
-import yaml
 
 from actors import queue
 from certificates import make_certificates
-from gateway.config.load import load
+from delivery_points import bodies, configure, point, until_settled
 from gateway.node_port import NodeView
 from gateway.views import QueueView
 from http_client import create, http_client, publish, ready_count
@@ -28,31 +27,8 @@ from running_broker import RunningBroker
 from web_server import Pushed, WebServer
 
 
-def point(server: WebServer, *queues: str, binding: dict[str, Any] | None = None, **consumer: Any) -> str:
-    """Return the setting of one delivery point."""
-    bindings = [{"queue": queue, "post_request_target": "/in", **(binding or {})} for queue in queues]
-    told = {"name": "web", "remote_host": "127.0.0.1", "remote_port": server.port, "retry_delay_s": 1, **consumer}
-    value = [{"name": "p", "queue_bindings": bindings, "rest_consumers": [told]}]
-    return "rest_delivery_points=" + yaml.safe_dump(value, default_flow_style=True).strip()
-
-
-async def configure(broker: RunningBroker, *settings: str) -> None:
-    """Have the broker take over a configuration with these settings beside its own."""
-    await broker.node.reload(load(None, settings=(*broker.settings, *settings)))
-
-
-async def until_settled(broker: RunningBroker, queue: str) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while (view := await NodeView(broker.node).show_queue(queue)).ready_count or view.unacked_count:
-            await asyncio.sleep(0.01)
-
-
 def is_up(broker: RunningBroker) -> bool:
     return broker.node.default.rest.running["p"].is_up
-
-
-def bodies(requests: list[Pushed]) -> list[str]:
-    return [each.body.decode() for each in requests]
 
 
 async def test_a_message_is_a_request_and_its_answer_settles_it(broker: RunningBroker) -> None:

@@ -7,16 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
-import yaml
 
-from gateway.config.load import load
+from delivery_points import configure, point
 from gateway.node_port import NodeView
 from http_client import create, http_client, publish
 from named_queues import shows
 from protocols.rest.consumer import RestConsumer
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from web_server import Pushed, read_request
+from web_server import Pushed, WebServer, read_request
 
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 FAILED: Final = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
@@ -43,11 +42,7 @@ async def web_server(serve: Serve) -> AsyncIterator[int]:
 
 async def push_to(broker: RunningBroker, port: int, **consumer: Any) -> RestConsumer:
     """Have the messages of the queue `q` pushed to a port; return the REST consumer."""
-    web = {"name": "web", "remote_host": "127.0.0.1", "remote_port": port, "retry_delay_s": 1, **consumer}
-    binding = {"queue": "q", "post_request_target": "/in"}
-    points = [{"name": "p", "queue_bindings": [binding], "rest_consumers": [web]}]
-    setting = "rest_delivery_points=" + yaml.safe_dump(points, default_flow_style=True).strip()
-    await broker.node.reload(load(None, settings=(*broker.settings, setting)))
+    await configure(broker, point(WebServer(), "q", remote_port=port, **consumer))
     [made] = broker.node.default.rest.running["p"].consumers
     return made
 
@@ -88,7 +83,7 @@ async def test_a_server_that_reads_nothing_holds_up_neither_a_reload_nor_a_stop(
 
     async with web_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
         await publish(client, "q", "x" * MORE_THAN_SOCKETS_TAKE)
-        for deed in (lambda: broker.node.reload(load(None, settings=broker.settings)), broker.restart):
+        for deed in (lambda: configure(broker), broker.restart):
             await push_to(broker, port)
             await reached.wait()
             reached.clear()
