@@ -10,7 +10,7 @@ import ipaddress
 from typing import Final, final
 
 from messaging.topic_relations import covers, overlap
-from messaging.topics import LITERAL, Level, Syntax, TopicFilter, matches, parse_filter
+from messaging.topics import LITERAL, Level, Syntax, TopicFilter, hidden_from_wildcards, matches, parse_filter
 
 CLIENT_USERNAME: Final = "$client-username"
 CLIENT_ID: Final = "$client-id"
@@ -52,7 +52,8 @@ class TopicRules:
         """Return the rules for one client: its names in the place of the variables."""
         if not self._has_variables:
             return self
-        exceptions = [_of_client(exception, user, client) for exception in self.exceptions]
+        permits = not self.allows_by_default
+        exceptions = [_of_client(exception, user, client, permits=permits) for exception in self.exceptions]
         return TopicRules(exceptions, allows_by_default=self.allows_by_default)
 
 
@@ -60,13 +61,15 @@ def _is_variable(level: Level) -> bool:
     return level.kind == LITERAL and level.text in (CLIENT_USERNAME, CLIENT_ID)
 
 
-def _of_client(exception: TopicFilter, user: str, client: str) -> TopicFilter:
+def _of_client(exception: TopicFilter, user: str, client: str, *, permits: bool) -> TopicFilter:
     levels: list[Level] = []
     for level in exception.levels:
         if _is_variable(level):
-            # A name is text, whatever wildcards it holds; what a client without one says is nobody's.
+            # A name is text, whatever wildcards it holds; what a client without one says is nobody's. Nor is it let in
+            # by a name where wildcards do not lead: to `$client-id/>` a client called `$queue` would be to all queues.
             name = user if level.text == CLIENT_USERNAME else client
-            levels.append(Level(LITERAL, name) if name else _NOBODY)
+            is_nobodys = not name or (permits and not levels and hidden_from_wildcards(name))
+            levels.append(_NOBODY if is_nobodys else Level(LITERAL, name))
         else:
             levels.append(level)
     return TopicFilter(exception.text, exception.syntax, tuple(levels))

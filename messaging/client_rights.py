@@ -94,6 +94,7 @@ class ClientRights:
         self.acl = acl
         self._publish = acl.publish.of_client(user, client)
         self._subscribe = acl.subscribe.of_client(user, client)
+        self._share_names = acl.share_names.of_client(user, client)
         self._credit = profile.max_msg_rate * 1000  # thousandths of messages that may be taken; below 0: too many were
         self._refilled_ms = now_ms
         self.limits_publishing = self._limits_publishing()
@@ -113,6 +114,7 @@ class ClientRights:
         self.acl = acl
         self._publish = acl.publish.of_client(self.user, self.client)
         self._subscribe = acl.subscribe.of_client(self.user, self.client)
+        self._share_names = acl.share_names.of_client(self.user, self.client)
         self._verdicts = _NO_VERDICTS
         rate = profile.max_msg_rate * 1000
         self._credit = min(self._credit, rate) if was_limited else rate
@@ -224,13 +226,13 @@ class ClientRights:
 
     def may_share(self, share_name: str) -> bool:
         """Return whether a client may be a member of shares of this name. Tells nobody."""
-        return self.profile.allow_shared_subscriptions_enabled and self.acl.share_names.allows_topic(share_name)
+        return self.profile.allow_shared_subscriptions_enabled and self._share_names.allows_topic(share_name)
 
     def check_share(self, share_name: str) -> None:
         """Ask whether a client may be a member of shares of this name."""
         if not self.profile.allow_shared_subscriptions_enabled:
             self._deny(SHARED_SUBSCRIPTIONS, "403 Shared Subscription Permission Denied: by the client profile")
-        if not self.acl.share_names.allows_topic(share_name):
+        if not self._share_names.allows_topic(share_name):
             self._deny(SHARE_NAME_ACL, f"403 Subscription ACL Denied: share name {share_name!r}")
 
     def may_keep_messages(self) -> bool:

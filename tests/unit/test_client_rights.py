@@ -114,6 +114,16 @@ def test_a_name_brings_no_wildcard_and_no_level(name: str) -> None:
     assert not any(rights.may_publish(topic) for topic in ("t/x", "t/", "t/a/b", "t/a", "t"))
 
 
+@pytest.mark.parametrize("name", ["$queue", "$SYS", "$temporary", "#P2P"])
+def test_a_name_leads_nowhere_that_wildcards_do_not_lead(name: str) -> None:
+    """Else a client that chooses its name publishes to all queues, or hears of all clients."""
+    its = rules("$client-id/>")
+    rights = Told(its_acl=acl(publish=its, subscribe=its)).admit(name)
+    assert not rights.may_publish(f"{name}/x")
+    assert not rights.may_subscribe(parse_filter(f"{name}/>", Syntax.SMF))
+    assert not Told(its_acl=acl(publish=rules("$client-id/>", allows=True))).admit(name).may_publish(f"{name}/x")
+
+
 def test_a_subscription_needs_every_topic_it_matches() -> None:
     """Decision 0140: covered where the default is to disallow, without overlap where it is to allow."""
     strict = Told(its_acl=acl(subscribe=rules("orders/>"))).admit()
@@ -139,6 +149,16 @@ def test_share_names_have_rules_of_their_own() -> None:
     rights.check_share("team1")
     with pytest.raises(ClientDenied, match="403 Subscription ACL Denied: share name 'other'"):
         rights.check_share("other")
+
+
+def test_a_share_name_may_be_the_clients_own_name() -> None:
+    """The variables of Solace 7.3, where an exception is a filter of one level."""
+    rights = Told(its_acl=acl(share_names=rules("$client-username"))).admit()
+    rights.check_share("ada")
+    assert not rights.may_share("bob")
+    assert not rights.may_share("$client-username")
+    rights.renew(rights.profile, acl(share_names=rules("$client-id")))
+    assert rights.may_share("c")
 
 
 @pytest.mark.parametrize(
