@@ -69,22 +69,26 @@ class ClientRoster:
         self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
 
     def configure(self, usernames: list[ClientUsername], profiles: list[ClientProfile], acls: list[AclProfile]) -> None:
-        """Go by these from now on, for those who are connected as well. Profiles that names refer to are among them."""
-        self._usernames = {each.name: each for each in usernames}
+        """Go by these from now on, for those who are connected as well. Profiles that names refer to are among them.
+
+        Whose name is gone keeps what it may do until it is sent away: strangers may do more, perhaps.
+        """
+        before, self._usernames = self._usernames, {each.name: each for each in usernames}
         self._profiles = {DEFAULT: ClientProfile(name=DEFAULT)} | {each.name: each for each in profiles}
         self._acls = {DEFAULT: permissive(DEFAULT)} | {each.name: each for each in acls}
         for user in self._connected:
-            self._renew(user)
+            if user in self._usernames or user not in before:
+                self._renew(user)
 
     def set_username(self, name: str, username: ClientUsername | None) -> bool:
         """Go by another account of this name, None: by none. Its profiles are there, and others' connections as before.
 
-        Return whether it was let in, and is no more.
+        Return whether it was let in, and is no more. One that is gone is as in `configure`.
         """
         before = self._usernames.pop(name, None)
         if username is not None:
             self._usernames[name] = username
-        self._renew(name)
+            self._renew(name)
         return before is not None and before.enabled and (username is None or not username.enabled)
 
     def set_client_profile(self, name: str, profile: ClientProfile | None) -> None:

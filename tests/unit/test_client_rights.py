@@ -229,10 +229,24 @@ def test_a_change_of_one_account_or_profile_leaves_what_is_known_of_others() -> 
     assert told.roster.set_username("bob", ClientUsername("bob", enabled=False))
     assert bob.may_publish("a"), "it is its protocol that sends it away; until then it has the profile `default`"
     assert told.roster.set_username("ada", None)
+    assert ada.acl.name == "tight"
     assert told.roster.let_in() == frozenset()
     for rights in (ada, bob):
         told.roster.leave(rights)
     assert told.roster.count == 0
+
+
+def test_who_is_no_user_any_more_may_not_do_more_while_it_is_sent_away() -> None:
+    """Flow clients have two seconds to finish what is in flight, and the profile `default` may forbid nothing."""
+    for is_reload in (False, True):
+        told = Told(its_acl=acl(publish=rules("own")))
+        ada, stranger = told.admit(), told.admit(user="")
+        if is_reload:
+            told.roster.configure([], [], [])
+        else:
+            assert told.roster.set_username("ada", None)
+        assert not ada.may_publish("a")
+        assert stranger.may_publish("a")
 
 
 def test_the_memory_of_verdicts_has_a_bound() -> None:
