@@ -64,7 +64,7 @@ def allowed_by(field: FieldInfo) -> str:
     if _is_marked(field, AllowAnonymous):
         return "true, false or on-loopback"
     if get_origin(annotation) is Literal:
-        return "one of: " + ", ".join(str(value) for value in get_args(annotation))
+        return "one of: " + ", ".join(map(shown, get_args(annotation)))
     if annotation is bool:
         return "true or false"
     if annotation is int and isinstance(low, int) and isinstance(high, int):

@@ -71,6 +71,11 @@ def warned(text: str) -> list[tuple[str, str]]:
             "gateway.yaml:6:7: virtual_destinations.composite_queues.1: forward_to has",
         ),
         (
+            "      copy_message: false\n",
+            "gateway.yaml:6:21: virtual_destinations.composite_queues.0.copy_message: false is not allowed; "
+            "allowed: one of: true",
+        ),
+        (
             "  fan_out: some\n",
             "gateway.yaml:6:12: virtual_destinations.fan_out: 'some' is not allowed; allowed: one of",
         ),
