@@ -1,7 +1,7 @@
 """An AMQP client whose links come back: it keeps what is unsettled, in both directions, while it is cut off.
 
 It publishes on one link and consumes a queue on another, says all outcomes that there are, and attaches both links
-again with its maps of what it does not know the end of (2.6.13).
+again with its maps of what it does not know the end of (2.6.13): now and then with a part of them first (2.7.3).
 """
 
 from collections.abc import Callable
@@ -41,6 +41,8 @@ HANDLES: Final = {OUT: 0, IN: 1}
 SETTLE_US_MAX = 50_000  # what is not held on to is settled within
 LOST_SHARE = 0.05  # of messages behind which the connection is cut, perhaps before the answer
 ANSWER_US_MAX = 10_000  # within which that happens
+PART_SHARE = 0.3  # of links that are attached with a part of their map first
+PART_US_MAX = 200_000  # for which they stay so
 OUTCOMES: Final = (
     *(ACCEPTED_STATE,) * 6,
     RELEASED_STATE,
@@ -115,6 +117,7 @@ class Resumer(Wired):
         self._received_count = 0  # transfers on this connection
         self._received_before = 0  # the receiving link was attached
         self._is_in = False
+        self._parts: dict[str, set[bytes]] = {}  # by link that is attached with an incomplete map: the tags in it
         for kept in self._kept.values():
             kept.delivery_id = -1
 
@@ -145,6 +148,12 @@ class Resumer(Wired):
         self._wire.send(AMQP_HEADER)
         self._send(Open(self.name).encode())
         self._send(Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=OUTGOING_WINDOW).encode())
+        self._attach_out(in_parts=self.rng.random() < PART_SHARE)
+        self._attach_in(in_parts=self.rng.random() < PART_SHARE)
+
+    def _attach_out(self, *, in_parts: bool) -> None:
+        unsettled: list[tuple[AmqpValue, AmqpValue]] = [(tag, None) for tag in self._out]
+        listed = self._listed(OUT, unsettled, in_parts=in_parts)
         self._send(
             Attach(
                 OUT,
@@ -152,17 +161,18 @@ class Resumer(Wired):
                 is_receiver=False,
                 source=Source("here"),
                 target=Target(None, expiry_policy=NEVER),
-                unsettled=AmqpMap([(tag, None) for tag in self._out]) if self._out else None,
+                unsettled=listed,
+                incomplete_unsettled=OUT in self._parts,
                 initial_delivery_count=0,
             ).encode()
         )
-        self._attach_in()
 
-    def _attach_in(self) -> None:
+    def _attach_in(self, *, in_parts: bool) -> None:
         manner = self._manner
         unsettled: list[tuple[AmqpValue, AmqpValue]] = [
             (tag, None if kept.state is None else kept.state.described()) for tag, kept in self._kept.items()
         ]
+        listed = self._listed(IN, unsettled, in_parts=in_parts)
         policy = NEVER if manner.settles_second and manner.away_s else SESSION_END
         self._send(
             Attach(
@@ -172,9 +182,18 @@ class Resumer(Wired):
                 source=Source(f"queue://{self.queue}", expiry_policy=policy, timeout_s=manner.away_s),
                 target=Target("here"),
                 receiver_settle_mode=RECEIVER_SECOND if manner.settles_second else RECEIVER_FIRST,
-                unsettled=AmqpMap(unsettled) if unsettled else None,
+                unsettled=listed,
+                incomplete_unsettled=IN in self._parts,
             ).encode()
         )
+
+    def _listed(self, link: str, unsettled: list[tuple[AmqpValue, AmqpValue]], *, in_parts: bool) -> AmqpMap | None:
+        """Return the map with which a link is attached: all that is unsettled, or some of it if there is enough."""
+        self._parts.pop(link, None)
+        if in_parts and len(unsettled) > 1:
+            unsettled = self.rng.sample(unsettled, len(unsettled) // 2)
+            self._parts[link] = {tag for tag, _ in unsettled if isinstance(tag, bytes)}
+        return AmqpMap(unsettled) if unsettled else None
 
     def publish(
         self, topic: str, key: str, size: int, *, expiry_s: int = 0, delay_s: int = 0, priority: int = 4
@@ -210,8 +229,12 @@ class Resumer(Wired):
     def suspend(self) -> None:
         """Detach the receiving link, and attach it again when the node has heard that."""
         if self._is_in:
+            self._detach(IN)
+
+    def _detach(self, link: str) -> None:
+        if link == IN:
             self._is_in = False
-            self._send(Detach(HANDLES[IN], closed=False).encode())
+        self._send(Detach(HANDLES[link], closed=False).encode())
 
     def close(self) -> None:
         """Say goodbye, and know still what is unsettled."""
@@ -262,17 +285,29 @@ class Resumer(Wired):
     def _attached(self, heard: Attach) -> None:
         pairs = [] if heard.unsettled is None else heard.unsettled.pairs
         known = {tag for tag, _ in pairs if isinstance(tag, bytes)}
+        part = self._parts.get(heard.name)
         if heard.name == OUT:
             for tag in known:
                 del self._out[tag]
         elif heard.source is not None:
-            self._kept = {tag: kept for tag, kept in self._kept.items() if tag in known}
+            listed = self._kept if part is None else part
+            self._kept = {tag: kept for tag, kept in self._kept.items() if tag in known or tag not in listed}
             self._is_in, self._received_before = True, self._received_count
             self._grant()
+        if part is not None:
+            wire = self._wire
+            self._later(
+                self.rng.randrange(PART_US_MAX), lambda: self._go_on(heard.name) if self._wire is wire else None
+            )
+
+    def _go_on(self, link: str) -> None:
+        """Detach a link that was attached with a part of its map, to attach it with the rest."""
+        if link == OUT or self._is_in:
+            self._detach(link)
 
     def _credit_came(self, heard: Flow) -> None:
         self._credit = heard.delivery_count + heard.link_credit
-        if self._may_send or self._credit == 0:
+        if self._may_send or self._credit == 0 or OUT in self._parts:
             return
         self._may_send = True
         for tag in list(self._out):
@@ -304,12 +339,15 @@ class Resumer(Wired):
         self._grant()
 
     def _detached(self, heard: Detach) -> None:
-        if self._names.get(heard.handle) != IN:
+        link = self._names.get(heard.handle)
+        if link == OUT and heard.error is None and OUT in self._parts:
+            self._attach_out(in_parts=False)
+        elif link != IN:
             self.close()
         elif heard.error is None:
             for kept in self._kept.values():
                 kept.delivery_id = -1
-            self._attach_in()
+            self._attach_in(in_parts=False)
         else:  # the queue is gone, say: begin anew
             self._kept.clear()
             self.close()

@@ -4,7 +4,8 @@ Rules it holds the node to, beside those of any consumer and publisher: what the
 goes to nobody else until its time is over, and comes back under its tag, or the node says at once that it does not; an
 outcome that the node has settled after the client, or that was in force before a link was attached again, is so over
 crashes too; what a client has declined does not come to it again, though the same message may that died elsewhere;
-what it is unsure of and the node has is not asked for again.
+what it is unsure of and the node has is not asked for again. Of a map that the client calls incomplete (2.7.3): what is
+not in it stays with the client, and nothing new is sent before the link is attached with a map that is complete.
 """
 
 from typing import NamedTuple
@@ -144,9 +145,11 @@ class ResumerTap:
         self._tags: dict[int, bytes] = {}  # by delivery id, of what was delivered on this connection
         self._said: dict[int, Said] = {}  # by delivery id: not settled by the node
         self._listed: dict[bytes, DeliveryState | None] = {}  # in the client's map
+        self._is_incomplete = False  # that map
         self._in_force: list[Delivered] = []  # accepted by the map, when the link is attached
         self._unsure: set[bytes] = set()  # tags of what the client has sent and heard nothing of
-        self._is_in = False  # its receiving link is attached
+        self._handle_in = -1  # the client's, of its receiving link
+        self._is_in = False  # that is attached
 
     # --- node to client ---
 
@@ -209,13 +212,14 @@ class ResumerTap:
         flow = self.flow
         assert flow is not None
         unlisted = known - {tag for tag, state in self._listed.items() if state is None}
-        if unlisted:
+        if unlisted and not (self._is_incomplete and unlisted <= set(flow.written) - set(self._listed)):
             raise Violation(f"{self._client} is to go on with {unlisted}, and has nothing of that")
         flow.is_back()
         for tag in set(flow.written) - known:
             what = flow.written.pop(tag)
             seen = what.target.seen[what.number]
-            is_sure = flow.is_kept and tag in self._listed and not flow.is_cut(what) and seen.holder is flow
+            has_it = (tag in self._listed) != self._is_incomplete  # what is in a part of its map may be given back
+            is_sure = flow.is_kept and has_it and not flow.is_cut(what) and seen.holder is flow
             message = self._truth.messages[what.number]
             if is_sure and seen.is_unsettled() and not self._may_be_taken(what, message):
                 raise Violation(f"{self._client} came back with {message} of {flow.queue}, and may not go on with it")
@@ -239,6 +243,8 @@ class ResumerTap:
         if heard.is_resumed:
             self._resumes(flow, heard.tag, number)
             return
+        if self._is_incomplete:
+            raise Violation(f"{self._client} was sent message {number}, and its map was incomplete")
         target = self._truth.targets.get(flow.queue)
         if target is None:
             self._truth.came_unjudged.add(number)
@@ -297,9 +303,10 @@ class ResumerTap:
             elif isinstance(heard, Attach) and heard.name == OUT:
                 self._unsure = set(_states_in(heard.unsettled))
             elif isinstance(heard, Attach):
+                self._handle_in = heard.handle
                 self._asks(heard)
-            elif isinstance(heard, Detach):  # its receiving link: what it says from now on of deliveries is of none
-                self._is_in = False
+            elif isinstance(heard, Detach) and heard.handle == self._handle_in:
+                self._is_in = False  # what it says from now on of deliveries is of none
                 self._lets_go(is_over=heard.closed or self._away_s == 0)
             elif isinstance(heard, Ended):
                 self.ended()
@@ -314,7 +321,7 @@ class ResumerTap:
             self.flow = ResumedFlow(self._truth, queue, self._away_s)
         flow = self.flow
         flow.comes_back(self)
-        self._listed = _states_in(heard.unsettled)
+        self._listed, self._is_incomplete = _states_in(heard.unsettled), heard.incomplete_unsettled
         for tag, state in self._listed.items():
             if tag in flow.written and state is not None:
                 what = flow.written.pop(tag)
@@ -323,7 +330,7 @@ class ResumerTap:
                 if state.code == ACCEPTED and not is_void and what.target.kind != PARTITIONED:  # which change hands
                     self._in_force.append(what)
         for tag, what in flow.written.items():
-            if tag not in self._listed:
+            if tag not in self._listed and not self._is_incomplete:
                 what.target.seen[what.number].returns(flow, is_untouched=False)
 
     def _outcome(self, delivery_id: int, heard: Disposition) -> None:

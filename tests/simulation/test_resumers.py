@@ -47,17 +47,28 @@ class Scene:
         flow = None if previous is None else previous.flow
         return ResumerTap(self.truth, "r", sent=self.sent, settles_second=True, away_s=AWAY_S, flow=flow)
 
-    def comes_back(self, held: dict[bytes, DeliveryState | None], *, resumed: list[bytes] | None = None) -> None:
+    def comes_back(
+        self, held: dict[bytes, DeliveryState | None], *, resumed: list[bytes] | None = None, incomplete: bool = False
+    ) -> None:
         """Lose the connection; attach the link again on another one, and be answered with what is resumed."""
         self.tap.ended()
         self.tap = self.connects(self.tap)
-        self.attaches({tag: None if state is None else state.described() for tag, state in held.items()})
+        states = {tag: None if state is None else state.described() for tag, state in held.items()}
+        self.attaches(states, incomplete=incomplete)
         self.is_attached(resumed or [])
 
-    def attaches(self, held: dict[bytes, AmqpValue] | None = None) -> None:
+    def attaches(self, held: dict[bytes, AmqpValue] | None = None, *, incomplete: bool = False) -> None:
         unsettled = AmqpMap(list(held.items())) if held else None
         source = Source("queue://orders")
-        attach = Attach(IN, handle=HANDLE, is_receiver=True, source=source, target=Target("here"), unsettled=unsettled)
+        attach = Attach(
+            IN,
+            handle=HANDLE,
+            is_receiver=True,
+            source=source,
+            target=Target("here"),
+            unsettled=unsettled,
+            incomplete_unsettled=incomplete,
+        )
         self.tap.read(frame(0, attach.encode()))
 
     def is_attached(self, resumed: list[bytes] | None = None, name: str = IN) -> None:
@@ -262,3 +273,23 @@ def test_a_client_that_is_cut_off_before_its_answers_comes_back_and_nothing_is_d
     assert list(world.truth.targets["first"].seen) == [1, 2, 3]
     assert all(seen.count == 1 for seen in world.truth.targets["first"].seen.values())
     world.close()
+
+
+def test_what_is_not_in_a_map_that_is_incomplete_stays_with_its_client(scene: Scene) -> None:
+    """2.7.3: that it is not there says nothing of it."""
+    scene.comes_back({}, resumed=[b"t"], incomplete=True)
+    with pytest.raises(Violation, match="may not go on"):
+        scene.comes_back({}, incomplete=True)
+
+
+def test_what_is_in_a_map_that_is_incomplete_may_be_given_back(scene: Scene) -> None:
+    scene.comes_back({b"t": None}, incomplete=True)
+    scene.delivers_to_another(1)
+
+
+def test_nothing_new_comes_before_a_link_is_attached_with_a_map_that_is_complete(scene: Scene) -> None:
+    """2.7.3."""
+    scene.truth.promised(scene.truth.sent("p", "k", "in/x", 1), 0)
+    scene.comes_back({}, resumed=[b"t"], incomplete=True)
+    with pytest.raises(Violation, match="incomplete"):
+        scene.delivers(2, b"u")
