@@ -196,11 +196,9 @@ class QueueActor(LoopActor):
             raise BindRefused(
                 QUEUE_EXPIRED, f"400 Queue Not Found: {config.name!r} was without a consumer for too long"
             )
-        if expiry.only_client not in (None, client):
-            text = f"403 Permission Denied: temporary queue {config.name!r} belongs to client {expiry.only_client!r}"
-            raise BindRefused(PERMISSION_DENIED, text)
-        if not permits(config, user, needed):
-            raise BindRefused(PERMISSION_DENIED, denial(config, user, needed))
+        denied = self._core.denial(client, user, needed)
+        if denied:
+            raise BindRefused(PERMISSION_DENIED, denied)
         if not config.egress_enabled:
             raise BindRefused(ENDPOINT_DISABLED, f"503 Queue Shutdown: egress of {config.name!r} is shut down")
         if self._core.reserved_for:

@@ -89,7 +89,7 @@ def assemble_queue(
     rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
     watch = QueueWatch(services.events, config.name, target.gate)
     grace_s = services.temporary_grace_s if kind == TEMPORARY else NEVER
-    expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client)
+    expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client, only_user=config.owner)
     target.slots = slots
     core = QueueCore(
         config,

@@ -16,6 +16,7 @@ from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
 from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from messaging.key_source import key_source_from
+from messaging.permissions import denial, permits
 from messaging.pressure import PressureLimits
 from messaging.queue_attributes import EXCLUSIVE
 from messaging.queue_config import QueueConfig, is_named
@@ -74,6 +75,13 @@ class QueueCore:
     def clients(self) -> set[str]:
         """Return the names of those who consume it or browse it."""
         return {flow.client for flow in self.flows.values()} | {each.request.client for each in self.browsers.values()}
+
+    def denial(self, client: str, user: str, needed: str) -> str:
+        """Return why a client may not do what takes a level of rights; empty when it may."""
+        expiry, config = self.expiry, self.config
+        if expiry.only_client is not None and (client, user) != (expiry.only_client, expiry.only_user):
+            return f"403 Permission Denied: temporary queue {config.name!r} belongs to client {expiry.only_client!r}"
+        return "" if permits(config, user, needed) else denial(config, user, needed)
 
     def apply(self, config: QueueConfig) -> None:
         """Put a configuration into force. Who has access changes only while no flow is bound."""

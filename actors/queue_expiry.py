@@ -16,9 +16,10 @@ NEVER: Final = 0
 class QueueExpiry:
     """One queue's rule, and how long it has been without a consumer. It outlives restarts of the queue's actor."""
 
-    def __init__(self, runtime: Runtime, *, grace_s: int, only_client: str | None) -> None:
+    def __init__(self, runtime: Runtime, *, grace_s: int, only_client: str | None, only_user: str) -> None:
         self.grace_s = grace_s  # unless the queue's own attribute says otherwise; NEVER for durable queues
         self.only_client = only_client  # who may consume from a temporary queue that a client declared; None: anybody
+        self.only_user = only_user  # whose client that is: others may have the same name
         self.ended = False  # it is being deleted, and takes no flow any more
         self._runtime = runtime
         self._unbound_since_ms: int | None = runtime.clock.now_ms()

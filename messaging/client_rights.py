@@ -240,11 +240,15 @@ class ClientRights:
         profile = self.profile
         return profile.allow_guaranteed_msg_receive_enabled and profile.allow_guaranteed_endpoint_create_enabled
 
-    def check_flow(self, count: int) -> None:
-        """Ask whether a client that has `count` flows on queues may have one more."""
+    def check_receiving(self) -> None:
+        """Ask whether a client may receive guaranteed messages, or look at them."""
         if not self.profile.allow_guaranteed_msg_receive_enabled:
             text = "403 Permission Denied: the client profile does not allow to receive guaranteed messages"
             self._deny(GUARANTEED_RECEIVE, text)
+
+    def check_flow(self, count: int) -> None:
+        """Ask whether a client that has `count` flows on queues may have one more."""
+        self.check_receiving()
         count_max = self.profile.max_egress_flow_count
         if count >= count_max:
             self._deny(EGRESS_FLOWS, f"503 Max Egress Flows Exceeded: the client profile allows {count_max}")

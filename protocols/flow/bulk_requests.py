@@ -27,7 +27,6 @@ from actors.staging_messages import AbortStaged, CommitStaged, Stage, Staged, St
 from messaging.batch import MessageBatch
 from messaging.client_rights import ClientDenied
 from messaging.cursors import EARLIEST, CursorLimits, CursorRefused
-from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME, READ_ONLY
 from protocols.flow import codes, frames
 from protocols.flow.columns import ALL
@@ -214,11 +213,15 @@ def _check_rights(connection: "FlowConnection", batches: list[MessageBatch]) -> 
 
 
 async def _queue(connection: "FlowConnection", name: str, needed: str) -> QueueHandle:
-    """Return a queue that the client has a right to. Raises RequestRefused."""
+    """Return a queue that the client has a right to, and may receive from. Raises RequestRefused."""
+    try:
+        connection.identity.rights.check_receiving()
+    except ClientDenied as denied:
+        raise RequestRefused(codes.PERMISSION_DENIED, denied.text) from None
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name, connection.identity.rights))
     if handle is None:
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
-    config = handle.core.config
-    if not permits(config, connection.identity.user, needed):
-        raise RequestRefused(codes.PERMISSION_DENIED, denial(config, connection.identity.user, needed))
+    reason = handle.core.denial(connection.client, connection.identity.user, needed)
+    if reason:
+        raise RequestRefused(codes.PERMISSION_DENIED, reason)
     return handle

@@ -12,6 +12,7 @@ from actors.directory_messages import FindQueue, QueueHandle
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.messages import BindRefused, BrowsedMessage, FlowGone, UnbindFlow
 from messaging.address import Address
+from messaging.client_rights import ClientDenied
 from messaging.selector_words import SelectorError
 from messaging.selectors import Selector, Selectors
 from protocols.authentication import Principal
@@ -72,6 +73,10 @@ async def browse(
 ) -> None:
     """Answer GET /QUEUE/name?browse=true. Raises HttpProblem and ClientLeft."""
     query.allow(_FIELDS)
+    try:
+        connection.identity.rights.check_receiving()
+    except ClientDenied as denied:
+        raise refusal_problem(denied.text, "") from None
     count_max = query.number("max", WINDOW, 1, ANSWER_MESSAGES_MAX)
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.rights))
     if handle is None:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import pytest
 
 import mqtt_packets as mqtt
+from flow_bulk import BulkClient
 from flow_client import FlowClient, Refused
 from gateway.audit import KINDS
 from messaging import client_rights as rights
@@ -191,6 +192,21 @@ async def test_guaranteed_messages_are_a_right_of_the_profile(
     assert await client.publish("a") == sent
     assert await client.bind("open") == bound
     await client.leave()
+
+
+@pytest.mark.settings("authentication.client_profiles=[{name: default, allow_guaranteed_msg_receive_enabled: false}]")
+async def test_to_look_at_a_queue_is_to_receive_guaranteed_messages(broker: RunningBroker) -> None:
+    """Solace 7.2: allowGuaranteedMsgReceiveEnabled, of browsers and of those that read in bulk."""
+    await create(broker, "open")
+    worker = Http(broker)
+    assert await worker.bind("open?browse=true") == 403
+    await worker.leave()
+    async with BulkClient(broker.flow_port) as reader:
+        for request in (reader.begins_to_read("open"), reader.queue_status("open"), reader.binds_cursor(queue="open")):
+            with pytest.raises(Refused) as refusal:
+                await request
+            assert refusal.value.error.code == codes.PERMISSION_DENIED
+    assert broker.node.default.clients.denials.counts == {rights.GUARANTEED_RECEIVE: 4}
 
 
 @USERS

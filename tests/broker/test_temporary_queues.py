@@ -7,6 +7,8 @@ import pytest
 from actors.directory_messages import DeclareQueue, DeleteQueue, FindQueue, KeepQueues, QueueExpired, QueueHandle
 from actors.messages import BindRefused, UnbindFlow
 from browser_client import Browser
+from flow_bulk import BulkClient
+from flow_client import Refused
 from gateway.answers import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
 from gateway.config.load import load
 from gateway.node_port import NodeView
@@ -15,6 +17,7 @@ from messaging.client_rights import ClientDenied
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import template_from_dict
 from named_queues import change, create, shown
+from protocols.flow import codes
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -127,6 +130,27 @@ async def test_a_client_s_temporary_queue_takes_that_client_only(broker: Running
     assert await mine.subscribe("$queue/q", qos=1) == [1]
     with pytest.raises(BindRefused, match="temporary queue 'q' belongs to client 'mine'"):
         await Browser(broker).bind()
+
+
+@pytest.mark.accounts(ada="a", bob="b")
+async def test_a_client_of_another_user_gains_nothing_by_its_name(broker: RunningBroker) -> None:
+    """Names of clients can be chosen, and the name of a queue for replies is told to whoever is to reply."""
+    await declare(broker, name="q", durable=False, client="mine", user="ada")
+    ada = await broker.connect("mine", level=5, user_name="ada", password=b"a")
+    assert await ada.subscribe("$queue/q", qos=1) == [1]
+    await ada.vanish()
+    bob = await broker.connect("mine", level=5, user_name="bob", password=b"b")
+    assert await bob.subscribe("$queue/q", qos=1) == [0x87]
+
+
+async def test_nobody_else_reads_a_client_s_temporary_queue_in_bulk(broker: RunningBroker) -> None:
+    """Solace 4.11: it belongs to who made it."""
+    await declare(broker, name="q", durable=False, client="mine")
+    async with BulkClient(broker.flow_port, name="mine") as mine, BulkClient(broker.flow_port, name="other") as other:
+        assert await mine.reads() == []
+        with pytest.raises(Refused) as refusal:
+            await other.reads()
+        assert refusal.value.error.code == codes.PERMISSION_DENIED
 
 
 async def test_a_client_s_temporary_queue_ends_when_the_client_unbinds(broker: RunningBroker) -> None:
