@@ -55,7 +55,7 @@ class RestConsumer:
         self._changed = changed
         self._session: Any = None  # an aiohttp.ClientSession
         self._failures_count = 0  # since it was reached last
-        self._timer: Any = None
+        self._next_look: Any = None  # a timer, also while that look is under way; None: it can be reached
         self._is_stopped = False
 
     def start(self) -> None:
@@ -85,8 +85,8 @@ class RestConsumer:
         self._is_stopped = True
         self.is_up = False
         self.reason = "stopped"
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._next_look is not None:
+            self._next_look.cancel()
         if self._session is not None:
             await self._session.close()
 
@@ -134,7 +134,6 @@ class RestConsumer:
     # --- whether it can be reached ---
 
     def _look(self) -> None:
-        self._timer = None
         self._runtime.keep(self._runtime.loop.create_task(self._probe()))
 
     async def _probe(self) -> None:
@@ -148,9 +147,11 @@ class RestConsumer:
                 )
             writer.close()
         except (OSError, TimeoutError, ssl.SSLError, UnicodeError) as error:  # the last is of a name that no host has
+            self._next_look = None
             self._down(_why(error) or "no connection in time")
             return
         if not self._is_stopped:
+            self._next_look = None
             self._failures_count = 0
             self.is_up = True
             self.reason = ""
@@ -158,7 +159,7 @@ class RestConsumer:
             self._changed()
 
     def _down(self, reason: str) -> None:
-        if self._is_stopped or self._timer is not None:
+        if self._is_stopped or self._next_look is not None:
             return
         if self.is_up or self._failures_count == 0:
             self._events.emit(VPN_REST_CONSUMER_DOWN, f"REST consumer {self._name} is down: {reason}")
@@ -166,7 +167,7 @@ class RestConsumer:
         self.reason = reason
         delay_ms = min(self.settings.retry_delay_ms << min(self._failures_count, 16), RETRY_DELAY_MS_MAX)
         self._failures_count += 1
-        self._timer = self._runtime.after(max(delay_ms, self.settings.retry_delay_ms), self._look)
+        self._next_look = self._runtime.after(max(delay_ms, self.settings.retry_delay_ms), self._look)
         self._changed()
 
     def __repr__(self) -> str:

@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from certificates import make_certificates
 from delivery_points import configure, point
 from gateway.node_port import NodeView
 from http_client import create, http_client, publish
@@ -117,3 +121,44 @@ async def test_of_a_request_that_is_given_up_nothing_more_is_sent(broker: Runnin
         while not received_bytes:
             await asyncio.sleep(0.01)
     assert received_bytes[0] < MORE_THAN_SOCKETS_TAKE
+
+
+async def test_a_server_that_fails_while_it_is_looked_for_is_looked_for_once(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    """Else it is taken for one that can be reached, and asked for connections without a pause."""
+    await create(broker, "q")
+    files = make_certificates(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(files.server, files.server_key)
+    loop = asyncio.get_running_loop()
+    counts = broker.node.runtime.events.record.counts
+    told = {"remote_host": "localhost", "tls_enabled": True, "tls_authorities_file": str(files.authority)}
+
+    async def connection() -> socket.socket:
+        return (await loop.sock_accept(listening))[0]
+
+    async def shake_hands(held: socket.socket) -> None:
+        transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, held, ssl=tls)
+        transport.close()
+
+    async with http_client(broker) as client, asyncio.timeout(DEADLINE_S):
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            await publish(client, "q", "1", "2")
+            consumer = await push_to(broker, listening.getsockname()[1], **told)
+            await shake_hands(await connection())
+            first, second = await connection(), await connection()
+            first.close()
+            look = await connection()
+            second.close()
+            while consumer.in_use_count:
+                await asyncio.sleep(0.01)
+            await shake_hands(look)
+            refused_count = 0
+            while counts["VPN_REST_CONSUMER_DOWN"] < 2:
+                with contextlib.suppress(BlockingIOError):
+                    listening.accept()[0].close()
+                    refused_count += 1
+                await asyncio.sleep(0)
+            assert refused_count <= 2  # the one for each message
