@@ -194,6 +194,11 @@ def _tell(vpn: str, change: Change, as_json: bool) -> None:
     if change.deed == ADD:
         for key, value in KINDS[change.kind].written(change.fields).items():
             if key != "name":
-                typer.echo(printable(f"    {key}: {value}"))
+                typer.echo(printable(f"    {key}: {_said(value)}"))
     for key, value in change.before.items():
-        typer.echo(printable(f"    {key}: {value} -> {change.fields[key]}"))
+        typer.echo(printable(f"    {key}: {_said(value)} -> {_said(change.fields[key])}"))
+
+
+def _said(value: object) -> str:
+    """Return a value as a document has it, in one line."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -61,6 +61,8 @@ async def test_what_was_applied_is_as_it_is_wanted_also_after_a_start(broker: Ru
         "+ default: user ada",
         "+ default: REST delivery point mail",
     ]
+    assert '    subscriptions: ["back/*","orders/eu/>"]\n' in made
+    assert "    enabled: false\n" in made
     client = await broker.connect("mqtt-session", level=5)
     await client.subscribe("t", qos=1)  # which has a queue of the gateway's own
     assert await config(broker, "apply", str(file), "--prune") == ""

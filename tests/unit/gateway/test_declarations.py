@@ -125,7 +125,7 @@ def test_what_differs_is_changed_and_what_is_not_wanted_goes_with_prune_only(
         DOCUMENT.replace("partition_count: 4", "partition_count: 8").replace("max_ttl: 3", "max_bind_count: 2")
     )
     assert shell.run("config", "apply", str(file)) == (
-        "~ default: queue template t\n    max_bind_count: None -> 2\n    max_ttl: 3 -> None\n"
+        "~ default: queue template t\n    max_bind_count: null -> 2\n    max_ttl: 3 -> null\n"
         "~ default: queue orders/eu\n    partition_count: 4 -> 8\n"
     )
     assert node.templates["t"].attributes == {"max_bind_count": 2}
