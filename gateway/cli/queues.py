@@ -104,7 +104,7 @@ def show(
     if as_json:
         print_json(view)
         return
-    print_table(("attribute", "value"), [(each, _value_text(value)) for each, value in view.config.to_dict().items()])
+    print_table(("attribute", "value"), [(each, value_text(value)) for each, value in view.config.to_dict().items()])
     typer.echo(
         f"\n{'durable' if view.durable else 'temporary'}; subscriptions: {', '.join(view.subscriptions) or 'none'}"
     )
@@ -203,11 +203,6 @@ def _print_message(message: MessageView) -> None:
     console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
 
 
-def _value_text(value: AttributeValue) -> str:
-    """Return a value as `queue set` takes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _summary(view: QueueView) -> tuple[object, ...]:
     config = view.config
     counts = (config.partition_count, view.ready_count, view.unacked_count)
@@ -255,3 +250,8 @@ def _done(document: dict[str, object], text: str, as_json: bool) -> None:
         print_json(document)
     else:
         typer.echo(text)
+
+
+def value_text(value: object) -> str:
+    """Return a value of an attribute as `queue set` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

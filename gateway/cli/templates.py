@@ -7,7 +7,7 @@ import typer
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
-from gateway.cli.queues import attribute_value
+from gateway.cli.queues import attribute_value, value_text
 from gateway.cli.tables import print_table
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_template import DURABILITY_OVERRIDES
@@ -67,7 +67,7 @@ def show(
     if as_json:
         print_json(template)
     else:
-        print_table(("field", "value"), list(template.items()))
+        print_table(("field", "value"), [(field, value_text(value)) for field, value in template.items()])
 
 
 @app.command("set")
@@ -104,7 +104,8 @@ def _change(text: str) -> tuple[str, object]:
 
 
 def _attributes(template: dict[str, object]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in template.items() if key != "name" and key not in FIELDS)
+    given = [(key, value) for key, value in template.items() if key != "name" and key not in FIELDS]
+    return ", ".join(f"{key}={value_text(value)}" for key, value in given)
 
 
 def _done(document: dict[str, object], text: str, as_json: bool) -> None:

@@ -270,9 +270,14 @@ def test_attributes_are_set_all_at_once(shell: Shell, node: MemoryNode) -> None:
 
 
 def test_templates_are_created_shown_changed_and_deleted(shell: Shell, node: MemoryNode) -> None:
-    shell.run("template", "create", "eu", "--for", "orders/eu/>", "max_ttl=5", "max_bind_count=3")
-    assert "eu    orders/eu/>  none" in shell.run("template", "list")
+    attributes = ("max_ttl=5", "max_bind_count=3", "respect_ttl_enabled=true")
+    shell.run("template", "create", "eu", "--for", "orders/eu/>", *attributes)
+    listed = shell.run("template", "list")
+    assert "eu    orders/eu/>  none" in listed
+    assert ", ".join(attributes) in listed, "as create and set take them"
+    assert "true" in shell.run("template", "show", "eu")
     shell.run("template", "set", "eu", "durability_override=non-durable", "max_ttl=", "max_bind_count=4")
+    shell.run("template", "set", "eu", "respect_ttl_enabled=")
     shown = orjson.loads(shell.run("template", "show", "eu", "--json"))
     assert shown == {
         "name": "eu",
