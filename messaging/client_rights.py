@@ -198,10 +198,12 @@ class ClientRights:
             return False
         return self._subscribe.allows_all or self._subscribe.allows_filter(topic_filter)
 
-    def check_subscription(self, topic_filter: TopicFilter, count: int, *, is_own: bool = False) -> None:
-        """Ask whether a client that has `count` subscriptions to topics may have one more, for this filter.
+    def check_subscription(
+        self, topic_filter: TopicFilter, count: int, *, is_new: bool = True, is_own: bool = False
+    ) -> None:
+        """Ask whether a client that has `count` other subscriptions to topics may have one for this filter.
 
-        `is_own`: the topic was made for this client.
+        `is_new`: the message VPN does not have it yet. `is_own`: the topic was made for this client.
         """
         if not (is_own or self.may_subscribe(topic_filter)):
             self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
@@ -209,7 +211,8 @@ class ClientRights:
         if count >= count_max:
             text = f"400 Max Num Subscriptions Exceeded: the client profile allows {count_max}"
             self._deny(SUBSCRIPTION_COUNT, text)
-        self._check_quota(1)
+        if is_new:
+            self._check_quota(1)
 
     def check_collecting(self, topics: list[TopicFilter]) -> None:
         """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before."""

@@ -166,7 +166,13 @@ def _share_name(link: OutgoingLink) -> str:
     return link.name.partition(_LINK_NAME_END)[0]
 
 
-def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue) -> None:
+async def is_made(connection: "AmqpConnection", wanted: SubscriptionQueue) -> bool:
+    """Return whether a subscription is there already, for which its client comes back, or others share it."""
+    is_named = wanted.is_kept or wanted.is_shared
+    return is_named and await connection.services.queues.ask(FindQueue(wanted.name)) is not None
+
+
+def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue, *, is_new: bool) -> None:
     """Raise ClientDenied unless the client's profiles permit a subscription, and AddressRefused for a bad topic."""
     rights = connection.identity.rights
     try:
@@ -174,10 +180,10 @@ def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: Subsc
     except TopicError as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {error}") from None
     is_own = connection.services.registry.temporary_nodes.is_topic_of(connection, wanted.topic)
-    rights.check_subscription(topic_filter, connection.sides.subscription_count(), is_own=is_own)
+    rights.check_subscription(topic_filter, connection.sides.subscription_count(), is_new=is_new, is_own=is_own)
     if wanted.is_shared:
         rights.check_share(_share_name(link))
-    if wanted.is_kept:
+    if wanted.is_kept and is_new:
         rights.check_endpoint()
     rights.check_flow(connection.sides.flow_count())
 

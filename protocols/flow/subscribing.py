@@ -78,14 +78,15 @@ class SubscribingSide:
         text = asked.topic_filter
         selector = services.selectors.compile(asked.selector) if asked.selector.strip() else None
         priorities = priorities_of(list(asked.priorities))
-        count = len(self._filters) - (text in self._filters)
+        is_new = text not in self._filters
+        count = len(self._filters) - (not is_new)
         shared = parse_shared(text)
         if shared is not None:
             if selector is not None or priorities:
                 allowed = "a filter of the client's own"
                 raise TopicError("a selector or priority of a group", text=text, level=None, allowed=allowed)
             rights.check_share(shared.share_name)
-            rights.check_subscription(shared.filter, count)
+            rights.check_subscription(shared.filter, count, is_new=is_new)
             self._filters[text] = shared
             join = JoinGroup(
                 self._subscriber_there(connection), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False
@@ -93,7 +94,7 @@ class SubscribingSide:
             await services.router.ask(join)
             return
         topic_filter = parse_filter(text, syntax_of(text))
-        rights.check_subscription(topic_filter, count)
+        rights.check_subscription(topic_filter, count, is_new=is_new)
         self._filters[text] = topic_filter
         await services.router.ask(
             AddSubscription(

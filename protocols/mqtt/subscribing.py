@@ -160,7 +160,8 @@ async def _subscribe(
         return await _subscribe_queue(connection, session, request, asked, queue_name), None
     topic_filter = parse_filter(text, Syntax.MQTT)
     rights = connection.identity.rights
-    rights.check_subscription(topic_filter, _count(session) - (text in session.table.by_filter))
+    known = session.table.by_filter.get(text)
+    rights.check_subscription(topic_filter, _count(session) - (known is not None), is_new=known is None)
     qos = _granted_qos(connection, request)
     subscriber = subscriber_of(connection, session)
     if qos > 0 and session.queue is None:
@@ -175,7 +176,6 @@ async def _subscribe(
         asked.selector,
         asked.priorities,
     )
-    known = session.table.by_filter.get(text)
     if known is None or not known.is_as(granted):
         session.changed(text)
     # In the table first: a message may be routed here as soon as the router has answered.
@@ -248,7 +248,7 @@ async def _subscribe_shared(
     known = session.shares.get(request.filter_text)
     rights = connection.identity.rights
     rights.check_share(shared.share_name)
-    rights.check_subscription(shared.filter, _count(session) - (known is not None))
+    rights.check_subscription(shared.filter, _count(session) - (known is not None), is_new=known is None)
     qos = _granted_qos(connection, request)
     count = asked.partition_count
     if count and qos == 0:

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from argon2 import PasswordHasher
 
+from amqp_client import AmqpClient
 from flow_client import FlowClient, Refused
 from gateway.answers import VpnNotFound
 from gateway.client_views import ClientQuestion
@@ -19,6 +20,7 @@ from gateway.smrp_views import SmrpQuestion
 from http_client import http_client
 from inside_client import InsideClient
 from messaging.client_rights import ENDPOINT_COUNT, NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN
+from protocols.amqp.termini import NEVER, Source
 from protocols.flow import codes
 from protocols.flow.frames import PROVISION
 from protocols.flow.provision_frames import Provision, Provisioned
@@ -489,6 +491,34 @@ async def test_quotas_of_one_vpn_are_used_up_by_its_clients_only(broker: Running
     assert await answer_to(broker, "mqtt", "y@sales", "") == OK
     assert await there.publish("q", b"more") == 0
     assert await there.publish("q", b"more") == 0x97
+
+
+@pytest.mark.settings("vpn.max_subscription_count=1")
+@pytest.mark.parametrize("protocol", ["mqtt", "flow"])
+async def test_a_subscription_that_is_there_is_made_again_whatever_the_quota_of_its_vpn(
+    broker: RunningBroker, protocol: str
+) -> None:
+    """What is there already stays: most clients subscribe to the same once more whenever they are back."""
+    client = PROTOCOLS[protocol](broker)
+    assert await client.connect("", "") == OK
+    assert await client.subscribe("t") == await client.subscribe("t") == OK
+    assert await client.subscribe("u") != OK
+    await client.leave()
+
+
+@pytest.mark.settings(
+    "vpn.max_subscription_count=1",
+)
+@pytest.mark.accounts(ada="a")
+async def test_a_durable_subscription_is_taken_up_again_whatever_the_quota_of_its_vpn(broker: RunningBroker) -> None:
+    """Else who goes away for a moment would never have its messages again."""
+    source = Source("topic://t", durable=2, expiry_policy=NEVER)
+    for _ in range(2):
+        client = await AmqpClient.open(broker.amqp_port, account=("ada", "a"))
+        assert (await client.receiver("mine", source)).source is not None
+        assert (await client.receiver("other", "topic://t", handle=1)).source is None
+        client.vanish()
+        await broker.node_lets_go_of("ada")
 
 
 @ANONYMOUS
