@@ -87,7 +87,8 @@ async def test_a_server_that_reads_nothing_holds_up_neither_a_reload_nor_a_stop(
 
     async with web_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
         await publish(client, "q", "x" * MORE_THAN_SOCKETS_TAKE)
-        for deed in (lambda: configure(broker), broker.restart):
+        deeds: list[Callable[[], Awaitable[object]]] = [lambda: configure(broker), broker.restart]
+        for deed in deeds:
             await push_to(broker, port)
             await reached.wait()
             reached.clear()
