@@ -160,7 +160,7 @@ class QueueDirectory(LoopActor):
         wildcards = self._consumer_queues.may_have_wildcards(values.get("name"))
         definition = definition_from_dict(values, reserved_name=is_anonymous, wildcards=wildcards, durable=durable)
         if rights is not None:
-            check_made(rights, definition, self._consumer_queues.topics_of_queue(definition))
+            check_made(rights, definition, self._consumer_queues.topics_of_queue(definition), message.asked)
         if durable:
             return self._create(CreateQueue(definition, NAMED, durable=True))
         if self._queues.temporary_count >= TEMPORARY_QUEUES_MAX:

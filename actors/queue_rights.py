@@ -9,10 +9,10 @@ from actors.directory_messages import PermissionDenied, QueueHandle
 from actors.queue_assembly import FOR_CLIENTS
 from messaging.client_rights import ClientRights
 from messaging.permissions import denial, permits
-from messaging.queue_attributes import DELETE, MODIFY_TOPIC
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE, DELETE, MODIFY_TOPIC
 from messaging.queue_config import QueueDefinition, QueueInvalid
 from messaging.queue_topics import topics_added
-from messaging.topics import TopicFilter
+from messaging.topics import TopicFilter, queue_topic
 
 
 def is_there_for(rights: ClientRights | None, handle: QueueHandle) -> bool:
@@ -20,11 +20,18 @@ def is_there_for(rights: ClientRights | None, handle: QueueHandle) -> bool:
     return rights is None or handle.kind in FOR_CLIENTS
 
 
-def check_made(rights: ClientRights, definition: QueueDefinition, topics: list[TopicFilter]) -> None:
-    """Raise QueueInvalid or ClientDenied unless a client may make a queue, which would collect these topics."""
+def check_made(
+    rights: ClientRights, definition: QueueDefinition, topics: list[TopicFilter], asked: dict[str, object]
+) -> None:
+    """Raise QueueInvalid or ClientDenied unless a client may make a queue, which would collect these topics.
+
+    What it has not asked for itself a template says, which is an operator's.
+    """
     if definition.config.partitioned():
         raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
     rights.check_collecting(topics)
+    if "dead_msg_queue" in asked:
+        _check_dead_msg_queue(rights, definition)
 
 
 def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDefinition) -> None:
@@ -32,6 +39,15 @@ def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDe
     others_change = replace(definition, subscriptions=handle.definition.subscriptions)
     check_permission(handle, rights.user, MODIFY_TOPIC if others_change == handle.definition else DELETE)
     rights.check_collecting(topics_added(handle.definition, definition))
+    if definition.config.dead_msg_queue != handle.definition.config.dead_msg_queue:
+        _check_dead_msg_queue(rights, definition)
+
+
+def _check_dead_msg_queue(rights: ClientRights, definition: QueueDefinition) -> None:
+    """Raise ClientDenied for a queue that the client may not publish to: what it rejects would be there."""
+    name = definition.config.dead_msg_queue
+    if name not in ("", DEAD_MESSAGE_QUEUE):
+        rights.check_publish(queue_topic(name), guaranteed=True)
 
 
 def check_permission(handle: QueueHandle, user: str, needed: str) -> None:

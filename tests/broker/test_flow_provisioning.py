@@ -7,8 +7,9 @@ import pytest
 from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
 from gateway.node_port import NodeView
-from messaging.client_rights import SUBSCRIBE_ACL
+from messaging.client_rights import PUBLISH_ACL, SUBSCRIBE_ACL
 from messaging.headers import Headers
+from messaging.queue_template import template_from_dict
 from named_queues import change, create, shown
 from protocols.flow import codes, frames
 from protocols.flow.deliver_frames import Delivered
@@ -177,6 +178,30 @@ async def test_what_a_queue_collects_already_hinders_no_change_of_it(broker: Run
     assert await refusal_of(client, frames.ALTER, "q", subscriptions=topics) == codes.PERMISSION_DENIED
     await provisions(client, frames.ALTER, "q", subscriptions=["data/ada/x"])
     assert (await shown(broker)).subscriptions == ("data/ada/x",)
+    await client.close()
+
+
+@ACCOUNTS
+@pytest.mark.settings(
+    "authentication.acl_profiles=[{name: own, publish_topic_exceptions: [{topic: $queue/mine/>}]}]",
+    "authentication.users.0.acl_profile=own",
+)
+async def test_dead_messages_go_to_no_queue_that_the_client_may_not_publish_to(broker: RunningBroker) -> None:
+    """docs/security.md, ACL profiles. It could put there what it rejects; what a template says is an operator's."""
+    template = {"name": "t", "queue_name_filter": "by-template", "dead_msg_queue": "orders"}
+    await NodeView(broker.node).put_template(template_from_dict(template), must_be_new=True)
+    client = FlowClient(broker.flow_port, name="ada")
+    await client.connect()
+    await client.authenticate("PLAIN", b"\0ada\0engine")
+    assert await refusal_of(client, frames.PROVISION, "a", dead_msg_queue="orders") == codes.PERMISSION_DENIED
+    await provisions(client, frames.PROVISION, "a", dead_msg_queue="mine/dead")
+    assert await refusal_of(client, frames.ALTER, "a", dead_msg_queue="orders") == codes.PERMISSION_DENIED
+    for name in ("", "#DEAD_MSG_QUEUE"):
+        await provisions(client, frames.ALTER, "a", dead_msg_queue=name)
+    await provisions(client, frames.PROVISION, "by-template")
+    await provisions(client, frames.ALTER, "by-template", max_bind_count=5)
+    assert (await shown(broker, "by-template")).config.dead_msg_queue == "orders"
+    assert broker.node.default.clients.denials.counts == {PUBLISH_ACL: 2}
     await client.close()
 
 
