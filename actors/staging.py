@@ -127,6 +127,7 @@ class StagingActor(LoopActor):
             message.transaction,
             message.part,
             message.attempt,
+            user=message.user,
             count=count,
             payload_bytes=size,
             wall_ms=self.runtime.clock.wall_ms(),
@@ -151,7 +152,7 @@ class StagingActor(LoopActor):
 
     async def _commit(self, message: CommitStaged) -> StagedCommitted:
         area, name = self._area, message.transaction
-        pages = area.begin_commit(name, message.attempts, self.runtime.clock.wall_ms())
+        pages = area.begin_commit(name, message.attempts, self.runtime.clock.wall_ms(), user=message.user)
         if pages is None:
             return StagedCommitted(area.committed[name].messages_count, already=True)
         commit = self._staged_commit()
@@ -160,7 +161,8 @@ class StagingActor(LoopActor):
         except StagingRefused:
             area.give_up_commit(name)
             raise
-        decision = Decision(name, self.runtime.clock.wall_ms(), commit.messages_count, message.attempts)
+        wall_ms, user = self.runtime.clock.wall_ms(), area.open[name].user
+        decision = Decision(name, wall_ms, commit.messages_count, message.attempts, user)
         reason = await self._write([decision_row(decision)])
         if reason:
             commit.release_all()
@@ -171,7 +173,7 @@ class StagingActor(LoopActor):
         return StagedCommitted(decision.messages_count, already=False)
 
     def _abort(self, message: AbortStaged) -> bool:
-        pages = self._area.abort(message.transaction)
+        pages = self._area.abort(message.transaction, user=message.user)
         if pages is None:
             return False
         self._aborted_count += 1

@@ -3,19 +3,21 @@
 from dataclasses import dataclass
 
 from messaging.batch import MessageBatch
+from messaging.permissions import ANONYMOUS
 
 
 @dataclass(slots=True)
 class Stage:
     """Keep batches for a transaction: durable, and seen by nobody. Answered with Staged once they are on the disk.
 
-    Raises StagingRefused: BAD_TRANSACTION, TOO_LARGE, TOO_MUCH_STAGED, BUSY, NOT_STORED.
+    Raises StagingRefused: BAD_TRANSACTION, TOO_LARGE, TOO_MUCH_STAGED, BUSY, NOT_STORED, OF_ANOTHER.
     """
 
     transaction: str
     part: int
     attempt: int
     batches: list[MessageBatch]
+    user: str = ANONYMOUS  # whose transaction it is, if this begins it
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,12 @@ class CommitStaged:
     """Publish exactly these attempts, one of each part, in the order of the parts. Answered with StagedCommitted.
 
     Raises StagingRefused: BAD_TRANSACTION, NOT_STAGED, BUSY, NOT_STORED, NOT_PUBLISHED (a queue would not take it),
-    STAGE_DAMAGED. Then nothing was published, and what is staged stays.
+    STAGE_DAMAGED, OF_ANOTHER. Then nothing was published, and what is staged stays.
     """
 
     transaction: str
     attempts: list[tuple[int, int]]  # part, attempt
+    user: str = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,11 @@ class StagedCommitted:
 class AbortStaged:
     """Drop what a transaction has staged. Answered with whether it is gone; False: it was committed before, and stays.
 
-    Raises StagingRefused: BAD_TRANSACTION, BUSY.
+    Raises StagingRefused: BAD_TRANSACTION, BUSY, OF_ANOTHER.
     """
 
     transaction: str
+    user: str = ANONYMOUS
 
 
 @dataclass(slots=True)

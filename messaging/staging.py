@@ -11,6 +11,8 @@ dropped. Pure: time comes in; pages, rows and publishing are actors.staging's an
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
+from messaging.permissions import ANONYMOUS
+
 STAGING_PARTITION_ID: Final = 0  # of the message VPN `default`; other partitions begin with 1
 
 NAME_CHARS_MAX: Final = 200  # a query id and a batch number, with room
@@ -29,6 +31,7 @@ BUSY: Final = "transaction_busy"
 NOT_STORED: Final = "not_stored"
 NOT_PUBLISHED: Final = "not_published"
 STAGE_DAMAGED: Final = "stage_damaged"
+OF_ANOTHER: Final = "transaction_of_another_user"
 
 
 class StagingRefused(Exception):
@@ -48,6 +51,7 @@ class StagedPage(NamedTuple):
     first: int
     end: int
     payload_bytes: int
+    user: str = ANONYMOUS  # whose transaction it is, and so anybody's, as far as rows of earlier releases say
 
 
 class CommittedName(NamedTuple):
@@ -55,14 +59,16 @@ class CommittedName(NamedTuple):
 
     decided_ms: int  # wall clock
     messages_count: int
+    user: str
 
 
 @final
 class Transaction:
     """What a transaction has staged so far."""
 
-    def __init__(self, name: str, touched_ms: int) -> None:
+    def __init__(self, name: str, touched_ms: int, user: str) -> None:
         self.name = name
+        self.user = user  # who began it, and alone goes on with it; ANONYMOUS: anybody
         self.touched_ms = touched_ms
         self.pages: list[StagedPage] = []  # in the order staged
         self.committing = False  # its commit is on the way: nothing else may happen to it
@@ -90,13 +96,13 @@ class StagingArea:
     # --- staging ---
 
     def stage(
-        self, name: str, part: int, attempt: int, *, count: int, payload_bytes: int, wall_ms: int
+        self, name: str, part: int, attempt: int, *, user: str, count: int, payload_bytes: int, wall_ms: int
     ) -> StagedPage | None:
         """Give a page its sequences; None when the transaction is committed already, and this was sent again.
 
         Raises StagingRefused.
         """
-        check_name(name)
+        self._check(name, user)
         if name in self.committed:
             return None
         if not (0 <= part <= PART_MAX and 0 <= attempt <= PART_MAX):
@@ -111,13 +117,13 @@ class StagingArea:
         if transaction is None:
             if len(self.open) >= TRANSACTIONS_MAX:
                 raise StagingRefused(TOO_MUCH_STAGED, f"{TRANSACTIONS_MAX} transactions are open")
-            transaction = self.open[name] = Transaction(name, wall_ms)
+            transaction = self.open[name] = Transaction(name, wall_ms, user)
         elif transaction.committing:
             raise StagingRefused(BUSY, f"transaction {name!r} is being committed")
         transaction.touched_ms = wall_ms
         first = self.next_sequence
         self.next_sequence = first + count
-        page = StagedPage(name, part, attempt, first, first + count, payload_bytes)
+        page = StagedPage(name, part, attempt, first, first + count, payload_bytes, transaction.user)
         self.take_up(page, wall_ms)
         return page
 
@@ -125,7 +131,7 @@ class StagingArea:
         """Count a page in: a new one, or one that a start has found."""
         transaction = self.open.get(page.transaction)
         if transaction is None:
-            transaction = self.open[page.transaction] = Transaction(page.transaction, wall_ms)
+            transaction = self.open[page.transaction] = Transaction(page.transaction, wall_ms, page.user)
         transaction.pages.append(page)
         self.staged_bytes += page.payload_bytes
         self.pages_count += 1
@@ -141,12 +147,14 @@ class StagingArea:
 
     # --- committing ---
 
-    def begin_commit(self, name: str, attempts: list[tuple[int, int]], wall_ms: int) -> list[StagedPage] | None:
+    def begin_commit(
+        self, name: str, attempts: list[tuple[int, int]], wall_ms: int, *, user: str
+    ) -> list[StagedPage] | None:
         """Return the pages of the named attempts, in the order to publish; None when it is committed already.
 
         Raises StagingRefused. Until `decided` or `give_up_commit` nothing else happens to the transaction.
         """
-        check_name(name)
+        self._check(name, user)
         if name in self.committed:
             return None
         chosen = dict(attempts)
@@ -155,7 +163,7 @@ class StagingArea:
             raise StagingRefused(BAD_TRANSACTION, text)
         transaction = self.open.get(name)
         if transaction is None:
-            transaction = Transaction(name, wall_ms)
+            transaction = Transaction(name, wall_ms, user)
         if transaction.committing:
             raise StagingRefused(BUSY, f"transaction {name!r} is being committed")
         staged = {(page.part, page.attempt) for page in transaction.pages}
@@ -171,7 +179,7 @@ class StagingArea:
         """Return the pages of what is decided, or about to be, in the order to publish."""
         transaction = self.open.get(name)
         if transaction is None:
-            transaction = self.open[name] = Transaction(name, 0)
+            transaction = self.open[name] = Transaction(name, 0, self.committed[name].user)
         transaction.committing = True
         chosen = dict(attempts)
         pages = [page for page in transaction.pages if chosen.get(page.part) == page.attempt]
@@ -187,7 +195,7 @@ class StagingArea:
 
     def decided(self, name: str, decided_ms: int, messages_count: int) -> None:
         """The decision is in the store: from now on it will be published, whatever happens."""
-        self.committed[name] = CommittedName(decided_ms, messages_count)
+        self.committed[name] = CommittedName(decided_ms, messages_count, self.open[name].user)
 
     def published(self, name: str) -> None:
         """Everything named was published, and the rest dropped."""
@@ -195,9 +203,9 @@ class StagingArea:
 
     # --- ends ---
 
-    def abort(self, name: str) -> list[StagedPage] | None:
+    def abort(self, name: str, *, user: str) -> list[StagedPage] | None:
         """Return the pages to drop; None when it is committed, and nothing is to be done. Raises StagingRefused."""
-        check_name(name)
+        self._check(name, user)
         if name in self.committed:
             return None
         transaction = self.open.get(name)
@@ -217,6 +225,13 @@ class StagingArea:
         """Return the committed names that need not be known any longer."""
         oldest_ms = wall_ms - self.names_kept_ms
         return [name for name, each in self.committed.items() if each.decided_ms < oldest_ms and name not in self.open]
+
+    def _check(self, name: str, user: str) -> None:
+        """Raise StagingRefused unless a user may have a transaction called so."""
+        check_name(name)
+        known = self.open.get(name) or self.committed.get(name)
+        if known is not None and known.user not in (ANONYMOUS, user):
+            raise StagingRefused(OF_ANOTHER, f"403 Permission Denied: transaction {name!r} is another user's")
 
     def check(self) -> None:
         """Assert the invariants."""

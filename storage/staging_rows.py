@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from messaging.permissions import ANONYMOUS
 from messaging.ranges import RangeSet
 from messaging.recovery import StoredPartition
 from messaging.staging import CommittedName, StagedPage, StagingArea
@@ -23,6 +24,7 @@ class Decision(NamedTuple):
     decided_ms: int
     messages_count: int
     attempts: list[tuple[int, int]] | None
+    user: str = ANONYMOUS
 
     def finished(self) -> "Decision":
         """Return what is remembered of it."""
@@ -92,11 +94,10 @@ def find_staging(
             known.add(page.first)
             area.take_up(page, wall_ms)
             continue
-        name, decided_ms, messages_count, attempts = row
-        area.committed[name] = CommittedName(decided_ms, messages_count)
-        if attempts is not None:
-            pairs = [(part, attempt) for part, attempt in attempts]
-            decisions.append(Decision(name, decided_ms, messages_count, pairs))
+        decision = Decision(*row)
+        area.committed[decision.name] = CommittedName(decision.decided_ms, decision.messages_count, decision.user)
+        if decision.attempts is not None:
+            decisions.append(decision._replace(attempts=[(part, attempt) for part, attempt in decision.attempts]))
     held = RangeSet()
     for first, end in published.ranges():
         held.add(first, end)

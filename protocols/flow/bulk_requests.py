@@ -25,9 +25,10 @@ from actors.directory_messages import FindQueue, QueueHandle
 from actors.reading_messages import AskPartitions, CutRange, DescribeLog, LogOverview
 from actors.staging_messages import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
 from messaging.batch import MessageBatch
-from messaging.client_rights import ClientDenied
+from messaging.client_rights import TRANSACTION_OF_ANOTHER, ClientDenied
 from messaging.cursors import EARLIEST, CursorLimits, CursorRefused
 from messaging.queue_attributes import CONSUME, READ_ONLY
+from messaging.staging import OF_ANOTHER, StagingRefused
 from protocols.flow import codes, frames
 from protocols.flow.columns import ALL
 from protocols.flow.cursor_frames import (
@@ -98,7 +99,12 @@ async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
 async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes:
     """Return the answer to a request. Raises RequestRefused, PeerViolation, CursorRefused, StagingRefused."""
     if isinstance(asked, (StageRows, CommitRows, AbortRows)):
-        return (await _answer_staging(connection, asked)).encode()
+        try:
+            return (await _answer_staging(connection, asked)).encode()
+        except StagingRefused as refused:
+            if refused.code == OF_ANOTHER:
+                connection.services.clients.denials.deny(TRANSACTION_OF_ANOTHER, connection.client, str(refused))
+            raise
     if isinstance(asked, CutRangeFrame):
         handle = await _queue(connection, asked.queue, READ_ONLY)
         cut = AskPartitions(asked.partition, CutRange(asked.first, asked.payload_bytes, asked.messages_count))
@@ -183,18 +189,18 @@ def _positions_of(found: list[CursorPosition]) -> tuple[Position, ...]:
 
 
 async def _answer_staging(connection: "FlowConnection", asked: StageRows | CommitRows | AbortRows) -> StagingAnswer:
-    directory = connection.services.staging
+    directory, user = connection.services.staging, connection.identity.user
     if isinstance(asked, StageRows):
         batches = batches_of(asked, connection.client, connection.runtime.clock.wall_ms())
         _check_rights(connection, batches)
-        staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches))
+        staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches, user))
         return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
     if isinstance(asked, CommitRows):
-        done: StagedCommitted = await directory.ask(CommitStaged(asked.transaction, list(asked.attempts)))
+        done: StagedCommitted = await directory.ask(CommitStaged(asked.transaction, list(asked.attempts), user))
         if not done.already:
             connection.count_received(done.messages_count)  # what is staged is not published
         return StagingAnswer(frames.COMMIT_STAGED, asked.request_id, done.messages_count, done.already)
-    is_gone: bool = await directory.ask(AbortStaged(asked.transaction))
+    is_gone: bool = await directory.ask(AbortStaged(asked.transaction, user))
     return StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, not is_gone)
 
 

@@ -30,6 +30,7 @@ REFUSAL_CODES: Final[dict[str, int]] = {
     staging.BUSY: codes.IN_USE,
     staging.NOT_PUBLISHED: codes.NOT_PUBLISHED,
     staging.STAGE_DAMAGED: codes.UNREADABLE,
+    staging.OF_ANOTHER: codes.PERMISSION_DENIED,
 }
 
 _FOR_NOW: Final = frozenset({codes.TOO_MANY, codes.IN_USE, codes.NOT_STORED, codes.SPOOL_FULL, codes.NOT_PUBLISHED})

@@ -1,9 +1,13 @@
 """Staged publishing over the flow protocol: rows in columns, one commit, and all of it once."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from flow_bulk import BulkClient, rows_of
 from flow_client import Refused
+from messaging.client_rights import TRANSACTION_OF_ANOTHER
 from named_queues import create, shown
 from protocols.flow import codes
 from protocols.flow import columns as c
@@ -168,3 +172,38 @@ async def test_stages_without_answer_are_so_many(broker: RunningBroker) -> None:
         with pytest.raises(Refused) as refusal:
             await client.commits("none")
         assert (refusal.value.error.request_id, refusal.value.error.code) == (1004, codes.TOO_MANY)
+
+
+@asynccontextmanager
+async def writer(broker: RunningBroker, user: str, password: str) -> AsyncIterator[BulkClient]:
+    client = BulkClient(broker.flow_port, name=user)
+    await client.connect()
+    await client.authenticate("PLAIN", f"\0{user}\0{password}".encode())
+    yield client
+    await client.close()
+
+
+@pytest.mark.accounts(ada="a", bob="b")
+async def test_a_transaction_is_its_users_also_after_a_restart(broker: RunningBroker) -> None:
+    """Else who knows its name ends it, or commits nothing under it, and its writer believes that all is published."""
+    await create(broker, subscriptions=["t"])
+    for restarts, commits in ((False, False), (True, False), (False, True), (True, True)):
+        if restarts:
+            await broker.restart()
+        async with writer(broker, "ada", "a") as ada, writer(broker, "bob", "b") as bob:
+            if commits:
+                await ada.commits("job/7", (0, 0))
+            elif not restarts:
+                await ada.stages("job/7", 0, rows_of(["t"], [b"x"]), 1)
+            for request in (
+                bob.stages("job/7", 0, rows_of(["t"], [b"y"]), 1),
+                bob.commits("job/7"),
+                bob.aborts("job/7"),
+            ):
+                with pytest.raises(Refused) as refusal:
+                    await request
+                assert refusal.value.error.code == codes.PERMISSION_DENIED
+    async with writer(broker, "ada", "a") as ada:
+        assert (await ada.commits("job/7", (0, 0))).already
+    assert (await shown(broker)).ready_count == 1
+    assert broker.node.default.clients.denials.counts == {TRANSACTION_OF_ANOTHER: 3}

@@ -53,10 +53,10 @@ def test_transactions_agree_with_the_plain_model(steps: list[tuple[str, str, int
             case "stage":
                 if name in model.committing and name not in model.committed:
                     with pytest.raises(StagingRefused) as refused:
-                        area.stage(name, part, attempt, count=2, payload_bytes=3, wall_ms=wall_ms)
+                        area.stage(name, part, attempt, user="", count=2, payload_bytes=3, wall_ms=wall_ms)
                     assert refused.value.code == BUSY
                     continue
-                page = area.stage(name, part, attempt, count=2, payload_bytes=3, wall_ms=wall_ms)
+                page = area.stage(name, part, attempt, user="", count=2, payload_bytes=3, wall_ms=wall_ms)
                 assert (page is None) == (name in model.committed)
                 if page is not None:
                     model.staged[name].append(page)
@@ -64,12 +64,12 @@ def test_transactions_agree_with_the_plain_model(steps: list[tuple[str, str, int
             case "commit":
                 staged = {(each.part, each.attempt) for each in model.staged[name]}
                 if name in model.committed:
-                    assert area.begin_commit(name, [(part, attempt)], wall_ms) is None
+                    assert area.begin_commit(name, [(part, attempt)], wall_ms, user="") is None
                 elif name in model.committing or (part, attempt) not in staged:
                     with pytest.raises(StagingRefused):
-                        area.begin_commit(name, [(part, attempt)], wall_ms)
+                        area.begin_commit(name, [(part, attempt)], wall_ms, user="")
                 else:
-                    pages = area.begin_commit(name, [(part, attempt)], wall_ms)
+                    pages = area.begin_commit(name, [(part, attempt)], wall_ms, user="")
                     named = [each for each in model.staged[name] if (each.part, each.attempt) == (part, attempt)]
                     assert pages == named
                     model.committing[name] = named
@@ -87,7 +87,7 @@ def test_transactions_agree_with_the_plain_model(steps: list[tuple[str, str, int
                 del model.committing[name]
                 model.staged[name] = []
             case "abort" if name not in model.committing and name not in model.committed:
-                assert area.abort(name) == model.staged[name]
+                assert area.abort(name, user="") == model.staged[name]
                 for each in model.staged[name]:
                     area.drop(each)
                 model.staged[name] = []
@@ -111,11 +111,11 @@ def test_a_commit_names_one_attempt_of_each_part_and_only_what_was_staged(
     attempts: list[tuple[int, int]], code: str
 ) -> None:
     area = area_of()
-    area.stage("t", 0, 0, count=1, payload_bytes=1, wall_ms=0)
-    area.stage("t", 0, 1, count=1, payload_bytes=1, wall_ms=0)
+    area.stage("t", 0, 0, user="", count=1, payload_bytes=1, wall_ms=0)
+    area.stage("t", 0, 1, user="", count=1, payload_bytes=1, wall_ms=0)
 
     with pytest.raises(StagingRefused) as refused:
-        area.begin_commit("t", attempts, 0)
+        area.begin_commit("t", attempts, 0, user="")
 
     assert refused.value.code == code
 
@@ -125,14 +125,14 @@ def test_a_commit_of_a_name_that_nothing_can_be_staged_under_is_refused(name: st
     """Else a commit of no attempts would be written down under it, as done."""
     area = area_of()
     with pytest.raises(StagingRefused) as refused:
-        area.begin_commit(name, [], 0)
+        area.begin_commit(name, [], 0, user="")
     assert refused.value.code == BAD_TRANSACTION
 
 
 def test_what_is_staged_has_bounds() -> None:
     area = area_of(bytes_max=10)
-    area.stage("t", 0, 0, count=1, payload_bytes=10, wall_ms=0)
+    area.stage("t", 0, 0, user="", count=1, payload_bytes=10, wall_ms=0)
     for size, code in ((1, TOO_MUCH_STAGED), (STAGE_BYTES_MAX + 1, TOO_LARGE)):
         with pytest.raises(StagingRefused) as refused:
-            area.stage("t", 0, 0, count=1, payload_bytes=size, wall_ms=0)
+            area.stage("t", 0, 0, user="", count=1, payload_bytes=size, wall_ms=0)
         assert refused.value.code == code
