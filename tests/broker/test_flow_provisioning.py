@@ -188,7 +188,7 @@ async def test_what_a_queue_collects_already_hinders_no_change_of_it(broker: Run
 )
 async def test_dead_messages_go_to_no_queue_that_the_client_may_not_publish_to(broker: RunningBroker) -> None:
     """docs/security.md, ACL profiles. It could put there what it rejects; what a template says is an operator's."""
-    template = {"name": "t", "queue_name_filter": "by-template", "dead_msg_queue": "orders"}
+    template: dict[str, object] = {"name": "t", "queue_name_filter": "by-template", "dead_msg_queue": "orders"}
     await NodeView(broker.node).put_template(template_from_dict(template), must_be_new=True)
     client = FlowClient(broker.flow_port, name="ada")
     await client.connect()
