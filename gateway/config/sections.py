@@ -139,6 +139,8 @@ class Amqp(Section):
 
     @model_validator(mode="after")
     def _check_relation(self) -> Self:
+        if self.idle_timeout_s == 1:  # half of it is announced
+            raise ValueError("idle_timeout_s is 1, and clients would have half a second; allowed: 0, or 2 and more")
         if self.max_transaction_size > self.max_open_transactions_size:
             raise ValueError("max_transaction_size is larger than max_open_transactions_size, which has to hold it")
         return self

@@ -324,6 +324,14 @@ def test_a_plain_password_in_the_file_is_refused_and_never_shown(tmp_path: Path)
     )
 
 
+def test_an_idle_timeout_that_no_client_could_keep_to_is_refused(tmp_path: Path) -> None:
+    """AMQP 2.4.5: half of it is announced. The gateway did not start with it."""
+    assert problems_of("amqp: {idle_timeout_s: 1}", tmp_path) == [
+        "gate.yaml:1:7: amqp: idle_timeout_s is 1, and clients would have half a second; allowed: 0, or 2 and more"
+    ]
+    assert load(settings=["amqp.idle_timeout_s=2"]).amqp.idle_timeout_s == 2
+
+
 @pytest.mark.parametrize(
     "secret",
     [
