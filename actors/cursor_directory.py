@@ -90,6 +90,7 @@ class CursorDirectory(LoopActor):
         self._incarnation = incarnation
         self._tokens = 0
         self._writing: dict[int, LoopFuture[str]] = {}
+        self._deleting: dict[bytes, LoopFuture[None]] = {}  # by the key of a row that the store has yet to forget
         self._timer: TimerHandle | None = None
         self._waiters = StatusWaiters(cell, spool, self._positions)
         self.handlers = {
@@ -125,6 +126,7 @@ class CursorDirectory(LoopActor):
         check_bind(message.mode, message.cursor, message.instance, message.limits)
         if message.start not in (EARLIEST, LATEST):
             raise CursorRefused(BAD_CURSOR, f"start {message.start!r}; allowed: {EARLIEST} or {LATEST}")
+        await self._until_deleted(message.queue, message.cursor)
         handle = await self._handle_of(message.queue)
         if not handle.durable:
             raise CursorRefused(NOT_DURABLE, f"queue {message.queue!r} is never written, so there is nothing to read")
@@ -182,12 +184,12 @@ class CursorDirectory(LoopActor):
                 text = f"partition {each.number}: {upto[each.partition_id]} is above {each.synced_end}, the next one"
                 raise CursorRefused(AHEAD, text)
         cursor.hear(message.epoch, self.runtime.clock.now_ms())  # another binding may have come meanwhile
-        changed = cursor.acknowledge(upto, message.batch_ref)
+        cursor.acknowledge(upto, message.batch_ref)
         if cursor.caught_up({each.partition_id: each.low for each in overviews}):
             self._events.emit(VPN_CURSOR_LAG_CLEAR, f"cursor {cursor.name} on queue {cursor.queue} goes on")
-        if changed:
-            await self._store(cursor)
-            await self._hold(handle, cursor, overviews)
+        # Stored whatever it changes: one before it, of the same, may be on its way, or may have been refused.
+        await self._store(cursor)
+        await self._hold(handle, cursor, overviews)
         return await self._positions(cursor)
 
     async def _pin(self, message: PinCursor) -> None:
@@ -203,22 +205,14 @@ class CursorDirectory(LoopActor):
 
     async def _unbind(self, message: UnbindCursor) -> None:
         cursor = self._known(message.queue, message.cursor)
-        was_bound = cursor.bound
         cursor.unbind(message.epoch)
-        if was_bound and not cursor.bound:
+        if message.epoch == cursor.epoch:
             await self._release(cursor)
             await self._store(cursor)
 
     async def _delete(self, message: DeleteCursor) -> None:
-        cursor = self._known(message.queue, message.cursor)
-        await self._write(TableWrite(Table.READERS, _key(cursor), None))
-        if self._book.find(cursor.queue, cursor.name) is cursor:
-            self._book.remove(cursor)
-        self._waiters.fence(cursor)
-        await self._release(cursor)
-        handle: QueueHandle | None = await self._queues.ask(FindQueue(cursor.queue))
-        if handle is not None:
-            await self._ask(handle, HoldLog(cursor.name, None))
+        await self._until_deleted(message.queue, message.cursor)
+        await self._forget(self._known(message.queue, message.cursor))
 
     async def _list(self, message: ListCursors) -> list[CursorOverview]:
         names = self._book.queues() if message.queue is None else [message.queue]
@@ -251,9 +245,8 @@ class CursorDirectory(LoopActor):
             handle: QueueHandle | None = await self._queues.ask(FindQueue(name))
             if handle is None:
                 for cursor in self._book.of(name):
-                    self._book.remove(cursor)
-                    self._waiters.fence(cursor)
-                    await self._write(TableWrite(Table.READERS, _key(cursor), None))
+                    if self._is_there(cursor):
+                        await self._forget(cursor)
                 continue
             overviews: list[LogOverview] = await self._ask(handle, DescribeLog())
             for cursor in self._book.of(name):
@@ -265,9 +258,9 @@ class CursorDirectory(LoopActor):
             self._events.emit(VPN_CURSOR_BINDING_LOST, text)
             self._waiters.fence(cursor)
             await self._release(cursor)
-            await self._write(_row(cursor))
+            await self._write(cursor)
         for each in overviews:  # a partition that came later has to keep its messages from the first on
-            if cursor.name not in each.holds and not cursor.exceeded:
+            if cursor.name not in each.holds and not cursor.exceeded and self._is_there(cursor):
                 await self._ask(handle, HoldLog(cursor.name, cursor.position(each.partition_id)), each.number)
         holds = [each.holds[cursor.name] for each in overviews if cursor.name in each.holds]
         lag_bytes = sum(hold.lag_bytes for hold in holds)
@@ -275,7 +268,7 @@ class CursorDirectory(LoopActor):
         if cursor.measure(lag_bytes, oldest_ms, self.runtime.clock.wall_ms()):
             text = f"cursor {cursor.name} on queue {cursor.queue} is {lag_bytes} bytes behind; messages may go unread"
             self._events.emit(VPN_CURSOR_LAG_EXCEEDED, text)
-            await self._write(_row(cursor))
+            await self._write(cursor)
             await self._hold(handle, cursor, overviews)
 
     # --- what it asks of others ---
@@ -293,6 +286,8 @@ class CursorDirectory(LoopActor):
     async def _hold(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
         """Tell every partition from where to keep messages for the cursor, and what of them is consumed."""
         for each in overviews:
+            if not self._is_there(cursor):
+                return  # deleted meanwhile: nothing is kept for it any more
             hold = cursor.hold(each.partition_id)
             await self._ask(handle, HoldLog(cursor.name, hold), each.number)
             if cursor.mode == CONSUME:
@@ -316,20 +311,53 @@ class CursorDirectory(LoopActor):
             )
         return positions
 
-    async def _store(self, cursor: DurableCursor) -> None:
-        reason = await self._write(_row(cursor))
-        if reason:
-            raise CursorRefused(NOT_STORED, f"the position of cursor {cursor.name!r} could not be stored: {reason}")
+    async def _forget(self, cursor: DurableCursor) -> None:
+        """Delete a cursor, and return when the store knows. Until then there is no other one of its name."""
+        key = _key(cursor)
+        deleted = self._deleting[key] = LoopFuture()
+        self._book.remove(cursor)
+        cursor.unbind(cursor.epoch)
+        self._waiters.fence(cursor)
+        try:
+            await self._write_row(key, None, until_done=True)
+            await self._release(cursor)
+            handle: QueueHandle | None = await self._queues.ask(FindQueue(cursor.queue))
+            if handle is not None:
+                await self._ask(handle, HoldLog(cursor.name, None))
+        finally:
+            del self._deleting[key]
+            deleted.set()
 
-    def _write(self, row: TableWrite) -> LoopFuture[str]:
-        """Write a row; the answer is empty, or why it was not written."""
+    async def _store(self, cursor: DurableCursor) -> None:
+        reason = await self._write(cursor)
+        if reason:
+            code = NOT_STORED if self._is_there(cursor) else NO_SUCH_CURSOR
+            raise CursorRefused(code, f"the position of cursor {cursor.name!r} could not be stored: {reason}")
+
+    async def _write(self, cursor: DurableCursor) -> str:
+        """Write a cursor's row; return nothing, or why it was not written."""
+        if not self._is_there(cursor):
+            return "it was deleted meanwhile"
+        return await self._write_row(_key(cursor), orjson.dumps(cursor.to_row()))
+
+    def _write_row(self, key: bytes, value: bytes | None, *, until_done: bool = False) -> LoopFuture[str]:
         self._tokens += 1
         answer: LoopFuture[str] = LoopFuture()
         self._writing[self._tokens] = answer
-        self._spool.post(WriteTables([row.under(self._row_prefix)], self.cell.inbox, self._tokens))
+        row = TableWrite(Table.READERS, key, value).under(self._row_prefix)
+        self._spool.post(WriteTables([row], self.cell.inbox, self._tokens, until_done))
         return answer
 
+    async def _until_deleted(self, queue: str, name: str) -> None:
+        """Wait for a deletion that is under way: that there is no cursor of this name is said when the store knows."""
+        while (deleted := self._deleting.get(_key_of(queue, name))) is not None:
+            await deleted
+
     # --- checks ---
+
+    def _is_there(self, cursor: DurableCursor) -> bool:
+        """Return whether a cursor was not deleted meanwhile."""
+        return self._book.find(cursor.queue, cursor.name) is cursor
 
     def _known(self, queue: str, name: str) -> DurableCursor:
         cursor = self._book.find(queue, name)
@@ -367,8 +395,8 @@ def _overview(cursor: DurableCursor, positions: list[CursorPosition]) -> CursorO
 
 
 def _key(cursor: DurableCursor) -> bytes:
-    return f"{cursor.queue}\0{cursor.name}".encode()
+    return _key_of(cursor.queue, cursor.name)
 
 
-def _row(cursor: DurableCursor) -> TableWrite:
-    return TableWrite(Table.READERS, _key(cursor), orjson.dumps(cursor.to_row()))
+def _key_of(queue: str, name: str) -> bytes:
+    return f"{queue}\0{name}".encode()

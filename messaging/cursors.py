@@ -140,17 +140,14 @@ class DurableCursor:
         """Return before which sequence everything is acknowledged."""
         return self.positions.get(partition_id, 1)
 
-    def acknowledge(self, upto: dict[int, int], batch_ref: str) -> bool:
-        """Raise positions; lower ones change nothing. Return whether something changed."""
-        changed = batch_ref != self.batch_ref
+    def acknowledge(self, upto: dict[int, int], batch_ref: str) -> None:
+        """Raise positions; lower ones change nothing."""
         self.batch_ref = batch_ref
         for partition_id, sequence in upto.items():
             if sequence > self.position(partition_id):
                 self.positions[partition_id] = sequence
-                changed = True
             if self.pins.get(partition_id, 0) <= self.position(partition_id):
                 self.pins.pop(partition_id, None)
-        return changed
 
     def pin(self, ends: dict[int, int]) -> None:
         """Keep what lies before these ends until it is acknowledged, whatever the lag. No ends: none is kept so."""

@@ -1,0 +1,142 @@
+"""What a durable cursor is told is in the store by then, whatever that refused before; played on virtual time."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from actors.cursor_messages import AckCursor, BindCursor, CursorBound, DeleteCursor, ListCursors
+from messaging.cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
+from simulation.client import HOLD
+from simulation.scenario import PLAIN
+from simulation.world import World
+
+QUEUE, CURSOR = "first", "reader"
+A_WHILE_US = 2_000_000
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A queue with a message."""
+    made = World(1, PLAIN)
+    publisher = made.clients["p0"]
+    publisher.connect(clean_start=False)
+    made.advance(A_WHILE_US)
+    publisher.publish("work/a/x", "k0", 1, 40)
+    made.advance(A_WHILE_US)
+    yield made
+    made.close()
+
+
+def ask(world: World, message: object) -> object:
+    async def asked() -> object:
+        return await world.node.default.cursors.ask(message)
+
+    return world.ask(asked())
+
+
+def bind(world: World, mode: str = TAP) -> int:
+    bound = ask(world, BindCursor(QUEUE, CURSOR, mode, "test"))
+    assert isinstance(bound, CursorBound)
+    return bound.epoch
+
+
+def cursors_after_a_crash(world: World) -> list[dict[int, int]]:
+    """Return, for each cursor on the queue, its positions by partition number."""
+    world.power_fails()
+    found = ask(world, ListCursors(QUEUE))
+    assert isinstance(found, list)
+    return [{each.number: each.acked for each in cursor.positions} for cursor in found]
+
+
+def test_a_deletion_is_answered_when_a_store_that_refuses_has_taken_it(world: World) -> None:
+    """A cursor that came back would hold messages for a reader that is no more."""
+    bind(world)
+    world.faults.failures_left = 3
+
+    ask(world, DeleteCursor(QUEUE, CURSOR))
+
+    assert world.faults.failures_left == 0
+    assert cursors_after_a_crash(world) == []
+
+
+def test_a_second_deletion_is_answered_when_the_store_has_the_first(world: World) -> None:
+    bind(world)
+    world.faults.failures_left = 3
+    world.loop.create_task(delete(world))
+    world.advance(1)
+
+    with pytest.raises(CursorRefused) as refused:
+        ask(world, DeleteCursor(QUEUE, CURSOR))
+
+    assert refused.value.code == NO_SUCH_CURSOR
+    assert cursors_after_a_crash(world) == []
+
+
+def test_what_is_asked_of_a_cursor_that_is_being_deleted_does_not_bring_it_back(world: World) -> None:
+    epoch = bind(world)
+    world.faults.failures_left = 1
+    deletion = world.loop.create_task(delete(world))
+    acknowledgement = world.loop.create_task(acknowledge(world, epoch))
+    world.advance(A_WHILE_US)
+
+    deletion.result()
+    with pytest.raises(CursorRefused):
+        acknowledgement.result()
+    assert cursors_after_a_crash(world) == []
+
+
+def test_a_cursor_that_is_bound_while_one_of_its_name_is_deleted_is_another_and_stays(world: World) -> None:
+    epoch = bind(world)
+    ask(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
+    world.faults.failures_left = 3
+    world.loop.create_task(delete(world))
+    world.advance(1)
+
+    bind(world)
+
+    assert cursors_after_a_crash(world) == [{0: 1}]
+
+
+def test_a_queue_is_free_again_when_the_cursor_that_consumed_it_is_deleted(world: World) -> None:
+    bind(world, CONSUME)
+
+    ask(world, DeleteCursor(QUEUE, CURSOR))
+
+    consumer = world.clients["c1"]
+    consumer.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    consumer.mode = HOLD
+    consumer.consume(QUEUE, 1)
+    world.advance(A_WHILE_US)
+    assert consumer.held
+
+
+def test_an_acknowledgement_that_was_refused_is_stored_when_it_comes_again(world: World) -> None:
+    epoch = bind(world)
+    world.faults.failures_left = 1
+    with pytest.raises(CursorRefused) as refused:
+        ask(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
+    assert refused.value.code == NOT_STORED
+
+    ask(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
+
+    assert cursors_after_a_crash(world) == [{0: 2}]
+
+
+def test_an_acknowledgement_that_comes_twice_is_answered_when_the_store_has_it(world: World) -> None:
+    epoch = bind(world)
+    world.pace.slow_left = 1
+    world.loop.create_task(acknowledge(world, epoch))
+    world.advance(1)
+
+    ask(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
+
+    assert cursors_after_a_crash(world) == [{0: 2}]
+
+
+async def delete(world: World) -> None:
+    await world.node.default.cursors.ask(DeleteCursor(QUEUE, CURSOR))
+
+
+async def acknowledge(world: World, epoch: int) -> None:
+    await world.node.default.cursors.ask(AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
