@@ -35,11 +35,16 @@ def check_made(
 
 
 def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDefinition) -> None:
-    """Raise PermissionDenied or ClientDenied unless a client may give a queue another definition."""
+    """Raise PermissionDenied, QueueInvalid or ClientDenied unless a client may give a queue another definition."""
     others_change = replace(definition, subscriptions=handle.definition.subscriptions)
     check_permission(handle, rights.user, MODIFY_TOPIC if others_change == handle.definition else DELETE)
+    config, present = definition.config, handle.definition.config
+    if config.partitioned() and not present.partitioned():
+        raise QueueInvalid("partition_count", "a client cannot partition a queue", "0; administrators can")
+    if config.owner != present.owner:
+        raise QueueInvalid("owner", "a client cannot make a queue somebody else's", f"{present.owner!r}")
     rights.check_collecting(topics_added(handle.definition, definition))
-    if definition.config.dead_msg_queue != handle.definition.config.dead_msg_queue:
+    if config.dead_msg_queue != present.dead_msg_queue:
         _check_dead_msg_queue(rights, definition)
 
 

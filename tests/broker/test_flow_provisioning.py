@@ -143,6 +143,24 @@ async def test_queues_are_changed_and_deleted_by_who_may(broker: RunningBroker) 
 
 
 @ACCOUNTS
+@pytest.mark.settings(
+    "authentication.client_profiles=[{name: one, max_endpoint_count_per_client_username: 1}]",
+    "authentication.users.0.client_profile=one",
+)
+async def test_what_a_client_may_not_make_it_does_not_make_by_a_change(broker: RunningBroker) -> None:
+    """Solace 4.12: no partitioned queues; 7.2: so many queues of its user."""
+    client = FlowClient(broker.flow_port, name="ada")
+    await client.connect()
+    await client.authenticate("PLAIN", b"\0ada\0engine")
+    await provisions(client, frames.PROVISION, "mine", access_type="non-exclusive", egress_enabled=False)
+    for attributes in ({"partition_count": 4}, {"owner": "bob"}, {"owner": ""}):
+        assert await refusal_of(client, frames.ALTER, "mine", **attributes) == codes.REQUEST_INVALID
+    await provisions(client, frames.ALTER, "mine", owner="ada", partition_count=0)
+    assert await refusal_of(client, frames.PROVISION, "another") == codes.PERMISSION_DENIED
+    await client.close()
+
+
+@ACCOUNTS
 @OWN_TOPICS
 async def test_no_queue_of_a_client_collects_what_that_may_not_subscribe_to(broker: RunningBroker) -> None:
     """docs/security.md, ACL profiles: it could be consumed. Neither by its subscriptions nor by its name."""
