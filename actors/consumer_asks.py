@@ -1,6 +1,6 @@
-"""What consumers ask of a partition beside settling: time, remarks, and to hear when something has come to its end."""
+"""What is asked of a partition beside settling: time, remarks, and to hear when something is stored or at its end."""
 
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from actors.data_messages import Confirmed, Refused, Remark, RenewLock, SettleDurably
 from actors.drain_messages import DrainPartition
@@ -10,6 +10,8 @@ from messaging.address import Address
 from messaging.holding import held_as, remark, renew
 from messaging.ledger import Ledger
 from messaging.supply import has_more_for
+
+T = TypeVar("T")
 
 ConsumerAsk = Remark | RenewLock | DrainPartition
 
@@ -21,7 +23,7 @@ class ConsumerAsks:
     def __init__(self) -> None:
         self.is_awaited = False  # somebody waits
         self._drains: dict[int, LoopFuture[None]] = {}  # by flow
-        self._settlements: list[SettleDurably] = []  # of this turn, whose consumers wait for the store
+        self._storing: list[Address] = []  # who waits for the store to know what this turn has done
 
     def receive(self, ledger: Ledger, message: ConsumerAsk, wall_ms: int) -> Any:
         """Do what is asked, or see to its answer."""
@@ -42,21 +44,26 @@ class ConsumerAsks:
         if not any(held_as(ledger, flow, first, end, count) for first, end in message.settle.ranges):
             message.reply_to.post(Refused(0, "the flow holds none of it: taken back, for it was not settled in time"))
             return False
-        self._settlements.append(message)
-        self.is_awaited = True
+        self._wait_for_store(message.reply_to)
         return True
+
+    def when_stored(self, value: T) -> LoopFuture[T]:
+        """Return what is answered with a value when the store knows what this turn has done."""
+        stored = _Stored(value)
+        self._wait_for_store(stored)
+        return stored.answer
 
     def look(self, ledger: Ledger, spool: Address | None) -> None:
         """Answer whom there is an answer for: the ledger has delivered all it could, and the spool knows what it does.
 
         None for the spool: nothing here is ever written.
         """
-        for message in self._settlements:
+        for reply_to in self._storing:
             if spool is None:
-                message.reply_to.post(Confirmed(0))
+                reply_to.post(Confirmed(0))
             else:  # with nothing to write, this waits for the commit alone
-                spool.post(WriteTables([], message.reply_to, 0, until_done=True))
-        self._settlements.clear()
+                spool.post(WriteTables([], reply_to, 0, until_done=True))
+        self._storing.clear()
         for flow_id, answer in list(self._drains.items()):
             if not has_more_for(ledger, flow_id):
                 del self._drains[flow_id]
@@ -68,6 +75,10 @@ class ConsumerAsks:
         for flow_id in list(self._drains):
             self._drains.pop(flow_id).set(None)
 
+    def _wait_for_store(self, reply_to: Address) -> None:
+        self._storing.append(reply_to)
+        self.is_awaited = True
+
     def _drain(self, flow_id: int) -> LoopFuture[None]:
         """Put a flow in line. One that asks anew is waited for once; what it asked before is answered."""
         earlier = self._drains.pop(flow_id, None)
@@ -77,3 +88,16 @@ class ConsumerAsks:
         self._drains[flow_id] = answer
         self.is_awaited = True
         return answer
+
+
+@final
+class _Stored(Address):
+    """Where the spool says that it is stored what somebody waits to be told."""
+
+    def __init__(self, value: Any) -> None:
+        self.answer: LoopFuture[Any] = LoopFuture()
+        self._value = value
+
+    def post(self, message: object) -> None:
+        """Give the answer: what is written until it is done is never refused."""
+        self.answer.set(self._value)

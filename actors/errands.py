@@ -9,6 +9,7 @@ import logging
 from typing import Any, final
 
 from actors.clock import Clock
+from actors.consumer_asks import ConsumerAsks
 from actors.events import Events
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
@@ -53,6 +54,7 @@ class ErrandPlace:
         self.reader = reader
         self.targets = targets  # every queue of the node by name
         self.trace = trace  # None: nothing of this queue is traced
+        self.asks = ConsumerAsks()  # of the partition: the end of its turn looks after them
         self.under_way: dict[int, Errand] = {}
         self.burying_count = 0  # messages on their way to the dead message queue
         self.unburied = Unburied(runtime.clock, events, queue_name, number)

@@ -14,7 +14,6 @@ from actors.browsing import PartitionBrowse
 from actors.burying import bury
 from actors.cell import Behaviour
 from actors.commit_watch import CommitWatch
-from actors.consumer_asks import ConsumerAsks
 from actors.cursor_messages import CommitSeen
 from actors.data_messages import (
     WAKE,
@@ -136,7 +135,6 @@ class Partition(Behaviour):
         self._trace = trace  # None: nothing of this queue is traced
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
-        self._asks = ConsumerAsks()
         self._parking = Parking()
         self._rescale = RescalePart(number, queue)
         self._delivering = Delivering(runtime.clock, address, number, trace)
@@ -154,6 +152,7 @@ class Partition(Behaviour):
             trace=trace,
             events=events,
         )
+        self._asks = self._errands.asks
         self._timer = TurnTimer(runtime, address)
         self._commits = CommitWatch(address, spool)
 
@@ -296,7 +295,7 @@ class Partition(Behaviour):
         elif isinstance(message, RescaleOrder):
             self._rescale.receive(ledger, message)
         elif isinstance(message, PurgePartition):
-            return ledger.purge()
+            return self._asks.when_stored(ledger.purge())
         elif isinstance(message, DescribePartition):
             return self.overview()
         elif isinstance(message, BrowsePartition):
@@ -306,7 +305,8 @@ class Partition(Behaviour):
             if look is not None:
                 look.end()
         elif isinstance(message, DeleteMessages):
-            return sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
+            count = sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
+            return self._asks.when_stored(count)
         elif isinstance(message, ExplainKey):
             return key_standing(ledger, message.key)
         elif isinstance(message, PartitionRequest):

@@ -105,7 +105,10 @@ class Taking(Moving):
         sequences = self._order.sequences
         if sequences is not None:
             self._taken.not_found = [each for each in sequences if each not in self._seen]
-        self.answer.set(self._taken)
+        if self._order.deed == DELETE:  # what is moved is in the store by now
+            self.place.asks.when_stored(self._taken).pass_on(self.answer)
+        else:
+            self.answer.set(self._taken)
 
     def abandon(self) -> None:
         """The queue is gone, and with it what was not done."""

@@ -1,0 +1,88 @@
+"""What operators were told is dropped does not come back, whatever becomes of the node; played on virtual time."""
+
+from collections.abc import Callable, Coroutine, Iterator
+
+import pytest
+
+from actors.take_messages import DELETE
+from gateway.selections import MessageSelection
+from messaging.message_selection import MessageId
+from simulation.scenario import PLAIN, TEMPORARY
+from simulation.world import World
+
+QUEUE = "first"
+A_WHILE_US = 2_000_000
+Dropping = Callable[[World], Coroutine[object, object, object]]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A queue with a message that the store has."""
+    made = World(1, PLAIN)
+    publisher = made.clients["p0"]
+    publisher.connect(clean_start=False)
+    made.advance(A_WHILE_US)
+    publisher.publish("work/a/x", "k0", 1, 40)
+    made.advance(A_WHILE_US)
+    assert waiting_in(made) == 1
+    yield made
+    made.close()
+
+
+def waiting_in(world: World) -> int:
+    return len(world.ask(world.view.browse_queue(QUEUE)))
+
+
+def purge(world: World) -> Coroutine[object, object, object]:
+    return world.view.purge_queue(QUEUE)
+
+
+def delete_what_matches(world: World) -> Coroutine[object, object, object]:
+    return world.view.take_messages(QUEUE, DELETE, MessageSelection(limit=10))
+
+
+def delete_one(world: World) -> Coroutine[object, object, object]:
+    return world.view.take_messages(QUEUE, DELETE, MessageSelection(ids=(MessageId(0, 1),)))
+
+
+@pytest.mark.parametrize("drop", [purge, delete_what_matches, delete_one])
+def test_a_message_that_was_dropped_does_not_come_back_after_a_crash(world: World, drop: Dropping) -> None:
+    world.ask(drop(world))
+
+    world.power_fails()
+
+    assert waiting_in(world) == 0
+
+
+@pytest.mark.parametrize("drop", [purge, delete_what_matches, delete_one])
+def test_dropping_is_answered_when_a_store_that_refuses_has_taken_it(world: World, drop: Dropping) -> None:
+    world.faults.failures_left = 3
+
+    world.ask(drop(world))
+
+    assert world.faults.failures_left == 0
+    world.power_fails()
+    assert waiting_in(world) == 0
+
+
+def test_a_second_purge_is_answered_when_the_store_has_the_first(world: World) -> None:
+    world.pace.slow_left = 1
+    world.loop.create_task(purged(world))
+    world.advance(1)
+
+    world.ask(purge(world))
+
+    world.power_fails()
+    assert waiting_in(world) == 0
+
+
+def test_what_is_never_written_is_dropped_at_once(world: World) -> None:
+    world.faults.failures_left = 1
+
+    assert world.ask(world.view.purge_queue(TEMPORARY)) == 0
+
+    assert world.faults.failures_left == 1
+
+
+async def purged(world: World) -> None:
+    await purge(world)
