@@ -90,7 +90,7 @@ class EventStream:
             if not line and said:
                 return Event(said["event"], orjson.loads(said["data"]), said.get("id", ""))
             name, _, value = line.partition(": ")
-            if name:
+            if name and not line.startswith(":"):  # a comment is a sign of life
                 said[name] = value
         raise EOFError("the stream has ended")
 

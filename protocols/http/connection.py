@@ -135,6 +135,8 @@ class HttpConnection(Behaviour):
     def tick(self, now_ms: int) -> None:
         """Bring time: a request that does not come to an end ends the connection (RFC 9110 15.5.9), so does silence."""
         if self._reader is not None:
+            if self.identity.is_over():
+                self._reader.ended("the token has expired")
             self._reader.tick(now_ms)
         if self._writable is not None:
             self._look_for_progress(now_ms)
@@ -318,9 +320,10 @@ class HttpConnection(Behaviour):
 
     def _admit(self, principal: Principal) -> None:
         """Give the client its place, or another one when it has become somebody else. Raises HttpProblem."""
-        if self.identity.admitted() is not None and self.identity.user == principal.user_name:
-            return
+        is_same = self.identity.user == principal.user_name
         self.identity.authenticated(principal)
+        if is_same and self.identity.admitted() is not None:
+            return
         try:
             rights = self.identity.admit(self.client, self.peer_host)
         except ClientDenied as denied:

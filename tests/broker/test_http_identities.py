@@ -1,13 +1,15 @@
 """HTTP connections that several users share, one after the other, as those of a proxy do: each is who it says."""
 
+from pathlib import Path
 from typing import Final
 
 import httpx
 import pytest
 
 from gateway.node_port import NodeView
-from http_client import create, http_client
+from http_client import create, event_stream, http_client
 from running_broker import RunningBroker
+from tokens import TokenServer
 
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")
 
@@ -75,3 +77,21 @@ async def test_a_name_that_no_account_has_is_refused_where_everybody_needs_one(b
     await create(broker, "q", permission="consume")
     async with http_client(broker) as client:
         assert await status(client, "guest", "guest") == 401
+
+
+async def test_a_stream_ends_with_the_token_that_began_it_or_a_later_one(tmp_path: Path) -> None:
+    """docs/security.md: a connection ends with its token. A stream lasts, and shows it once."""
+    server = TokenServer(tmp_path)
+    settings = (*server.settings, "authentication.allow_anonymous=false", "http.keep_alive_s=3600")
+    async with RunningBroker(tmp_path / "data", settings) as broker, http_client(broker) as client:
+        await create(broker, "q")
+        now_s = broker.clock.wall_ms() // 1000
+        first, later = [{"Authorization": f"Bearer {server.token(exp=now_s + left_s)}"} for left_s in (100, 1000)]
+        await client.post("/TOPIC/t", headers=first)
+        async with event_stream(client, "/QUEUE/q", later) as stream:
+            await stream.next("state")
+            broker.forward(300)
+            await client.post("/QUEUE/q", content=b"x", headers=later)  # over another connection
+            assert (await stream.next("message")).data["payload"] == "x"
+            broker.forward(1000)
+            assert (await stream.next("end")).data == {"reason": "the token has expired"}
