@@ -29,27 +29,27 @@ _PLACES: Final = {USER_ID: 1, TO: 2, SUBJECT: 3, CONTENT_ENCODING: 7, GROUP_SEQU
 
 @final
 class AmqpFields(NativeFields):
-    """Reads `Headers.native` of the format NATIVE_AMQP, which was checked when the message came."""
+    """Reads `Headers.native` of the format NATIVE_AMQP, which was checked when the message came.
+
+    What was read last is kept, for a selector asks one message for each of its names before it comes to the next.
+    """
+
+    def __init__(self) -> None:
+        self._native = b""  # whose the rest is
+        self._properties: list[UserPropertyValue] = []
+        self._annotations: dict[str, UserPropertyValue] = {}
 
     def field(self, native: bytes, name: str) -> UserPropertyValue:
         """Return a field of the properties section; a user-id as text, where it is text."""
-        travels = native_travels(native)
-        at = find_sections(travels).properties_at
-        if at == NOWHERE:
-            return None
-        items, _ = decode_list(travels, at, len(travels))
+        self._read(native)
         place = _PLACES[name]
-        value = user_value(items[place]) if place < len(items) else None
+        value = self._properties[place] if place < len(self._properties) else None
         return _as_text(value) if name == USER_ID and isinstance(value, bytes) else value
 
     def annotation(self, native: bytes, key: str) -> UserPropertyValue:
         """Return a message annotation."""
-        travels = native_travels(native)
-        at = find_sections(travels).annotations_at
-        if at == NOWHERE:
-            return None
-        annotations, _ = decode(travels, at, len(travels))
-        return user_value(annotations.symbol(key)) if isinstance(annotations, AmqpMap) else None
+        self._read(native)
+        return self._annotations.get(key)
 
     def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
         """Return the form with a message annotation; the bare message stays as it is."""
@@ -57,6 +57,24 @@ class AmqpFields(NativeFields):
         at = NATIVE_HEAD_BYTES
         annotated = with_notes(travels, encode(AmqpMap([(Symbol(key), value)])))
         return native[:at] + annotated + native[at + len(travels) :]
+
+    def _read(self, native: bytes) -> None:
+        if native is self._native:
+            return
+        travels = native_travels(native)
+        sections = find_sections(travels)
+        self._native = native
+        self._properties = []
+        self._annotations = {}
+        if sections.properties_at != NOWHERE:
+            items, _ = decode_list(travels, sections.properties_at, len(travels))
+            self._properties = [user_value(item) for item in items]
+        if sections.annotations_at != NOWHERE:
+            annotations, _ = decode(travels, sections.annotations_at, len(travels))
+            assert isinstance(annotations, AmqpMap), "it was checked when the message came"
+            for key, value in annotations.pairs:
+                if isinstance(key, Symbol):
+                    self._annotations[key.text] = user_value(value)
 
 
 def _as_text(data: bytes) -> str | bytes:

@@ -6,6 +6,7 @@ import pytest
 
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.headers import NATIVE_AMQP
+from messaging.native_fields import SUBJECT
 from messaging.selectors import Selectors
 from protocols.amqp.encoding import encode, encode_composite
 from protocols.amqp.message_in import read_message
@@ -104,3 +105,18 @@ def test_a_user_id_that_is_no_text_equals_none() -> None:
 
     assert selectors.compile("JMSXUserID IS NOT NULL").matches(message, 0)
     assert not selectors.compile("JMSXUserID = 'x'").matches(message, 0)
+
+
+def test_a_message_that_is_asked_for_many_names_is_read_once() -> None:
+    """A selector may have hundreds, and a message annotations that take milliseconds to decode."""
+    fields = AmqpFields()
+    first, second = (batch(ANNOTATIONS + PROPERTIES_SECTION + BODY).headers_of(0) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    read = fields.annotation(first.native, "x-opt-site")
+    subject = fields.field(first.native, SUBJECT)
+
+    assert read == "north"
+    assert fields.annotation(first.native, "x-opt-site") is read
+    assert fields.field(first.native, SUBJECT) is subject
+    assert fields.annotation(second.native, "x-opt-site") is not read
