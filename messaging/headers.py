@@ -11,6 +11,7 @@ from messaging.dead_letter import DeadLetter
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
+USER_PROPERTIES_MAX: Final = 1024  # of one message that a client publishes; a selector looks through them for a name
 PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
 

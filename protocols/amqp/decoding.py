@@ -5,7 +5,7 @@ read, and only DecodeError comes out, whatever the bytes. A value that is only p
 """
 
 import struct
-from typing import Final
+from typing import Final, final
 
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.values import (
@@ -30,23 +30,51 @@ from protocols.amqp.values import (
 DEPTH_MAX: Final = 32  # of lists in maps in lists; more than any message has, and far from Python's own limit
 # Items of an array that take no bytes, such as nulls. With it ten bytes make no more of memory than ten empty lists do.
 EMPTY_ITEMS_MAX: Final = 64
+VALUES_MAX: Final = 100_000  # within one: 40 ms of the node, and some MB of memory, for as many bytes
 
 _F32: Final = struct.Struct(">f")
 _F64: Final = struct.Struct(">d")
 
 
-def decode(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[AmqpValue, int]:
+@final
+class Room:
+    """What may still be within a value, or within all that are decoded with the same one."""
+
+    def __init__(self, values: int = VALUES_MAX) -> None:
+        self.depth = DEPTH_MAX
+        self.values = values
+
+    def enter(self) -> None:
+        """Note that what follows lies within another value. Raises DecodeError."""
+        if self.depth == 0:
+            raise DecodeError(f"values are nested more than {DEPTH_MAX} deep")
+        self.depth -= 1
+
+    def leave(self) -> None:
+        """Note the end of that value."""
+        self.depth += 1
+
+    def take(self, count: int) -> None:
+        """Note that so many values follow. Raises DecodeError."""
+        self.values -= count
+        if self.values < 0:
+            raise DecodeError(f"{-self.values} values more than are taken at once")
+
+
+def decode(data: bytes, pos: int, end: int, room: Room | None = None) -> tuple[AmqpValue, int]:
     """Return the value at `pos` and the position behind it. Raises DecodeError."""
     if pos >= end:
         raise DecodeError("a value is missing")
+    if room is None:
+        room = Room()
     code = data[pos]
     if code == 0x00:
-        if depth >= DEPTH_MAX:
-            raise DecodeError(f"values are nested more than {DEPTH_MAX} deep")
-        descriptor, pos = decode(data, pos + 1, end, depth + 1)
-        value, pos = decode(data, pos, end, depth + 1)
+        room.enter()
+        descriptor, pos = decode(data, pos + 1, end, room)
+        value, pos = decode(data, pos, end, room)
+        room.leave()
         return Described(descriptor, value), pos
-    return _decode_as(code, data, pos + 1, end, depth)
+    return _decode_as(code, data, pos + 1, end, room)
 
 
 def skip(data: bytes, pos: int, end: int) -> int:
@@ -91,7 +119,7 @@ def u32(data: bytes, pos: int, end: int) -> int:
     return data[pos] << 24 | data[pos + 1] << 16 | data[pos + 2] << 8 | data[pos + 3]
 
 
-def decode_list(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[list[AmqpValue], int]:
+def decode_list(data: bytes, pos: int, end: int, room: Room | None = None) -> tuple[list[AmqpValue], int]:
     """Return the list at `pos`, which has to be one."""
     if pos >= end:
         raise DecodeError("a list is missing")
@@ -100,7 +128,7 @@ def decode_list(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[list[A
         return [], pos + 1
     if code not in (0xC0, 0xD0):
         raise DecodeError(f"constructor {code:#04x} where a list is required")
-    return _items(code == 0xD0, data, pos + 1, end, depth)
+    return _items(code == 0xD0, data, pos + 1, end, Room() if room is None else room)
 
 
 def read_fields(data: bytes, pos: int, end: int) -> list[AmqpValue]:
@@ -111,7 +139,7 @@ def read_fields(data: bytes, pos: int, end: int) -> list[AmqpValue]:
     return fields
 
 
-def _decode_as(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[AmqpValue, int]:
+def _decode_as(code: int, data: bytes, pos: int, end: int, room: Room) -> tuple[AmqpValue, int]:
     """Decode a value by its constructor, which lies before `pos`, or stands once for a whole array."""
     width = code >> 4
     if width == 0x4:
@@ -120,15 +148,13 @@ def _decode_as(code: int, data: bytes, pos: int, end: int, depth: int) -> tuple[
         return _decode_fixed(code, data, pos, end)
     if width in (0xA, 0xB):
         return _decode_variable(code, data, pos, end)
-    if depth >= DEPTH_MAX:
-        raise DecodeError(f"values are nested more than {DEPTH_MAX} deep")
     if code in (0xC0, 0xD0):
-        items, pos = _items(code == 0xD0, data, pos, end, depth)
+        items, pos = _items(code == 0xD0, data, pos, end, room)
         return items, pos
     if code in (0xC1, 0xD1):
-        return _decode_map(code == 0xD1, data, pos, end, depth)
+        return _decode_map(code == 0xD1, data, pos, end, room)
     if code in (0xE0, 0xF0):
-        return _decode_array(code == 0xF0, data, pos, end, depth)
+        return _decode_array(code == 0xF0, data, pos, end, room)
     raise DecodeError(f"unknown constructor {code:#04x}")
 
 
@@ -220,21 +246,24 @@ def _bounds(wide: bool, data: bytes, pos: int, end: int) -> tuple[int, int, int]
     return data[pos + 1], pos + 2, stop
 
 
-def _items(wide: bool, data: bytes, pos: int, end: int, depth: int) -> tuple[list[AmqpValue], int]:
+def _items(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tuple[list[AmqpValue], int]:
     count, pos, stop = _bounds(wide, data, pos, end)
     if count > stop - pos:
         raise DecodeError(f"{count} values in {stop - pos} bytes")
+    room.take(count)
+    room.enter()
     items: list[AmqpValue] = []
     for _ in range(count):
-        value, pos = decode(data, pos, stop, depth + 1)
+        value, pos = decode(data, pos, stop, room)
         items.append(value)
+    room.leave()
     if pos != stop:
         raise DecodeError(f"{stop - pos} bytes behind the last value of a list or map")
     return items, stop
 
 
-def _decode_map(wide: bool, data: bytes, pos: int, end: int, depth: int) -> tuple[AmqpValue, int]:
-    items, stop = _items(wide, data, pos, end, depth)
+def _decode_map(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tuple[AmqpValue, int]:
+    items, stop = _items(wide, data, pos, end, room)
     if len(items) % 2:
         raise DecodeError(f"a map of {len(items)} values: the last key has none")
     pairs: list[tuple[AmqpValue, AmqpValue]] = []
@@ -251,11 +280,12 @@ def _decode_map(wide: bool, data: bytes, pos: int, end: int, depth: int) -> tupl
     return AmqpMap(pairs), stop
 
 
-def _decode_array(wide: bool, data: bytes, pos: int, end: int, depth: int) -> tuple[AmqpValue, int]:
+def _decode_array(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tuple[AmqpValue, int]:
     count, pos, stop = _bounds(wide, data, pos, end)
+    room.enter()
     descriptor: AmqpValue = None
     if pos < stop and data[pos] == 0x00:
-        descriptor, pos = decode(data, pos + 1, stop, depth + 1)
+        descriptor, pos = decode(data, pos + 1, stop, room)
     if pos >= stop:
         raise DecodeError("an array without the type of its items")
     code = data[pos]
@@ -264,10 +294,12 @@ def _decode_array(wide: bool, data: bytes, pos: int, end: int, depth: int) -> tu
         raise DecodeError(f"an array of items with the unknown constructor {code:#04x}")
     if count > (EMPTY_ITEMS_MAX if code >> 4 == 0x4 else stop - pos):
         raise DecodeError(f"{count} items in an array of {stop - pos} bytes")
+    room.take(count)
     items: list[AmqpValue] = []
     for _ in range(count):
-        value, pos = _decode_as(code, data, pos, stop, depth + 1)
+        value, pos = _decode_as(code, data, pos, stop, room)
         items.append(value)
+    room.leave()
     if pos != stop:
         raise DecodeError(f"{stop - pos} bytes behind the last item of an array")
     return AmqpArray(code, items, descriptor), stop

@@ -19,12 +19,13 @@ from messaging.headers import (
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
     TIME_MS_MAX,
+    USER_PROPERTIES_MAX,
     Headers,
     UserPropertyValue,
 )
 from messaging.partitioning import key_hash
 from messaging.trace_context import TRACE_FIELDS
-from protocols.amqp.decoding import decode, decode_list
+from protocols.amqp.decoding import VALUES_MAX, Room, decode, decode_list
 from protocols.amqp.encoding import ONE_BYTE
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.fields import Fields
@@ -48,6 +49,9 @@ _UNDERSTOOD: Final = (
     JMS_REPLY_TO,
 )
 CONTENT_JSON: Final = "application/json"
+MESSAGE_VALUES_MAX: Final = 50_000  # in a message; what is put on it later has to be read, too
+
+assert MESSAGE_VALUES_MAX < VALUES_MAX
 
 # Forms of a body: what has to stand before the payload to have the body again.
 BODY_NONE: Final = 0
@@ -88,6 +92,7 @@ class MessageIn:
 
 def read_message(data: bytes, wall_ms: int) -> MessageIn:
     """Return a message of format 0. Raises DecodeError."""
+    room = Room(MESSAGE_VALUES_MAX)
     try:
         sections = find_sections(data)
     except DecodeError:
@@ -98,15 +103,15 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
     durable = _read_header(data, sections, headers, wall_ms)
     reply_kind: AmqpValue = None
     if sections.annotations_at != NOWHERE:
-        reply_kind = _read_annotations(data, sections.annotations_at, headers, beside, wall_ms)
+        reply_kind = _read_annotations(data, sections.annotations_at, room, headers, beside, wall_ms)
     to: str | None = None
     if sections.properties_at != NOWHERE:
-        to = _read_properties(data, sections.properties_at, headers, beside, reply_kind)
+        to = _read_properties(data, sections.properties_at, room, headers, beside, reply_kind)
     if sections.application_at != NOWHERE:
-        _read_application_properties(data, sections.application_at, headers)
+        _read_application_properties(data, sections.application_at, room, headers)
     if beside:
         _add_beside(headers, beside)
-    form, payload = _read_body(data, sections, headers)
+    form, payload = _read_body(data, sections, room, headers)
     if headers.partition_key is not None:
         if len(headers.partition_key.encode()) > PARTITION_KEY_BYTES_MAX:
             raise DecodeError(f"a group-id of more than {PARTITION_KEY_BYTES_MAX} bytes")
@@ -175,12 +180,10 @@ def _read_header(data: bytes, sections: Sections, headers: Headers, wall_ms: int
 
 
 def _read_annotations(
-    data: bytes, pos: int, headers: Headers, beside: list[tuple[str, UserPropertyValue]], wall_ms: int
+    data: bytes, pos: int, room: Room, headers: Headers, beside: list[tuple[str, UserPropertyValue]], wall_ms: int
 ) -> AmqpValue:
     """Take over the message annotations; return what they say of the kind of the reply address."""
-    annotations, _ = decode(data, pos, len(data))
-    if not isinstance(annotations, AmqpMap):
-        raise DecodeError("message-annotations are no map")
+    annotations = _read_map(data, pos, room, "message-annotations")
     at = _integer(annotations.symbol("x-opt-delivery-time"))
     delay_ms = _integer(annotations.symbol("x-opt-delivery-delay"))
     if at:
@@ -202,10 +205,15 @@ def _is_for_everybody(name: str) -> bool:
 
 
 def _read_properties(
-    data: bytes, pos: int, headers: Headers, beside: list[tuple[str, UserPropertyValue]], reply_kind: AmqpValue
+    data: bytes,
+    pos: int,
+    room: Room,
+    headers: Headers,
+    beside: list[tuple[str, UserPropertyValue]],
+    reply_kind: AmqpValue,
 ) -> str | None:
     """Take over the properties section; return the address in it."""
-    items, _ = decode_list(data, pos, len(data))
+    items, _ = decode_list(data, pos, len(data), room)
     fields = Fields("properties", items)
     message_id = fields.value(0)
     if message_id is not None:
@@ -235,12 +243,19 @@ def _read_properties(
     return fields.text(2, "to")
 
 
-def _read_application_properties(data: bytes, pos: int, headers: Headers) -> None:
-    properties, _ = decode(data, pos, len(data))
-    if not isinstance(properties, AmqpMap):
-        raise DecodeError("application-properties are no map")
+def _read_map(data: bytes, pos: int, room: Room, section: str) -> AmqpMap:
+    """Return a section that is to be a map, and no larger one than becomes user properties."""
+    found, _ = decode(data, pos, len(data), room)
+    if not isinstance(found, AmqpMap):
+        raise DecodeError(f"{section} are no map")
+    if len(found.pairs) > USER_PROPERTIES_MAX:
+        raise DecodeError(f"{len(found.pairs)} {section}; at most {USER_PROPERTIES_MAX} are taken")
+    return found
+
+
+def _read_application_properties(data: bytes, pos: int, room: Room, headers: Headers) -> None:
     pairs: list[tuple[str, UserPropertyValue]] = []
-    for key, value in properties.pairs:
+    for key, value in _read_map(data, pos, room, "application-properties").pairs:
         if not isinstance(key, str):
             raise DecodeError(f"an application property with the key {key!r:.80}, which is no string")
         pairs.append((key, user_value(value)))
@@ -259,7 +274,7 @@ def _add_beside(headers: Headers, beside: list[tuple[str, UserPropertyValue]]) -
     pairs += [(name, value) for name, value in beside if name not in taken]
 
 
-def _read_body(data: bytes, sections: Sections, headers: Headers) -> tuple[int, bytes]:
+def _read_body(data: bytes, sections: Sections, room: Room, headers: Headers) -> tuple[int, bytes]:
     """Return the form of the body, and the payload that it makes."""
     if sections.body_count == 0:
         return BODY_NONE, b""
@@ -275,7 +290,7 @@ def _read_body(data: bytes, sections: Sections, headers: Headers) -> tuple[int, 
                 headers.payload_is_text = True
                 _check_text(payload)
             return simple | (WIDE if wide and len(payload) <= 0xFF else 0), payload
-    return BODY_OPAQUE, _opaque_payload(data, sections, headers)
+    return BODY_OPAQUE, _opaque_payload(data, sections, room, headers)
 
 
 def _simple_form(section: int, code: int) -> int:
@@ -288,13 +303,13 @@ def _simple_form(section: int, code: int) -> int:
     return 0
 
 
-def _opaque_payload(data: bytes, sections: Sections, headers: Headers) -> bytes:
+def _opaque_payload(data: bytes, sections: Sections, room: Room, headers: Headers) -> bytes:
     """Return what consumers of other protocols get of a body that is no plain bytes or text."""
     values: list[AmqpValue] = []
     pos = sections.body_at
     while pos < sections.footer_at:
         _, pos = decode(data, pos + 1, sections.footer_at)  # the section's descriptor
-        value, pos = decode(data, pos, sections.footer_at)
+        value, pos = decode(data, pos, sections.footer_at, room)
         values.append(value)
     if sections.body_code == DATA:
         pieces: list[bytes] = []

@@ -23,6 +23,7 @@ VALUE: Final = 0x77
 FOOTER: Final = 0x78
 
 NOWHERE: Final = -1
+SECTIONS_MAX: Final = 10_000  # of one message: a body may have many, and 3 KB in each are 30 MB
 
 _BODY: Final = (DATA, SEQUENCE, VALUE)
 _REPEATABLE: Final = (DATA, SEQUENCE)
@@ -83,6 +84,7 @@ def sections_in_order(data: bytes) -> bytes:
         code, value_at = _section(data, start, len(data))
         end = skip(data, value_at, len(data))
         pieces.append((code, data[start:end]))
+        _check_count(len(pieces))
         start = end
     return b"".join(piece for _, piece in sorted(pieces, key=itemgetter(0)))  # those of one body stay as they are
 
@@ -93,7 +95,10 @@ def find_sections(data: bytes) -> Sections:
     pos = 0
     end = len(data)
     last = 0
+    count = 0
     while pos < end:
+        count += 1
+        _check_count(count)
         start = pos
         code, pos = _section(data, pos, end)
         is_mixed = last in _BODY and code in _BODY and code != last
@@ -111,6 +116,11 @@ def find_sections(data: bytes) -> Sections:
     if found.travels_at == NOWHERE:
         found.travels_at = found.bare_at
     return found
+
+
+def _check_count(count: int) -> None:
+    if count > SECTIONS_MAX:
+        raise DecodeError(f"a message of more than {SECTIONS_MAX} sections")
 
 
 def _section(data: bytes, pos: int, end: int) -> tuple[int, int]:

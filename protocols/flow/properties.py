@@ -8,7 +8,7 @@ Times are relative here, so that nobody's clock has to be right: a time to live 
 import struct
 from typing import Final
 
-from messaging.headers import TIME_MS_MAX, Headers, UserPropertyValue
+from messaging.headers import TIME_MS_MAX, USER_PROPERTIES_MAX, Headers, UserPropertyValue
 from protocols.flow.codes import MALFORMED
 from protocols.flow.errors import LocalMisuse, PeerViolation
 
@@ -30,7 +30,7 @@ F64: Final = 5
 TEXT: Final = 6  # u32 length before it, as bytes have
 BYTES: Final = 7
 
-ENTRIES_MAX: Final = 1024  # of one message that a client publishes; those of other protocols may have more
+ENTRIES_MAX: Final = USER_PROPERTIES_MAX  # of one message that a client publishes; others have fields besides
 
 _I64: Final = struct.Struct(">q")
 _U64: Final = struct.Struct(">Q")

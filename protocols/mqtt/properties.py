@@ -6,8 +6,9 @@ is said where the packet is read.
 
 from typing import Final, final
 
+from messaging.headers import USER_PROPERTIES_MAX
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR
+from protocols.mqtt.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED
 from protocols.mqtt.wire import (
     binary,
     read_binary,
@@ -161,6 +162,8 @@ def decode_section(data: bytes, pos: int, end: int, where: int) -> Properties:
         if kind == PAIR:
             key, pos = read_string(data, pos, end)
             text, pos = read_string(data, pos, end)
+            if len(found.user) == USER_PROPERTIES_MAX:
+                raise PeerViolation(QUOTA_EXCEEDED, f"more than {USER_PROPERTIES_MAX} User Properties in a packet")
             found.user.append((key, text))
             continue
         if identifier in numbers or identifier in found.texts or identifier in found.binaries:

@@ -6,9 +6,9 @@ import pytest
 
 import mqtt_packets as mqtt
 import sluicegate
+from messaging.headers import USER_PROPERTIES_MAX
 from named_queues import create, shows
 from protocols.flow import codes
-from protocols.flow.properties import ENTRIES_MAX
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate import Client, Consumer, Delivery, Message
@@ -65,16 +65,19 @@ async def test_what_is_published_is_received_with_all_that_it_says(broker: Runni
     assert 0 < delivery.expires_at_ms - delivery.received_ms < 4_000_000
 
 
-async def test_a_message_of_another_protocol_may_have_any_number_of_properties(broker: RunningBroker) -> None:
+async def test_a_message_of_another_protocol_may_have_more_properties_than_one_of_the_flow_protocol(
+    broker: RunningBroker,
+) -> None:
     """Flow: publishing, properties. Taken for malformed, it ended one client after the other for good."""
     await create(broker, subscriptions=["t"])
     device = await broker.connect(level=5)
-    properties = b"".join(mqtt.user_property(str(number), "x") for number in range(ENTRIES_MAX + 1))
-    await device.publish("t", properties=properties)
+    properties = b"".join(mqtt.user_property(str(number), "x") for number in range(USER_PROPERTIES_MAX))
+    await device.publish("t", properties=properties + mqtt.content_type("a/b"))
     async with Client(url(broker)) as client:
         async with asyncio.timeout(DEADLINE_S):
             (delivery,) = await received(client, 1)
-    assert [name for name, _ in delivery.properties] == [str(number) for number in range(ENTRIES_MAX + 1)]
+    assert [name for name, _ in delivery.properties] == [str(number) for number in range(USER_PROPERTIES_MAX)]
+    assert delivery.content_type == "a/b"
 
 
 async def test_messages_sent_ahead_are_stored_in_their_order(broker: RunningBroker) -> None:

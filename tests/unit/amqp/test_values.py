@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.amqp.decoding import DEPTH_MAX, decode, skip
+from protocols.amqp.decoding import DEPTH_MAX, EMPTY_ITEMS_MAX, VALUES_MAX, decode, skip
 from protocols.amqp.encoding import encode
 from protocols.amqp.errors import DecodeError, LocalMisuse
 from protocols.amqp.values import (
@@ -124,6 +124,37 @@ def test_deep_nesting_is_refused_and_does_not_end_the_interpreter() -> None:
         decode(descriptors, 0, len(descriptors))
     with pytest.raises(DecodeError):
         skip(descriptors, 0, len(descriptors))
+
+
+def compound(constructor: int, count: int, items: bytes) -> bytes:
+    """Return a list or map with its sizes in four bytes."""
+    return bytes((constructor,)) + (len(items) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + items
+
+
+def array(count: int, item_constructor: int, items: bytes = b"") -> bytes:
+    return compound(0xF0, count, bytes((item_constructor,)) + items)
+
+
+@pytest.mark.parametrize(
+    ("within", "one_more"),
+    [
+        (compound(0xD0, VALUES_MAX, b"\x43" * VALUES_MAX), compound(0xD0, VALUES_MAX + 1, b"\x43" * (VALUES_MAX + 1))),
+        (array(VALUES_MAX, 0x50, bytes(VALUES_MAX)), array(VALUES_MAX + 1, 0x50, bytes(VALUES_MAX + 1))),
+        (
+            compound(0xD0, 2, compound(0xD0, VALUES_MAX - 2, b"\x40" * (VALUES_MAX - 2)) + b"\x40"),
+            compound(0xD0, 2, compound(0xD0, VALUES_MAX - 1, b"\x40" * (VALUES_MAX - 1)) + b"\x40"),
+        ),
+        (
+            compound(0xD0, 1000, array(EMPTY_ITEMS_MAX, 0x43) * 1000),
+            compound(0xD0, 2000, array(EMPTY_ITEMS_MAX, 0x43) * 2000),
+        ),
+    ],
+)
+def test_the_values_within_one_have_a_bound_however_they_are_nested(within: bytes, one_more: bytes) -> None:
+    """A message of 30 MB that was a list of one byte each took 16 s of the node, and 2 GB."""
+    decode(within, 0, len(within))
+    with pytest.raises(DecodeError, match="more than are taken"):
+        decode(one_more, 0, len(one_more))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import mqtt_packets as mqtt
 from mqtt_conversation import WALL_MS, Conversation, only
 from protocols.mqtt.events import ConnectReceived, PeerViolated
 from protocols.mqtt.limits import MqttLimits
+from protocols.mqtt.reason_codes import QUOTA_EXCEEDED
 
 LEVELS = (3, 4, 5)
 
@@ -248,9 +249,11 @@ def test_control_characters_are_refused_when_configured() -> None:
         assert only(ConnectReceived, Conversation(limits=strict).hears(mqtt.connect(text))).client_id == text
 
 
-def test_a_thousand_user_properties_are_read() -> None:
+def test_a_thousand_user_properties_are_read_and_five_thousand_refused() -> None:
     """T122."""
-    many = b"".join(mqtt.user_property(f"k{number}", "v") for number in range(5000))
+    many = b"".join(mqtt.user_property(f"k{number}", "v") for number in range(1000))
     event = only(ConnectReceived, Conversation().hears(mqtt.connect(level=5, properties=many)))
+    refused = only(PeerViolated, Conversation().hears(mqtt.connect(level=5, properties=many * 5)))
 
-    assert len(event.user_properties) == 5000
+    assert len(event.user_properties) == 1000
+    assert refused.reason_code == QUOTA_EXCEEDED

@@ -3,13 +3,14 @@
 import pytest
 
 import mqtt_packets as mqtt
-from messaging.headers import TIME_MS_MAX
+from messaging.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
 from messaging.partitioning import key_hash
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected, only, rows_of
 from protocols.mqtt.events import PeerViolated, PublishReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
 from protocols.mqtt.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits
 from protocols.mqtt.publish_writer import encode_at_most_once
+from protocols.mqtt.reason_codes import QUOTA_EXCEEDED
 from protocols.mqtt.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
 
 LEVELS = (3, 4, 5)
@@ -261,6 +262,18 @@ def test_a_wrong_property_of_publish_ends_the_connection(properties: bytes, reas
     conversation.hears(mqtt.publish(level=5, properties=properties))
 
     assert conversation.violation().reason_code == reason_code
+
+
+@pytest.mark.parametrize("count", [USER_PROPERTIES_MAX, USER_PROPERTIES_MAX + 1])
+def test_a_packet_has_a_bounded_number_of_user_properties(count: int) -> None:
+    """Five bytes each where they are empty: one packet of 16 MiB took a second of the node, and 370 MB."""
+    (event,) = connected(5).hears(mqtt.publish("a", level=5, properties=mqtt.user_property("", "") * count))
+
+    if count > USER_PROPERTIES_MAX:
+        assert isinstance(event, PeerViolated)
+        assert event.reason_code == QUOTA_EXCEEDED
+    else:
+        assert isinstance(event, PublishReceived)
 
 
 def test_an_alias_stands_for_its_topic_and_may_be_set_anew() -> None:
