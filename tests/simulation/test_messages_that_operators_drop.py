@@ -77,6 +77,7 @@ def test_a_second_purge_is_answered_when_the_store_has_the_first(world: World) -
 
 
 def test_what_is_never_written_is_dropped_at_once(world: World) -> None:
+    world.ask(world.view.create_queue({"name": TEMPORARY}, durable=False))
     world.faults.failures_left = 1
 
     assert world.ask(world.view.purge_queue(TEMPORARY)) == 0
