@@ -16,6 +16,7 @@ from gateway.config.model import Config
 from gateway.file_limit import raise_file_limit
 from gateway.logs import set_up_logging
 from gateway.node import Node, open_store
+from gateway.reloading import Reloading
 from gateway.start_errors import CannotStart
 from protocols import socket_loop
 from storage.errors import StorageError
@@ -58,11 +59,13 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: node.runtime.keep(loop.create_task(_reload(node, reload))))
+    reloading = Reloading(node, reload)
+    loop.add_signal_handler(signal.SIGHUP, reloading.ask)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
     try:
         await node.start()
     except CannotStart:
+        _hear_no_more(reloading)
         await node.stop()  # in order: a port that is taken must not have the next start flag everything as redelivered
         raise
     _announce(node)
@@ -72,6 +75,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     gc.enable()
     node.failed.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
+    _hear_no_more(reloading)
     if node.failed.done():
         log.error("the node cannot go on: %r", node.failed.result())
         store.close()
@@ -81,11 +85,10 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     return 0
 
 
-async def _reload(node: Node, reload: Callable[[], Config]) -> None:
-    try:
-        await node.reload(reload())
-    except Exception as error:  # a wrong file must not end a running node
-        log.error("the configuration was not taken over: %s", error)
+def _hear_no_more(reloading: Reloading) -> None:
+    """Take nothing over any more, and have SIGHUP not end the process before it has ended in order."""
+    reloading.end()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
 
 
 def _announce(node: Node) -> None:

@@ -10,8 +10,10 @@ from actors.catalog import WriteRow
 from gateway import vpn
 from gateway.answers import QueueNotFound
 from gateway.config.load import load
+from gateway.config.model import Config
 from gateway.config.reload import Changes
 from gateway.node_port import NodeView
+from gateway.reloading import Reloading
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
@@ -136,6 +138,33 @@ async def test_a_reload_that_nobody_waits_for_any_more_comes_to_its_end(broker: 
         while broker.node.mqtt.listeners["mqtt"].connections_max != 7:
             await asyncio.sleep(0.01)
     assert {"first", "second"} <= set(await NodeView(broker.node).queue_names())
+
+
+async def test_signals_that_come_during_a_reload_are_one_more_together(broker: RunningBroker) -> None:
+    """docs/operations.md: SIGHUP. And a node that stops hears of none."""
+    config = load(settings=(*broker.settings, "listeners.mqtt.max_connections=7"))
+    reads_count = 0
+
+    def read() -> Config:
+        nonlocal reads_count
+        reads_count += 1
+        if reads_count == 1:
+            for _ in range(10):
+                reloading.ask()
+        return config
+
+    reloading = Reloading(broker.node, read)
+    for _ in range(10):
+        reloading.ask()
+    async with asyncio.timeout(DEADLINE_S):
+        while reads_count < 2:
+            await asyncio.sleep(0)
+    await broker.node.reload(config)  # behind all that were asked for
+    assert (reads_count, broker.node.mqtt.listeners["mqtt"].connections_max) == (2, 7)
+    reloading.end()
+    reloading.ask()
+    await broker.node.reload(config)
+    assert reads_count == 2
 
 
 async def test_a_setting_that_takes_a_restart_is_told_until_it_is_taken_back(broker: RunningBroker) -> None:

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from processes import running
 from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60
+LISTENERS = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 SERVER_SHUTTING_DOWN = 0x8B
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
@@ -97,6 +99,20 @@ def test_a_stop_when_nobody_is_connected_needs_nobody(tmp_path: Path) -> None:
         gateway.send_signal(signal.SIGTERM)
         assert gateway.wait_for_exit(STOP_S) == 0
     assert re.search(r"stopped$", gateway.stderr.strip())
+
+
+def test_reloads_that_are_asked_for_during_a_stop_are_passed_over(tmp_path: Path) -> None:
+    """SIGHUP would end the process as soon as nobody listens for it any more."""
+    free = [f"--set={name}.port=0" for name in ("admin", *[f"listeners.{each}" for each in LISTENERS])]
+    with running([*PYTHON, "serve", "--data", tmp_path / "data", *free]) as gateway:
+        assert gateway.stdout is not None
+        assert "is ready" in gateway.stdout.readline()
+        gateway.send_signal(signal.SIGTERM)
+        while gateway.poll() is None:
+            gateway.send_signal(signal.SIGHUP)
+            with suppress(subprocess.TimeoutExpired):
+                gateway.wait(0.002)
+        assert gateway.returncode == 0
 
 
 def test_a_gateway_that_starts_can_be_stopped(tmp_path: Path) -> None:
