@@ -325,7 +325,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
         "reload",
         "POST",
         "/configuration/reload",
-        "Read the configuration again, as SIGHUP does; no connection is dropped",
+        "Read the configuration again, as SIGHUP does; only who may not come in any more is sent away",
         (Answer(200, "What changed", "ReloadView"), REFUSED),
     ),
     Operation(

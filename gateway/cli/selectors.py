@@ -52,7 +52,7 @@ def delete(
 
 
 def reload(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """Have the node read its configuration again, as SIGHUP does; no connection is dropped."""
+    """Have the node read its configuration again, as SIGHUP does; only who may not come in any more is sent away."""
     view = AdminClient(url).reload()
     if as_json:
         print_json(view)
