@@ -255,8 +255,11 @@ def leave_subscription(connection: "AmqpConnection", link: OutgoingLink, name: s
 async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
     """Return the source of a subscription, for a client that attaches to it without saying one; it wants to end it.
 
-    The link's desired capabilities say whether it is shared. Raises AddressRefused.
+    The link's desired capabilities say whether it is shared. Raises AddressRefused, and ClientDenied where the client
+    may not be a member.
     """
+    if SHARED in link.attach.desired:
+        connection.identity.rights.check_share(_share_name(link))
     name = _name_of(connection, link, link.attach.desired)
     found: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
     if found is None:

@@ -143,6 +143,24 @@ async def test_a_global_subscription_is_one_for_all_containers(broker: RunningBr
     await last.close()
 
 
+@pytest.mark.accounts(ada="a", bob="b")
+@pytest.mark.settings(
+    "authentication.acl_profiles=[{name: apart, subscribe_topic_default_action: allow,"
+    " subscribe_share_name_exceptions: [{topic: work}]}]",
+    "authentication.users.1.acl_profile=apart",
+)
+async def test_a_subscription_is_ended_by_nobody_who_may_not_share_it(broker: RunningBroker) -> None:
+    """Ending it is an attach, too: nobody else is there to say that it is wanted still."""
+    ada = await AmqpClient.open(broker.amqp_port, "a", account=("ada", "a"))
+    await ada.receiver("work", durable(capabilities=GLOBAL_DURABLE))
+    await ada.close()
+    bob = await AmqpClient.open(broker.amqp_port, "b", account=("bob", "b"))
+    answer = await bob.receiver("work", None, desired=["shared", "global"])
+    assert await refused_with(bob, answer) == "amqp:unauthorized-access"
+    assert len(await subscriptions(broker)) == 1
+    await bob.close()
+
+
 async def test_a_shared_subscription_that_is_not_durable_goes_with_its_last_link(broker: RunningBroker) -> None:
     client = await AmqpClient.open(broker.amqp_port, "team")
     source = Source(TOPIC, capabilities=["shared"])
