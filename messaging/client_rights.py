@@ -138,8 +138,7 @@ class ClientRights:
         """
         verdict = self.verdict_on(batch)
         if verdict == ADMITTED:
-            if self.profile.max_msg_rate != UNLIMITED:
-                self._credit -= batch.count * 1000
+            self.count_taken(batch.count)
         elif batch.count == 1:  # else they are asked about again, one by one
             self._denials.deny(_VERDICT_REASONS[verdict], self.client, f"publish to {batch.topic_of(0)!r}")
         return verdict
@@ -176,6 +175,11 @@ class ClientRights:
             self._deny(GUARANTEED_SEND, REFUSAL_TEXTS[REFUSED_GUARANTEED_SEND])
         if not self.may_publish(topic):
             self._deny(PUBLISH_ACL, f"403 Publish ACL Denied: {topic!r}")
+
+    def count_taken(self, count: int) -> None:
+        """Count messages against the rate that were taken from the client, also those that are published later."""
+        if self.profile.max_msg_rate != UNLIMITED:
+            self._credit -= count * 1000
 
     def is_ahead(self) -> bool:
         """Return whether more was published than the rate allows, so that the client has to wait."""

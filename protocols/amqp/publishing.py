@@ -297,6 +297,7 @@ class PublishingSide:
         try:
             if rights is not None:
                 rights.check_publish(topic, guaranteed=True)
+                rights.count_taken(1)
         except ClientDenied as denied:
             transaction.fail(denied.text)
             return rejected(conditions.condition_of(denied), denied.text)

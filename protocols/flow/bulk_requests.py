@@ -193,6 +193,7 @@ async def _answer_staging(connection: "FlowConnection", asked: StageRows | Commi
     if isinstance(asked, StageRows):
         batches = batches_of(asked, connection.client, connection.runtime.clock.wall_ms())
         _check_rights(connection, batches)
+        connection.gate.published([], connection.publishing.unanswered_count)
         staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches, user))
         return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
     if isinstance(asked, CommitRows):
@@ -211,6 +212,7 @@ def _check_rights(connection: "FlowConnection", batches: list[MessageBatch]) -> 
         for batch in batches:
             for topic in {batch.topic} if batch.topics is None else set(batch.topics):
                 rights.check_publish(topic, guaranteed=True)
+            rights.count_taken(batch.count)
     except ClientDenied as denied:
         raise RequestRefused(codes.NOT_PERMITTED, denied.text) from None
 

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 import pytest
 
 import mqtt_packets as mqtt
-from flow_bulk import BulkClient
+from amqp_client import AmqpClient, body, in_transaction
+from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
 from gateway.audit import KINDS
 from messaging import client_rights as rights
@@ -241,6 +242,27 @@ async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker
             await asyncio.sleep(0.01)
     await client.round_trip()
     assert broker.node.default.clients.denials.counts == {}
+
+
+@pytest.mark.settings("authentication.client_profiles=[{name: default, max_msg_rate: 1}]")
+async def test_what_is_taken_to_be_published_later_counts_against_the_rate(broker: RunningBroker) -> None:
+    """Messages of AMQP transactions, and staged ones."""
+    in_amqp, in_flow = await AmqpClient.open(broker.amqp_port), BulkClient(broker.flow_port)
+    await in_amqp.sender("out", "topic://t", handle=0)
+    await in_amqp.coordinator(1)
+    txn_id = await in_amqp.declare(1)
+    for _ in range(80):
+        in_amqp.transfer(0, body(b"x"), state=in_transaction(txn_id, None))
+    await in_flow.open()
+    await in_flow.stages("job/7", 0, rows_of(["t"] * 80, [b"x"] * 80), 80)
+    gates = [each.gate for each in broker.node.amqp.open_connections()]
+    gates += [each.gate for each in broker.node.flow.open_connections()]
+    async with asyncio.timeout(DEADLINE_S):
+        while not all(each.stopped for each in gates):
+            await asyncio.sleep(0.01)
+    in_amqp.vanish()
+    broker.forward(100)
+    await in_flow.close()
 
 
 @USERS
