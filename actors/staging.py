@@ -89,7 +89,7 @@ class StagingActor(LoopActor):
         self.handlers = {
             Stage: lambda message: run(self.runtime, self._stage(message)),
             CommitStaged: lambda message: run(self.runtime, self._commit(message)),
-            AbortStaged: self._abort,
+            AbortStaged: lambda message: run(self.runtime, self._abort(message)),
             FinishDecided: self._finish_decided,
             DescribeStaging: lambda _: self._overview(),
             PagesWritten: self._pages_written,
@@ -172,12 +172,13 @@ class StagingActor(LoopActor):
         await self._publish(commit, decision, pages)
         return StagedCommitted(decision.messages_count, already=False)
 
-    def _abort(self, message: AbortStaged) -> bool:
+    async def _abort(self, message: AbortStaged) -> bool:
         pages = self._area.abort(message.transaction, user=message.user)
         if pages is None:
             return False
         self._aborted_count += 1
         self._drop(pages)
+        await self._until_deleted()
         return True
 
     # --- finishing ---
@@ -229,6 +230,14 @@ class StagingActor(LoopActor):
         rows = [TableWrite(Table.TRANSACTIONS, page_key(first), None) for first in firsts]
         self._forget(rows)
 
+    async def _until_deleted(self) -> None:
+        """Wait until the store has deleted all that is dropped by now, also what is still on its way to it."""
+        ended = set(self._ended)
+        is_last = False
+        while not is_last:
+            is_last = self._ended.isdisjoint(ended)
+            await self._write([], until_done=True)  # with nothing to write, this waits for the commits
+
     def _look_after(self) -> None:
         """Drop transactions and names that are too old."""
         wall_ms = self.runtime.clock.wall_ms()
@@ -263,9 +272,9 @@ class StagingActor(LoopActor):
         answer = self._answers[token] = LoopFuture[str]()
         return answer
 
-    def _write(self, rows: list[TableWrite]) -> LoopFuture[str]:
+    def _write(self, rows: list[TableWrite], *, until_done: bool = False) -> LoopFuture[str]:
         token = self.next_token()
-        self._spool.post(WriteTables(self._own(rows), self.cell.inbox, token))
+        self._spool.post(WriteTables(self._own(rows), self.cell.inbox, token, until_done))
         return self.answer_to(token)
 
     def _forget(self, rows: list[TableWrite]) -> None:

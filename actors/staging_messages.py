@@ -51,7 +51,8 @@ class StagedCommitted:
 
 @dataclass(slots=True)
 class AbortStaged:
-    """Drop what a transaction has staged. Answered with whether it is gone; False: it was committed before, and stays.
+    """Drop what a transaction has staged. Answered with whether it is gone, also from the disk; False: it was committed
+    before, and stays.
 
     Raises StagingRefused: BAD_TRANSACTION, BUSY, OF_ANOTHER.
     """

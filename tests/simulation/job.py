@@ -63,7 +63,7 @@ class Job:
             for message in self._messages():
                 message.sent_count += 1  # a crash may have undone the commit, and not what consumers saw of it
             await self._commit(node)
-        elif not self._commits or self.state == STAGING:  # given up right before a crash, it may be there again
+        elif self.state == STAGING:  # what was given up, and the node said so, is not there again
             await self._abort(node)
 
     def store_fails(self) -> None:
