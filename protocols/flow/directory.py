@@ -161,5 +161,5 @@ class PublisherDirectory(LoopActor):
             is_claimed = publisher.name in self._claims
             if publisher.owner is None and not is_claimed and publisher.idle_since_ms < oldest_ms:
                 del self._by_name[publisher.name]
-                self._spool.post(SessionRows(publisher.rows_to_delete(), None, 0))
+                self._spool.post(SessionRows(publisher.rows_to_delete(), None, 0, until_done=True))
         self.cell.after(SWEEP_MS, self._sweep)

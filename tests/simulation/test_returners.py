@@ -2,9 +2,11 @@
 
 import pytest
 
+from protocols.flow.directory import SWEEP_MS, PublisherDirectory
 from protocols.flow.flow_frames import Bind, PubOpened
 from protocols.flow.frames import PREFACE
 from protocols.flow.publish_frames import PubAck, Refusal
+from protocols.flow.publisher import ROW_PREFIX
 from protocols.flow.settle_frames import OUTCOME_EXTEND, OUTCOME_FAILED, OUTCOME_RELEASED, Settle
 from simulation.flow_tap import FlowHolder, FlowTap
 from simulation.memory_store import Image
@@ -13,6 +15,7 @@ from simulation.sequences import SequenceBook
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
+from storage.interface import Table
 
 A_WHILE_US = 2_000_000
 PUBLISHER, CONSUMER = 1, 2  # flow ids
@@ -156,3 +159,30 @@ def test_a_publisher_that_is_cut_off_before_its_answers_returns_and_nothing_is_d
     assert list(world.truth.targets["first"].seen) == [1, 2, 3]
     assert all(seen.count == 1 for seen in world.truth.targets["first"].seen.values())
     world.close()
+
+
+def test_a_publisher_that_is_forgotten_is_gone_from_a_store_that_refuses_at_first() -> None:
+    """After a restart, its sequences would be taken for those of the next one of its name: that would lose messages."""
+    world = World(1, PLAIN)
+    returner = world.returners["f1"]
+    returner.connect()
+    world.advance(A_WHILE_US)
+    returner.publish("work/a/x", "k0", 40)
+    world.advance(A_WHILE_US)
+    returner.close()
+    world.advance(A_WHILE_US)
+    assert rows_of_publishers(world)
+
+    directory = world.node.default.publishers.actor
+    assert isinstance(directory, PublisherDirectory)
+    directory.remembered_ms = 0
+    world.faults.failures_left = 1
+    world.advance(2 * SWEEP_MS * 1000)
+
+    assert world.faults.failures_left == 0
+    assert not rows_of_publishers(world)
+    world.close()
+
+
+def rows_of_publishers(world: World) -> list[bytes]:
+    return [key for key in world.image.tables[Table.SESSIONS] if ROW_PREFIX in key]
