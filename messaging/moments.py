@@ -1,9 +1,10 @@
 """What time does to the messages of a partition: they expire, they become due, locks and delays run out.
 
 Nothing here knows single messages that are not in memory. Each segment has at most a few entries in the timetable, at
-the earliest moment that anything may happen to its messages; a page has it from its marks. When the moment has come
-the messages decide, and the segment is noted anew. What consumers hold does not expire; it is looked at when it is
-given back.
+the earliest moment that anything may happen to its messages; a page has it from its marks, or from when it was last in
+memory: marks know nothing of what was due and waits for a consumer, and would have it read again and again. When the
+moment has come the messages decide, and the segment is noted anew. What consumers hold does not expire; it is looked at
+when it is given back.
 
 All moments are wall clock, in milliseconds; 0 is none.
 """
@@ -88,6 +89,25 @@ def _hold(state: LedgerState, first: int, end: int) -> None:
             state.delayed.add(ready_first, ready_end)
 
 
+def next_moment(state: LedgerState, segment: Segment) -> int:
+    """Return when the next message of a segment in memory, of which no consumer holds any, expires or becomes due."""
+    batch, rules = segment.batch, state.rules
+    assert batch is not None
+    next_ms = 0
+    for first, end in state.delayed.within(segment.first, segment.end):
+        for sequence in range(first, end):
+            headers = batch.headers_of(sequence - segment.first)
+            at_ms = due_at(rules, batch.received_ms, 0 if headers is None else headers.not_before_ms)
+            next_ms = earlier(next_ms, max(at_ms, 1))
+    if rules.respects_expiry:
+        for first, end in _may_expire(state, segment):
+            for sequence in range(first, end):
+                headers = batch.headers_of(sequence - segment.first)
+                at_ms = expires_at(rules, batch.received_ms, 0 if headers is None else headers.expires_at_ms)
+                next_ms = earlier(next_ms, at_ms)
+    return next_ms
+
+
 def pass_time(state: LedgerState, now_ms: int) -> None:
     """Do what is to be done by now, or as much as one turn allows."""
     state.passed_ms = now_ms
@@ -121,14 +141,15 @@ def deadline_ms(state: LedgerState) -> int:
     earliest = 0
     if not state.pages_read_in_time:  # else the page that comes brings a turn
         earliest = state.timetable.next_ms()
-    earliest = _earlier(earliest, state.back_off.next_ms())
+    earliest = earlier(earliest, state.back_off.next_ms())
     for flow in state.flows.values():
         if flow.locks is not None:
-            earliest = _earlier(earliest, flow.locks.next_ms())
+            earliest = earlier(earliest, flow.locks.next_ms())
     return earliest
 
 
-def _earlier(one_ms: int, other_ms: int) -> int:
+def earlier(one_ms: int, other_ms: int) -> int:
+    """Return the earlier of two moments, 0 being none."""
     if one_ms == 0 or other_ms == 0:
         return one_ms + other_ms
     return min(one_ms, other_ms)
@@ -143,14 +164,17 @@ def _bound(state: LedgerState, segment: Segment, is_delayed: bool) -> int:
     if segment.batch is not None:
         marks = marks_of(segment.batch)
     else:
-        assert segment.page is not None
-        marks = segment.page.marks
+        page = segment.page
+        assert page is not None
+        if page.next_rules == rules.generation:
+            return page.next_ms
+        marks = page.marks
     at_ms = 0
     if rules.respects_expiry:
         at_ms = expires_at(rules, marks.arrived_ms, marks.expires_ms)
         segment.expires_ms = at_ms
     if is_delayed:
-        at_ms = _earlier(at_ms, max(due_at(rules, marks.arrived_ms, marks.not_before_ms), 1))
+        at_ms = earlier(at_ms, max(due_at(rules, marks.arrived_ms, marks.not_before_ms), 1))
     return at_ms
 
 
@@ -160,7 +184,7 @@ def _look_at(state: LedgerState, segment: Segment, now_ms: int) -> None:
     if batch is not None:
         at_ms = _release_due(state, segment, batch, now_ms)
         if state.rules.respects_expiry:
-            at_ms = _earlier(at_ms, _drop_expired(state, segment, batch, now_ms))
+            at_ms = earlier(at_ms, _drop_expired(state, segment, batch, now_ms))
         if at_ms > 0 and segment.live_count > 0:
             state.timetable.note(at_ms, segment.first)
         return
@@ -177,19 +201,25 @@ def _drop_expired(state: LedgerState, segment: Segment, batch: MessageBatch, now
     column = batch.headers()
     first = segment.first
     next_ms = 0
-    for start, stop in state.held_by_nobody(first, segment.end):
-        may_go = [(start, stop)] if rules.expires_once_delivered else state.never_delivered(start, stop)
-        for run_first, run_end in may_go:
-            if column is None:
-                at_ms = expires_at(rules, batch.received_ms, 0)
-                if 0 < at_ms <= now_ms:
-                    state.expire(run_first, run_end)
-                else:
-                    next_ms = _earlier(next_ms, at_ms)
+    for run_first, run_end in _may_expire(state, segment):
+        if column is None:
+            at_ms = expires_at(rules, batch.received_ms, 0)
+            if 0 < at_ms <= now_ms:
+                state.expire(run_first, run_end)
             else:
-                next_ms = _earlier(next_ms, _drop_expired_rows(state, batch, column, first, run_first, run_end, now_ms))
+                next_ms = earlier(next_ms, at_ms)
+        else:
+            next_ms = earlier(next_ms, _drop_expired_rows(state, batch, column, first, run_first, run_end, now_ms))
     segment.expires_ms = next_ms
     return next_ms
+
+
+def _may_expire(state: LedgerState, segment: Segment) -> list[tuple[int, int]]:
+    """Return those messages of a segment that wait, and expire when their time is over."""
+    free = state.held_by_nobody(segment.first, segment.end)
+    if state.rules.expires_once_delivered:
+        return free
+    return [part for first, end in free for part in state.never_delivered(first, end)]
 
 
 def _drop_expired_rows(
@@ -215,7 +245,7 @@ def _drop_expired_rows(
             state.expire(run_first, sequence)
         run_first = sequence + 1
         if at_ms > 0:
-            next_ms = _earlier(next_ms, at_ms)
+            next_ms = earlier(next_ms, at_ms)
     return next_ms
 
 
@@ -234,7 +264,7 @@ def _release_due(state: LedgerState, segment: Segment, batch: MessageBatch, now_
                 at_ms = due_at(rules, batch.received_ms, 0 if headers is None else headers.not_before_ms)
                 if at_ms <= now_ms:
                     continue
-                next_ms = _earlier(next_ms, at_ms)
+                next_ms = earlier(next_ms, at_ms)
             if run_first < sequence:
                 state.delayed.discard(run_first, sequence)
                 state.make_ready(run_first, sequence)

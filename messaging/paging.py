@@ -10,7 +10,7 @@ from typing import Final, final
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
 from messaging.marks import marks_of, marks_together
-from messaging.moments import hold_undue, note_moments
+from messaging.moments import earlier, hold_undue, next_moment, note_moments
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
@@ -168,7 +168,9 @@ def _unload(ledger: Ledger, page: Page) -> None:
     segments = _segments_of(ledger, page)
     bytes_left = 0
     left: list[MessageBatch] = []
+    page.next_ms, page.next_rules = 0, ledger.rules_seen
     for segment in segments:
+        page.next_ms = earlier(page.next_ms, next_moment(ledger, segment))
         batch = segment.batch
         assert batch is not None
         bytes_left += segment.bytes_left

@@ -12,6 +12,7 @@ from messaging.publication import Publication
 PAGE_ABSENT: Final = 0  # its messages are in the store only
 PAGE_WANTED: Final = 1  # asked for, not here yet
 PAGE_LOADED: Final = 2  # its segments hold their batches again
+NO_GENERATION: Final = -1
 
 # A chunk is what an insertion or a removal moves in memory: 2 KiB of pointers, less than the search for the place.
 CHUNK_SEGMENTS_MAX: Final = 256
@@ -21,12 +22,15 @@ CHUNK_SEGMENTS_MAX: Final = 256
 class Page:
     """A page of the store that holds a stretch of a partition. It goes when nothing in it is unsettled."""
 
-    __slots__ = ("first", "live_count", "marks", "state")
+    __slots__ = ("first", "live_count", "marks", "next_ms", "next_rules", "state")
 
     def __init__(self, first: int, live_count: int, marks: Marks) -> None:
         self.first = first  # its key in the store
         self.live_count = live_count
         self.marks = marks  # of all in it, or of those that are left
+        # When time next does something to its messages, 0: never. It is so while the rules are of that generation.
+        self.next_ms: i64 = 0
+        self.next_rules: i64 = NO_GENERATION
         self.state = PAGE_ABSENT
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from messaging.batch import MessageBatch
 from messaging.flows import DeliveryRules
 from messaging.headers import Headers
 from messaging.ledger import Ledger
-from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
+from messaging.paging import PAGES_LOADED_MAX, PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.publication import UNWRITTEN, Publication
 from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, FAILED, RELEASED
 from unit.cores.messages import batch_of, delivered, flow_of, numbered, published, sequences_of, written
@@ -101,6 +101,9 @@ TestPagingAgreesWithThePlainModel = PagingMachine.TestCase
 TestPagingAgreesWithThePlainModel.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 
 
+PAGES, READS_MAX = 3 * PAGES_LOADED_MAX, 200
+
+
 class PagedPartition:
     """A durable ledger with a store of pages that answers at once, and one consumer."""
 
@@ -135,6 +138,16 @@ class PagedPartition:
                 return
             for first in wanted:
                 page_loaded(self.ledger, first, self.stored[first])
+
+    def reads_at(self, wall_ms: int) -> int:
+        """Let it be that time, until no page is asked for any more; return how many were."""
+        for count in range(READS_MAX):
+            self.ledger.deliver(wall_ms)
+            if not self.ledger.effects.wanted_pages:
+                return count
+            first = self.ledger.effects.wanted_pages.pop(0)
+            page_loaded(self.ledger, first, self.stored[first])
+        raise AssertionError("pages are read again and again")
 
     def settle(self, first: int, end: int, outcome: int) -> None:
         self.flow.window.give(self.ledger.settle(1, first, end, outcome))
@@ -316,3 +329,31 @@ def test_what_a_consumer_holds_of_a_damaged_page_can_still_be_settled_or_is_give
 
     assert partition.ledger.floor == partition.ledger.next_sequence
     assert partition.ledger.effects.dropped_pages == [1]
+
+
+def test_pages_of_which_some_messages_are_due_and_some_are_not_are_read_once_until_the_next_is_due() -> None:
+    """Nobody consumes, and there are more of them than stay in memory: what was due is no reason to look again."""
+    partition = PagedPartition(limit=0)
+    for number in range(PAGES):
+        later = Headers(not_before_ms=1_000 + number)
+        partition.append(batch_of([b"now", b"later"], headers=[None, later]))
+    partition.page_out(page_bytes=1)
+
+    assert partition.reads_at(10) == PAGES
+    assert partition.reads_at(999) == 0
+    assert partition.reads_at(1_000) == 1
+    assert not partition.ledger.delayed.count_within(1, 3)
+
+
+def test_pages_of_messages_that_have_expired_and_may_not_be_dropped_are_read_once() -> None:
+    """A session sends what it has sent before again, expired or not [MQTT 4.4.0-1], when its client is back."""
+    partition = PagedPartition()
+    partition.ledger.rules = DeliveryRules(respects_expiry=True, expires_once_delivered=False)
+    for _ in range(PAGES):
+        partition.append(batch_of([b"sent", b"waits"], headers=[Headers(expires_at_ms=100), Headers()]))
+    partition.deliver()
+    partition.ledger.detach(1, count_as_failed=False)
+    partition.page_out(page_bytes=1)
+
+    assert partition.reads_at(200) == PAGES
+    assert partition.reads_at(300) == 0
