@@ -9,6 +9,7 @@ from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
 from gateway.config.sections import Queues
 from messaging.queue_config import QueueDefinition
+from messaging.wrong_value import seen
 
 log = logging.getLogger("sluicegate.node")
 
@@ -49,4 +50,9 @@ def _differences(there: QueueDefinition, declared: QueueDefinition) -> list[str]
     wanted, found = declared.to_dict(), there.to_dict()
     for values in (wanted, found):
         values["subscriptions"] = sorted(cast(list[str], values["subscriptions"]))
-    return [f"{name} is {found[name]!r}, declared {wanted[name]!r}" for name in wanted if found[name] != wanted[name]]
+    differing = [name for name in wanted if found[name] != wanted[name]]
+    return [f"{name} is {_said(found[name])}, declared {_said(wanted[name])}" for name in differing]
+
+
+def _said(value: object) -> str:
+    return seen(value) if isinstance(value, bool) else repr(value)

@@ -24,6 +24,7 @@ from gateway.config.virtual_destinations import PLACED_PROBLEM
 from gateway.rest_settings import consumer_settings
 from messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
+from messaging.queue_config import QueueInvalid, check_queue_name
 from messaging.queue_template import NOT_IN_TEMPLATES
 from messaging.selectors import Selectors
 from messaging.wrong_value import seen
@@ -55,9 +56,8 @@ def load(
     except ValidationError as error:
         found = [_problem(document, details) for details in error.errors(include_url=False)]
         raise ConfigError(sorted(dict.fromkeys(found), key=_reading_order)) from None
-    problems = (
-        _plain_passwords(document, config) + _wrong_selectors(document, config) + _unusable_files(document, config)
-    )
+    problems = _plain_passwords(document, config) + _wrong_selectors(document, config)
+    problems += _wrong_queue_names(document, config) + _unusable_files(document, config)
     if problems:
         raise ConfigError(problems)
     return config
@@ -145,6 +145,22 @@ def _wrong_selectors(document: Document, config: Config) -> list[Problem]:
         for finding in vpn.virtual_destinations.selector_errors(selectors):
             path: Path = (*vpn_path(name), "virtual_destinations", *finding.place)
             problems.append(Problem(document.place(path), _dotted(path), finding.text))
+    return problems
+
+
+def _wrong_queue_names(document: Document, config: Config) -> list[Problem]:
+    """Find declared queues that have wildcards in their names and consume no virtual topic."""
+    problems: list[Problem] = []
+    for name, vpn in config.message_vpns().items():
+        definitions = vpn.virtual_destinations.definitions()
+        for index, queue in enumerate(vpn.queues.declared):
+            if not definitions.consumes_virtual_topic(queue.config.name):
+                try:
+                    check_queue_name(queue.config.name)
+                except QueueInvalid as problem:
+                    path: Path = (*vpn_path(name), "queues", "declared", index, problem.field)
+                    text = f"{problem.reason}; allowed: {problem.allowed}"
+                    problems.append(Problem(document.place(path), _dotted(path), text))
     return problems
 
 

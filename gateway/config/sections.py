@@ -263,7 +263,7 @@ def _queue_definition(given: object) -> QueueDefinition:
             f"{seen(given)} is not allowed; allowed: a mapping with the name of a queue, and its attributes"
         )
     try:
-        return definition_from_dict(plain_values(given))
+        return definition_from_dict(plain_values(given), wildcards=True)  # virtual topics say of which it may have some
     except QueueInvalid as problem:
         raise _queue_problem(problem) from None
 

@@ -205,13 +205,14 @@ async def test_a_row_of_the_store_that_cannot_be_read_is_left_out_and_told(
 async def test_a_declaration_that_an_existing_queue_does_not_follow_is_told(broker: RunningBroker) -> None:
     """docs/configuration.md, declared queues: it is left as it is. Who changed the file would else think otherwise."""
     first = "queues.declared=[{name: orders, max_redelivery_count: 3, subscriptions: [b, a]}]"
-    later = "queues.declared=[{name: orders, max_redelivery_count: 5, subscriptions: [a, c]}]"
+    later = "queues.declared=[{name: orders, egress_enabled: false, subscriptions: [a, c]}]"
     for declared, warnings in (
         (first, ()),
         (
             later,
             (
-                "queue 'orders' stays as it is: max_redelivery_count is 3, declared 5; "
+                "queue 'orders' stays as it is: egress_enabled is true, declared false; max_redelivery_count is 3, "
+                "declared 0; "
                 "subscriptions is ['a', 'b'], declared ['a', 'c']",
             ),
         ),

@@ -102,6 +102,17 @@ def test_selectors_of_targets_are_in_the_dialect_of_the_node(tmp_path: Path) -> 
     assert second.startswith("gateway.yaml:7:32: virtual_destinations.composite_queues.0.forward_to.1.selector:")
 
 
+def test_a_declared_queue_has_wildcards_where_it_consumes_a_virtual_topic(tmp_path: Path) -> None:
+    """Its name is a pattern of topics; any other queue's is none."""
+    declared = "queues: {declared: [{name: Consumer.A.VirtualTopic.>}, {name: 'Consumer.A.Other.>'}]}\n"
+    [problem] = problems(tmp_path, declared, start="")
+    assert problem == (
+        "gateway.yaml:1:63: queues.declared.1.name: '>' in 'Consumer.A.Other.>'; allowed: no character of '<>*?&;"
+    )
+    config = load(settings=["queues.declared=[{name: Consumer.A.VirtualTopic.>}]"])
+    assert config.queues.declared[0].config.name == "Consumer.A.VirtualTopic.>"
+
+
 def test_a_circle_is_refused_with_the_way_it_goes(tmp_path: Path) -> None:
     """VD-49."""
     [problem] = problems(tmp_path, "    - {name: B, forward_to: [{queue: A}]}\n")
