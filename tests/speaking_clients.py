@@ -42,6 +42,9 @@ class SpeakingClient(Protocol):
     async def publish(self, topic: str) -> Answer:
         """Publish one guaranteed message."""
 
+    async def send(self, queue: str) -> Answer:
+        """Publish one guaranteed message to a queue by its name."""
+
     async def subscribe(self, topic: str) -> Answer:
         """Subscribe to a topic."""
 
@@ -73,6 +76,9 @@ class Mqtt:
         self._client.send(mqtt.publish(topic, b"x", qos=1, packet_id=packet_id, level=5))
         code = await self._client.answered(mqtt.PUBACK, packet_id)
         return code if code >= 0x80 else OK
+
+    async def send(self, queue: str) -> Answer:
+        return await self.publish(f"$queue/{queue}")
 
     async def subscribe(self, topic: str) -> Answer:
         assert self._client is not None
@@ -122,9 +128,15 @@ class Amqp:
         return _ending(await self._first(Flow, Ended))
 
     async def publish(self, topic: str) -> Answer:
+        return await self._send_to(f"topic://{topic}")
+
+    async def send(self, queue: str) -> Answer:
+        return await self._send_to(f"queue://{queue}")
+
+    async def _send_to(self, address: str) -> Answer:
         assert self._client is not None
         self._handle += 1
-        answer = await self._client.sender(f"out{self._handle}", f"topic://{topic}", handle=self._handle)
+        answer = await self._client.sender(f"out{self._handle}", address, handle=self._handle)
         if answer.target is None:
             return _ending(await self._client.awaited(Detach))
         await self._client.awaited(Flow)  # its credit
@@ -174,8 +186,14 @@ class FlowProtocol:
         return OK if answer.state == AUTH_DONE else "auth-failed"
 
     async def publish(self, topic: str) -> Answer:
+        return await self._send_to(topic=topic)
+
+    async def send(self, queue: str) -> Answer:
+        return await self._send_to(queue=queue)
+
+    async def _send_to(self, *, topic: str = "", queue: str = "") -> Answer:
         opened = await self._client.opens_publisher()
-        self._client.publishes(opened.flow_id, [1], topic=topic)
+        self._client.publishes(opened.flow_id, [1], topic=topic, queue=queue)
         refusals = await self._client.answered(opened.flow_id, 1)
         return refusals[0].code if refusals else OK
 
@@ -213,7 +231,13 @@ class Http:
         return await self.publish("hello")
 
     async def publish(self, topic: str) -> Answer:
-        status = (await self._client.post(f"/TOPIC/{topic}", content=b"x")).status_code
+        return await self._post(f"/TOPIC/{topic}")
+
+    async def send(self, queue: str) -> Answer:
+        return await self._post(f"/QUEUE/{queue}")
+
+    async def _post(self, path: str) -> Answer:
+        status = (await self._client.post(path, content=b"x")).status_code
         return OK if status == httpx.codes.OK else status
 
     async def subscribe(self, topic: str) -> Answer:

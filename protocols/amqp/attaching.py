@@ -57,9 +57,12 @@ async def _attach_sender(connection: "AmqpConnection", session: Session, link: I
     if target.address is not None and is_durable_form(target.address):
         raise AddressRefused(conditions.NOT_ALLOWED, f"{target.address!r:.80} is a subscription, to receive from only")
     node = None if target.address is None else resolve(target.address, target.capabilities)
-    destination = None if node is None else await find_destination(connection, node)
-    if destination is not None:
-        connection.identity.rights.check_publish(destination.topic)
+    destination = None
+    if node is not None:
+        destination = destination_of(node)
+        connection.identity.rights.check_publish(destination.topic)  # before it can hear whether there is such a queue
+        if destination.is_queue:
+            await find_queue(connection, node.name)
     if link.state != PENDING or connection.is_released:
         return  # the client went meanwhile
     granted = Target(target.address, capabilities=target.capabilities)
@@ -134,13 +137,6 @@ def _attach_coordinator(
     granted = Coordinator(list(TRANSACTION_CAPABILITIES))
     connection.attach(session, link, source=link.attach.source, target=granted)
     connection.sides.transacting(connection).attached(session, link)
-
-
-async def find_destination(connection: "AmqpConnection", node: Node) -> Destination:
-    """Return where a node's messages go. Raises AddressRefused."""
-    if node.kind == QUEUE:
-        await find_queue(connection, node.name)
-    return destination_of(node)
 
 
 def destination_of_message(to: str) -> Destination | DeliveryState:

@@ -226,6 +226,29 @@ async def test_a_client_that_leaves_while_its_password_is_checked_has_no_place(b
     await last.leave()
 
 
+@USERS
+@PROFILES
+@pytest.mark.parametrize(
+    ("protocol", "refused"),
+    [
+        ("mqtt", 0x87),
+        ("amqp", "amqp:unauthorized-access"),
+        ("flow", codes.NOT_PERMITTED),
+        ("http", 403),
+    ],
+)
+async def test_who_may_not_publish_to_a_queue_does_not_hear_if_it_is_there(
+    broker: RunningBroker, protocol: str, refused: Answer
+) -> None:
+    """docs/security.md, ACL profiles: queues as destinations."""
+    await create(broker, "secret")
+    client = PROTOCOLS[protocol](broker)
+    assert await client.connect("ada", SECRET) == OK
+    for queue in ("secret", "nowhere"):
+        assert await client.send(queue) == refused
+    await client.leave()
+
+
 @pytest.mark.settings("authentication.client_profiles=[{name: default, max_msg_rate: 50}]")
 async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker) -> None:
     """Nothing is refused or lost: it is taken later."""
