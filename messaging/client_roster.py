@@ -48,8 +48,8 @@ class _Connected:
     """Who is connected under one username."""
 
     def __init__(self) -> None:
-        self.rights: dict[ClientRights, None] = {}  # one for each connection
-        self.counts: dict[str, int] = {}  # connections, by client name
+        self.rights: dict[ClientRights, bool] = {}  # of each connection, and whether another of its name takes it over
+        self.counts: dict[str, int] = {}  # connections that are taken over, by client name
 
 
 @final
@@ -114,8 +114,8 @@ class ClientRoster:
     def admit(self, user: str, client: str, host: str, now_ms: int, *, takes_over: bool = False) -> ClientRights:
         """Let a client in, who has proven to be this user; empty: anonymous. `leave` lets it go. Raises ClientDenied.
 
-        `host` is the address it comes from. With `takes_over` it ends a connection that has the same client name, so
-        that one does not count.
+        `host` is the address it comes from. With `takes_over` it ends the connection of the same client name that came
+        with it, too, so that one does not count.
         """
         if not self.is_up:
             self._refuse(VPN_DOWN, client, f"503 Message VPN Unavailable: {self.vpn!r} is shut down")
@@ -151,20 +151,21 @@ class ClientRoster:
         )
         if connected is None:
             connected = self._connected[user] = _Connected()
-        connected.rights[rights] = None
-        connected.counts[client] = its_count + 1
+        connected.rights[rights] = takes_over
+        if takes_over:
+            connected.counts[client] = its_count + 1
         self._count(profile.name, 1)
         return rights
 
     def leave(self, rights: ClientRights) -> None:
         """Let a client go. It was admitted, and has not left yet."""
         connected = self._connected[rights.user]
-        del connected.rights[rights]
-        left = connected.counts[rights.client] - 1
-        if left:
-            connected.counts[rights.client] = left
-        else:
-            del connected.counts[rights.client]
+        if connected.rights.pop(rights):
+            left = connected.counts[rights.client] - 1
+            if left:
+                connected.counts[rights.client] = left
+            else:
+                del connected.counts[rights.client]
         if not connected.rights:
             del self._connected[rights.user]
         self._count(rights.profile.name, -1)

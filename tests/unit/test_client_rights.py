@@ -182,13 +182,25 @@ def test_a_username_that_is_shut_down_is_refused() -> None:
 def test_connections_of_a_name_are_counted_and_given_back() -> None:
     """Solace 7.2: maxConnectionCountPerClientUsername; a takeover ends one."""
     told = Told(ClientProfile(name="p", max_connection_count_per_client_username=1))
-    first = told.admit("one")
+    first = told.admit("one", takes_over=True)
     with pytest.raises(ClientDenied, match="503 Too Many Clients"):
-        told.admit("two")
+        told.admit("two", takes_over=True)
     told.roster.leave(told.admit("one", takes_over=True))
     told.roster.leave(first)
     told.admit("two")
     assert told.roster.denials.counts == {"too_many_connections": 1}
+
+
+def test_a_connection_that_is_not_taken_over_counts_whatever_its_name() -> None:
+    """A session is taken over, but no AMQP connection whose container is called like it."""
+    told = Told(ClientProfile(name="p", max_connection_count_per_client_username=1))
+    in_amqp = told.admit("one")
+    with pytest.raises(ClientDenied, match="503 Too Many Clients"):
+        told.admit("one", takes_over=True)
+    told.roster.leave(in_amqp)
+    told.roster.leave(told.admit("one", takes_over=True))
+    told.roster.leave(told.admit("one"))
+    assert told.roster.count == 0
 
 
 def test_connections_of_a_profile_are_counted_over_its_names() -> None:
