@@ -45,6 +45,7 @@ COMPILED: Final = (
     "actors/consumer_asks.py",  # who waits is looked at in every turn of a partition
     "actors/router_messages.py",  # each SUBSCRIBE makes some
     "actors/runtime.py",  # an actor begins with each connection
+    "actors/stored_answer.py",
     "actors/unburied.py",  # errands hold it
     "actors/tasks.py",  # what waits stands in the dispatcher's line
     "actors/transacting.py",  # has an address

@@ -6,6 +6,7 @@ from actors.data_messages import Confirmed, Refused, Remark, RenewLock, SettleDu
 from actors.drain_messages import DrainPartition
 from actors.futures import LoopFuture
 from actors.messages import WriteTables
+from actors.stored_answer import StoredAnswer
 from messaging.address import Address
 from messaging.holding import held_as, remark, renew
 from messaging.ledger import Ledger
@@ -49,9 +50,9 @@ class ConsumerAsks:
 
     def when_stored(self, value: T) -> LoopFuture[T]:
         """Return what is answered with a value when the store knows what this turn has done."""
-        stored = _Stored(value)
+        stored = StoredAnswer(value)
         self._wait_for_store(stored)
-        return stored.answer
+        return stored.future
 
     def look(self, ledger: Ledger, spool: Address | None) -> None:
         """Answer whom there is an answer for: the ledger has delivered all it could, and the spool knows what it does.
@@ -88,16 +89,3 @@ class ConsumerAsks:
         self._drains[flow_id] = answer
         self.is_awaited = True
         return answer
-
-
-@final
-class _Stored(Address):
-    """Where the spool says that it is stored what somebody waits to be told."""
-
-    def __init__(self, value: Any) -> None:
-        self.answer: LoopFuture[Any] = LoopFuture()
-        self._value = value
-
-    def post(self, message: object) -> None:
-        """Give the answer: what is written until it is done is never refused."""
-        self.answer.set(self._value)

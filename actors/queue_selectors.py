@@ -8,7 +8,9 @@ from typing import Final
 
 import orjson
 
+from actors.data_messages import Confirmed
 from actors.messages import WriteTables
+from actors.stored_answer import StoredAnswer
 from messaging.address import Address
 from messaging.routing import QueueTarget
 from messaging.selector_cache import CacheRules, QueueSelectors, Remembered
@@ -67,14 +69,16 @@ class DurableSelectors:
         if self._stored.pop(name, None) is not None or (known is not None and known.remembered):
             self._write(_row(name, None))
 
-    def store(self, target: QueueTarget) -> None:
-        """Write what is remembered of a queue, if it is one that survives the node."""
+    def store(self, target: QueueTarget, answer: StoredAnswer | None = None) -> None:
+        """Write what is remembered of a queue, if it is one that survives the node; then there is the answer."""
         if target.durable:
-            self._write(_row(target.name, self.of(target.name).remembered))
+            self._write(_row(target.name, self.of(target.name).remembered), answer)
+        elif answer is not None:
+            answer.post(Confirmed(0))
 
-    def _write(self, row: TableWrite) -> None:
+    def _write(self, row: TableWrite, answer: StoredAnswer | None = None) -> None:
         """Have a row written for certain: lost, it would lose its consumer messages."""
-        self._spool.post(WriteTables([row.under(self._row_prefix)], None, 0, until_done=True))
+        self._spool.post(WriteTables([row.under(self._row_prefix)], answer, 0, until_done=True))
 
 
 def _row(name: str, remembered: dict[str, Remembered] | None) -> TableWrite:

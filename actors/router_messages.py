@@ -152,7 +152,7 @@ class SelectorOverview:
 class PutSelector:
     """Ask of the router: a subscriber of a queue selects this, also while it is away; None: forget it.
 
-    Answered with whether there is such a queue and, to be forgotten, such a subscriber.
+    Answered with whether there is such a queue and, to be forgotten, such a subscriber; once the store knows.
     """
 
     queue: str

@@ -27,6 +27,7 @@ from actors.router_messages import (
     ShareRefused,
     SubscriptionAdded,
 )
+from actors.stored_answer import StoredAnswer
 from messaging.queue_config import QueueDefinition, is_named
 from messaging.routing import QueueTarget, ShareGroup, Subscription, TopicSpace
 from messaging.selectors import Selectors
@@ -162,7 +163,7 @@ class TopicRouter(Behaviour):
             for subscriber, each in sorted(self._durable_selectors.of(target.name).remembered.items())
         ]
 
-    def _put_selector(self, message: PutSelector) -> bool:
+    def _put_selector(self, message: PutSelector) -> LoopFuture[bool] | bool:
         for target in self._virtual.queues():
             if target.name == message.queue and target.watcher is not None:
                 known = self._durable_selectors.of(target.name)
@@ -170,10 +171,11 @@ class TopicRouter(Behaviour):
                     known.put(message.subscriber, message.selectors, self._cell.runtime.clock.wall_ms())
                 elif not known.remove(message.subscriber):
                     return False
-                self._durable_selectors.store(target)
+                answer = StoredAnswer(True)
+                self._durable_selectors.store(target, answer)
                 self._select(target)
                 self._space.expand_with(self._virtual)
-                return True
+                return answer.future
         return False
 
     # --- shared groups ---

@@ -8,6 +8,8 @@ import pytest
 from gateway.node_port import NodeView
 from raw_client import RawClient
 from running_broker import RunningBroker
+from storage.errors import StoreFailed
+from storage.interface import CommitJob
 from virtual_clients import consumer, depth, publish, redefine
 
 TOPIC = "VirtualTopic.O"
@@ -109,6 +111,34 @@ async def test_an_operator_deletes_a_durable_selector(broker: RunningBroker) -> 
     await view.put_selector(queue("1"), "c", ["odd = 'yes'"])
     await alternate(broker)
     assert await depth(broker, queue("1")) == 5
+
+
+@aware
+async def test_an_operator_hears_of_a_durable_selector_when_the_store_has_it(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost, it would lose its consumer what comes while that is away."""
+    await seen_once(broker, "1", "odd = 'no'")
+    store, rows = broker.node.store, list[bytes | None]()
+    commit = store.commit
+    failures = [StoreFailed("input/output error")]
+
+    def refuse_at_first(job: CommitJob) -> None:
+        found = [row.value for row in job.table_writes if row.key.endswith(queue("1").encode())]
+        if found and failures:
+            raise failures.pop()
+        commit(job)
+        rows.extend(found)
+
+    monkeypatch.setattr(store, "commit", refuse_at_first)
+    view = NodeView(broker.node)
+
+    await view.put_selector(queue("1"), "c", ["odd = 'yes'"])
+    assert b"yes" in (rows[-1] or b"")
+    assert not failures
+
+    await view.delete_selector(queue("1"), "c")
+    assert rows[-1] is None
 
 
 @pytest.mark.parametrize(
