@@ -202,6 +202,11 @@ class LedgerFlow:
         selector = self.flow.selector
         return selector is None or selector.matches(batch, row)
 
+    def look_weight(self, batch: MessageBatch, row: int) -> int:
+        """Return what it costs to find out whether a message is one for the flow."""
+        selector = self.flow.selector
+        return 1 if selector is None else selector.weight(batch, row)
+
     def passed_over(self, first: int, end: int) -> None:
         """Note that the flow does not select these ready messages, the oldest that it had not looked at."""
         if first < self.looked_to:

@@ -201,17 +201,17 @@ class MessageGroups(Choice):
         batch = segment.batch
         assert batch is not None, "it is at hand"
         verdict = self._verdict(state, flow, batch, first - segment.first, first, stop - first)
+        state.looks_left -= flow.look_weight(batch, first - segment.first)
         end = first + 1
         if verdict == TAKE:
             stop = min(stop, first + limit)
-            while end < stop and not closes_group(batch.headers_of(end - 1 - segment.first)):
-                if self._verdict(state, flow, batch, end - segment.first, end, stop - end) != TAKE:
-                    break
-                end += 1
-        elif verdict == PASS:
-            while end < stop and self._verdict(state, flow, batch, end - segment.first, end, stop - end) == PASS:
-                end += 1
-        state.looks_left -= end - first
+        while end < stop and state.looks_left > 0 and verdict in (TAKE, PASS):
+            if verdict == TAKE and closes_group(batch.headers_of(end - 1 - segment.first)):
+                break
+            if self._verdict(state, flow, batch, end - segment.first, end, stop - end) != verdict:
+                break
+            state.looks_left -= flow.look_weight(batch, end - segment.first)
+            end += 1
         return TAKE if verdict == _TAKE_ALONE else verdict, end
 
     def _verdict(

@@ -15,7 +15,7 @@ from messaging.flows import LedgerFlow
 from messaging.ledger_state import LedgerState
 from messaging.segments import Segment
 
-LOOKS_PER_TURN: Final = 5000  # some two milliseconds, in which the node does nothing else
+LOOKS_PER_TURN: Final = 5000  # simple ones: some two milliseconds, in which the node does nothing else
 
 # What a flow may do with messages.
 TAKE: Final = 0
@@ -31,7 +31,8 @@ class Choice:
     ) -> tuple[int, int]:
         """Return what the flow may do with a segment's messages from `first` on, and where those end that are alike.
 
-        It looks at none from `stop` on, and at most `limit` are to be taken. Each look counts against `looks_left`.
+        It looks at none from `stop` on, and at most `limit` are to be taken. Each look counts against `looks_left`, by
+        its weight; when that is used up, what was not looked at is not told of.
         """
         raise AssertionError("a flow chooses for a reason")
 
@@ -47,12 +48,13 @@ class BySelector(Choice):
         batch = segment.batch
         assert batch is not None, "it is at hand"
         is_wanted = flow.wants(batch, first - segment.first, first)
+        state.looks_left -= flow.look_weight(batch, first - segment.first)
         if is_wanted:
             stop = min(stop, first + limit)
         end = first + 1
-        while end < stop and flow.wants(batch, end - segment.first, end) == is_wanted:
+        while end < stop and state.looks_left > 0 and flow.wants(batch, end - segment.first, end) == is_wanted:
+            state.looks_left -= flow.look_weight(batch, end - segment.first)
             end += 1
-        state.looks_left -= end - first
         return TAKE if is_wanted else PASS, end
 
 
@@ -74,9 +76,9 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
         if not state.at_hand(segment):
             return None
         ask_for_next_page(state, segment)
-        stop = min(end, segment.end, first + state.looks_left)
+        stop = min(end, segment.end)
         found = first
-        while found < stop:
+        while found < stop and state.looks_left > 0:
             verdict, end = choice.stretch(state, flow, segment, found, stop, limit)
             if verdict == PASS:
                 found = end

@@ -24,6 +24,7 @@ from messaging.selector_truth import (
     GREATER_OR_EQUAL,
     LESS,
     LESS_OR_EQUAL,
+    LIKE_CHARS_MAX,
     TRUE,
     UNEQUAL,
     UNKNOWN,
@@ -158,7 +159,7 @@ class ActiveMqLike(Like):
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
         """Return whether the whole value is of the pattern; unknown where there is none."""
         value = self._operand.value(batch, row, headers)
-        if value is None:
+        if value is None or (isinstance(value, str) and len(value) > LIKE_CHARS_MAX):
             return UNKNOWN
         matches = isinstance(value, str) and self._expression.fullmatch(value) is not None
         return TRUE if matches != self._negated else FALSE

@@ -54,6 +54,9 @@ from messaging.selector_words import (
 
 DEPTH_MAX: Final = 200  # forms within each other: at most 600 frames of the interpreter's stack, which holds 1000
 WORDS_MAX: Final = 2000  # they bound what asking one message costs
+WORDS_PER_WEIGHT: Final = 64  # 0.4 us
+LIKE_WEIGHT: Final = 4  # of a pattern, and as much again for each PATTERN_CHARS of it: with texts of a kilobyte
+PATTERN_CHARS: Final = 32
 
 CONVERTS: Final = "convert_string_expressions:"
 _PREFIXES: Final = (CONVERTS, "no_" + CONVERTS, "hyphenated_props:", "no_hyphenated_props:")
@@ -61,8 +64,11 @@ _PREFIXES: Final = (CONVERTS, "no_" + CONVERTS, "hyphenated_props:", "no_hyphena
 _ALLOWED_NEXT: Final = "AND, OR, a comparison, arithmetic, or the end"
 
 
-def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dialect) -> tuple[Condition, str]:
-    """Return the condition of a selector, and the prefix that it has to be written with. Raises SelectorError."""
+def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dialect) -> tuple[Condition, str, int]:
+    """Return the condition of a selector, the prefix that it has to be written with, and its weight.
+
+    The weight is what asking a message costs, in that of the simplest selectors. Raises SelectorError.
+    """
     if len(text) > SELECTOR_CHARS_MAX:
         raise SelectorError(
             f"it has {len(text)} characters", at=SELECTOR_CHARS_MAX, allowed=f"at most {SELECTOR_CHARS_MAX} characters"
@@ -71,7 +77,8 @@ def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dia
     words = split_words(text, start, hyphenated=hyphenated)
     if len(words) > WORDS_MAX:
         raise SelectorError("it has too many words", at=words[WORDS_MAX].at, allowed=f"at most {WORDS_MAX}")
-    return _Parser(words, natives, dialect, converts=converts).condition(), CONVERTS if converts else ""
+    parser = _Parser(words, natives, dialect, converts=converts)
+    return parser.condition(), CONVERTS if converts else "", 1 + len(words) // WORDS_PER_WEIGHT + parser.likes_weight
 
 
 def read_prefixes(text: str) -> tuple[int, bool, bool]:
@@ -106,6 +113,7 @@ class _Parser:
         self._converts = converts
         self._index = 0
         self._depth = 0  # of forms that are not complete yet
+        self.likes_weight = 0  # of the patterns so far
 
     def condition(self) -> Condition:
         """Return the whole."""
@@ -221,6 +229,7 @@ class _Parser:
 
     def _like(self, left: Operand, *, negated: bool) -> Condition:
         pattern = self._text("the pattern")
+        self.likes_weight += LIKE_WEIGHT * (1 + len(pattern) // PATTERN_CHARS)
         escape = ""
         if self._skip("ESCAPE"):
             at = self._word().at

@@ -25,6 +25,8 @@ GREATER: Final = 4
 GREATER_OR_EQUAL: Final = 5
 SIGNS: Final = ("=", "<>", "<", "<=", ">", ">=")
 
+LIKE_CHARS_MAX: Final = 4096  # of a text that is held against a pattern: with the longest ones 30 ms
+
 _TEXT_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
 
 
@@ -206,7 +208,10 @@ class In(Condition):
 
 
 class Like(Condition):
-    """`operand [NOT] LIKE 'pattern' [ESCAPE 'c']`: `%` is any text, `_` one character; unknown of what is no text."""
+    """`operand [NOT] LIKE 'pattern' [ESCAPE 'c']`: `%` is any text, `_` one character.
+
+    Unknown of what is no text, and of a text of more than LIKE_CHARS_MAX characters.
+    """
 
     def __init__(self, operand: Operand, pattern: str, escape: str, *, negated: bool) -> None:
         super().__init__(operand.depth + 1, BINDS_COMPARISON)
@@ -219,7 +224,7 @@ class Like(Condition):
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
         """Return whether the whole value is of the pattern."""
         value = self._operand.value(batch, row, headers)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or len(value) > LIKE_CHARS_MAX:
             return UNKNOWN
         return TRUE if (self._expression.fullmatch(value) is not None) != self._negated else FALSE
 

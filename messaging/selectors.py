@@ -19,21 +19,29 @@ DIALECTS: Final[dict[str, Dialect]] = {"none": STANDARD, "activemq": ACTIVEMQ}  
 
 REMEMBERED_CHARS_MAX: Final = 100_000  # of the texts of selectors; with what is made of them, at most some 5 MB
 
+BYTES_PER_WEIGHT: Final = 1024  # of properties: texts that are looked into, and names that are looked through
+
 
 @final
 class Selector:
     """Which messages somebody wants. Two are equal when they mean the same by their form; it never changes."""
 
-    __slots__ = ("_condition", "normal_text", "text")
+    __slots__ = ("_condition", "_weight", "normal_text", "text")
 
-    def __init__(self, text: str, condition: Condition, prefix: str) -> None:
+    def __init__(self, text: str, condition: Condition, prefix: str, weight: int) -> None:
         self.text = text  # as it was given
         self._condition = condition
+        self._weight = weight  # of asking a message that has little beside its payload
         self.normal_text = prefix + condition.text()  # what it comes to, whatever way it was written
 
     def matches(self, batch: MessageBatch, row: int) -> bool:
         """Return whether the message in a row is wanted: whether the condition is true, not false or unknown."""
         return self._condition.truth(batch, row, batch.headers_of(row)) == TRUE
+
+    def weight(self, batch: MessageBatch, row: int) -> int:
+        """Return what asking the message in a row costs: 1 where both are small, some 0.4 us."""
+        headers = batch.headers_of(row)
+        return self._weight if headers is None else self._weight * (1 + headers.memory_bytes() // BYTES_PER_WEIGHT)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Selector) and other.normal_text == self.normal_text
@@ -74,8 +82,8 @@ class Selectors:
             return self._made(text, ACTIVEMQ if self._dialect is STANDARD else STANDARD)
 
     def _made(self, text: str, dialect: Dialect) -> Selector:
-        condition, prefix = parse_condition(text, self._natives, dialect)
-        return Selector(text, condition, prefix)
+        condition, prefix, weight = parse_condition(text, self._natives, dialect)
+        return Selector(text, condition, prefix, weight)
 
     def _remember(self, text: str, selector: Selector) -> None:
         self._remembered_chars += len(text)

@@ -1,5 +1,6 @@
 """Flows that select: each gets the messages that its selector selects, and the others stay for others (Solace 4.14)."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -92,6 +93,39 @@ def test_a_backlog_is_looked_at_in_slices_and_once() -> None:
     assert delivered(ledger.deliver(0)) == {1: [2 * LOOKS_PER_TURN + 3]}
     assert ledger.looks_left >= LOOKS_PER_TURN - 2
     assert not ledger.looks_on()
+
+
+LONG = " OR ".join(["JMSPriority = 1"] * 160)  # 640 words, which weigh as much as eleven simple selectors
+PATTERN = "JMSMessageID LIKE '%{}%'".format("a" * 90)  # as three and one
+
+
+@pytest.mark.parametrize(
+    ("selector", "message_id", "weight"),
+    [
+        ("JMSPriority = 1", None, 1),
+        (LONG, None, 11),
+        (PATTERN, None, 13),
+        ("JMSPriority = 1", "m" * 4096, 5),
+        (LONG, "m" * 4096, 55),
+    ],
+)
+@pytest.mark.parametrize("buckets", [0, 64])
+def test_what_costs_more_to_ask_is_asked_of_fewer_messages_in_a_turn(
+    selector: str, message_id: str | None, weight: int, buckets: int
+) -> None:
+    """One of 2000 words and a message of 60 KB of texts were half a second, and 5000 of them a turn."""
+    ledger = Ledger(durable=False, rules=DeliveryRules(group_buckets=buckets))
+    headers: list[Headers | None] = [Headers(priority=2, message_id=message_id)] * LOOKS_PER_TURN
+    ledger.append(batch_of([b"m"] * LOOKS_PER_TURN, headers=headers), None)
+    flow = flow_of(1)
+    flow.selector = SELECTORS.compile(selector)
+    ledger.attach(flow, 1)
+
+    turns = 1
+    while not ledger.deliver(0) and ledger.looks_on():
+        turns += 1
+
+    assert weight <= turns <= weight + weight // 10 + 1
 
 
 def test_a_flow_without_room_waits_for_credit_and_one_with_nothing_to_its_taste_does_not() -> None:

@@ -13,6 +13,7 @@ from messaging.headers import Headers
 from messaging.selector_activemq import ACTIVEMQ, JOINED_CHARS_MAX
 from messaging.selector_dialect import STANDARD, Dialect
 from messaging.selector_parser import DEPTH_MAX, WORDS_MAX
+from messaging.selector_truth import LIKE_CHARS_MAX
 from messaging.selector_words import SELECTOR_CHARS_MAX, SelectorError
 from messaging.selectors import Selector, Selectors
 
@@ -123,6 +124,22 @@ def test_the_normal_form_in_activemqs_dialect_is_the_same_selector(text: str) ->
     assert outcome(written, ACTIVEMQ) == outcome(text, ACTIVEMQ)
 
 
+@pytest.mark.parametrize("dialect", [STANDARD, ACTIVEMQ])
+@pytest.mark.parametrize("negated", ["", "NOT "])
+def test_a_text_is_held_against_patterns_up_to_a_length(dialect: Dialect, negated: str) -> None:
+    """A pattern costs by the text, and a selector may have hundreds."""
+    batch = message()
+    headers = batch.headers_of(0)
+    assert headers is not None
+    assert headers.user_properties is not None
+    headers.user_properties += [("longest", "x" * LIKE_CHARS_MAX), ("longer", "x" * (LIKE_CHARS_MAX + 1))]
+    pattern = "'y%'" if negated else "'x%'"
+
+    assert compiled(f"longest {negated}LIKE {pattern}", dialect).matches(batch, 0)
+    assert not compiled(f"longer {negated}LIKE {pattern}", dialect).matches(batch, 0)
+    assert compiled("longer = longer", dialect).matches(batch, 0)
+
+
 def test_texts_are_joined_up_to_a_limit() -> None:
     """Else a selector of 2000 words would multiply the longest property of a message."""
     longest = "x" * 8000
@@ -133,7 +150,7 @@ def test_texts_are_joined_up_to_a_limit() -> None:
     assert headers.user_properties is not None
     headers.user_properties.append(("long", longest))
 
-    assert compiled(f"{joined} LIKE 'x%'", ACTIVEMQ).matches(batch, 0)
+    assert compiled(f"({joined}) IS NOT NULL", ACTIVEMQ).matches(batch, 0)
     assert compiled(f"({joined} + long) IS NULL", ACTIVEMQ).matches(batch, 0)
 
 
