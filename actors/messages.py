@@ -11,7 +11,7 @@ from actors.queue_totals import QueueTotals
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
-from messaging.flows import Flow
+from messaging.flows import UNBOUNDED, Flow
 from messaging.paging import PagePlan
 from messaging.publication import Publication
 from messaging.queue_config import QueueConfig
@@ -157,6 +157,7 @@ class BindFlow:
     protocol: str = "mqtt"
     selector: Selector | None = None  # of the messages it wants; None: all
     acknowledges: bool = False  # of a partitioned queue: it is told its partitions, and lets go of them by its word
+    of_partition_max: int = UNBOUNDED  # how many unsettled messages of one partition the consumer takes
 
 
 # Why a bind was refused: the names of the counters, and codes that protocols translate.

@@ -145,6 +145,7 @@ class QueueActor(LoopActor):
             bound_order=flow_id,
             protocol=message.protocol,
             selector=message.selector,
+            of_partition_max=message.of_partition_max,
         )
         core.flows[flow_id] = flow
         core.watch.binds(len(core.flows))

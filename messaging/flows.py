@@ -12,6 +12,8 @@ from messaging.locks import Locks
 from messaging.ranges import RangeSet
 from messaging.selectors import Selector
 
+UNBOUNDED: Final = 1 << 40  # of what a consumer takes of one partition: as much as its window has room for
+
 
 @final
 class Flow:
@@ -23,6 +25,7 @@ class Flow:
         "client",
         "flow_id",
         "holdings",
+        "of_partition_max",
         "protocol",
         "queue_name",
         "selector",
@@ -40,6 +43,7 @@ class Flow:
         bound_order: int,
         protocol: str = "mqtt",
         selector: Selector | None = None,
+        of_partition_max: i64 = UNBOUNDED,
     ) -> None:
         self.flow_id = flow_id  # unique on this node
         self.queue_name = queue_name
@@ -47,6 +51,7 @@ class Flow:
         self.address = address  # where deliveries and flow states go
         self.window = window
         self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
+        self.of_partition_max = of_partition_max  # how many unsettled messages of one partition its consumer takes
         self.protocol = protocol  # that the consumer speaks
         self.selector = selector  # of the messages it wants; None: all
         self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
@@ -185,7 +190,11 @@ class LedgerFlow:
         # The flow holds no more than its window has in use. So the partitions are added up only near the maximum.
         if available > unacked_count_max - window.used:
             available = min(available, unacked_count_max - self.flow.unacked_count())
-        return max(0, available)
+        return max(0, min(available, self.share()))
+
+    def share(self) -> i64:
+        """Return how many more messages of this partition its consumer takes."""
+        return self.flow.of_partition_max - self.in_flight.total
 
     def has_room(self, unacked_count_max: i64) -> bool:
         """Return whether the flow may get a message now."""

@@ -92,7 +92,7 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
         return WaitReason.SOCKET_SHUT
     if any(window.pool is not None and window.pool.available() == 0 for window in windows):
         return WaitReason.NODE_UNACKED_MAX
-    if any(window.available() > 0 for window in windows):
+    if any(flow.flow.window.available() > 0 and flow.share() > 0 for flow in active):
         return WaitReason.UNACKED_MAX
     return WaitReason.WINDOW_FULL
 

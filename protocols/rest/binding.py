@@ -18,6 +18,7 @@ from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP
+from messaging.flows import UNBOUNDED
 from messaging.settlement import FAILED, RELEASED
 from protocols.http.flow import FlowTerms, HttpFlow
 from protocols.http.held import HeldMessage
@@ -32,7 +33,8 @@ log = logging.getLogger("sluicegate.rest")
 
 PROTOCOL: Final = "rest"
 REBIND_MS: Final = 3_000  # as other protocols do for their clients
-WINDOW_PER_CONNECTION: Final = 4  # so that a partition whose messages wait for each other leaves others some
+WINDOW_PER_CONNECTION: Final = 4  # of a queue without partitions: the next is there when a connection is free
+OF_PARTITION_MAX: Final = 2  # one that is pushed and the next; one whose messages fail leaves the others theirs
 
 
 class QueueBinding(FlowReader):
@@ -45,7 +47,7 @@ class QueueBinding(FlowReader):
         self.outcomes: dict[int, int] = {}  # messages settled, by outcome
         self._point = point
         self._runtime = point.runtime
-        self._window = WINDOW_PER_CONNECTION * point.connections_count
+        self._of_partition_max = 0  # what it takes of one partition
         self._flow: HttpFlow | None = None  # None: the queue would not bind it, or has ended it
         self._lanes = Lanes(keeps_order=True)
         self._out_count = 0  # messages that are being pushed
@@ -94,21 +96,24 @@ class QueueBinding(FlowReader):
             return
         window: CreditWindow[Address] = CreditWindow(0, services.credit)
         client = self._point.client
-        terms = FlowTerms(
-            "", queue_name=name, user=client, host="", client=client, lock_ms=0, unsettled_max=self._window
-        )
+        is_partitioned = handle.definition.config.partitioned()
+        terms = FlowTerms("", queue_name=name, user=client, host="", client=client, lock_ms=0, unsettled_max=UNBOUNDED)
 
         def make(cell: ActorCell) -> HttpFlow:
             return HttpFlow(cell, terms=terms, queue=handle.cell, window=window)
 
         cell = self._runtime.spawn(make, kind="flow", name=name, policy=ONE_CONNECTION, parent=self._point.cell)
         flow: HttpFlow = cell.behaviour
-        keeps_order = handle.definition.config.partitioned() or self._point.connections_count == 1
-        self._lanes = Lanes(keeps_order=keeps_order)
+        self._lanes = Lanes(keeps_order=is_partitioned or self._point.connections_count == 1)
+        window_of_all = WINDOW_PER_CONNECTION * self._point.connections_count
+        self._of_partition_max = OF_PARTITION_MAX if is_partitioned else window_of_all
         self._flow = flow
         flow.read(self, after=None)
+        request = BindFlow(
+            flow.urn, client, client, cell.inbox, window, PROTOCOL, of_partition_max=self._of_partition_max
+        )
         try:
-            await handle.cell.ask(BindFlow(flow.urn, client, client, cell.inbox, window, PROTOCOL))
+            await handle.cell.ask(request)
         except Exception:
             self._flow = None
             flow.leave(self)
@@ -139,14 +144,16 @@ class QueueBinding(FlowReader):
     # --- what the flow says ---
 
     def limit(self, held_count: int, waiting_count: int) -> int:
-        """Return the window, and nothing while a failure is given back."""
-        return 0 if self._closed_count else self._window
+        """Return room for some messages of each partition, and none while a failure is given back."""
+        if self._closed_count or self._flow is None:
+            return 0
+        return self._of_partition_max * len(self._flow.partitions)
 
     def arrived(self) -> None:
         """Take what came, and push what may be pushed."""
         flow = self._flow
         if flow is not None:
-            for message in flow.held.take_up(self._window):
+            for message in flow.held.take_up(flow.held.waiting_count):
                 self._lanes.add(message)
             self.pump()
 

@@ -18,8 +18,10 @@ from delivery_points import bodies, configure, point, until_settled
 from gateway.node_port import NodeView
 from gateway.views import QueueView
 from http_client import create, http_client, publish, ready_count
+from messaging.partitioning import key_hash
 from messaging.permissions import permits
 from messaging.queue_config import QueueConfig
+from messaging.slots import modulo_slots, partition_in
 from named_queues import change, shows
 from protocols.rest import binding
 from raw_client import DEADLINE_S
@@ -70,6 +72,26 @@ async def test_what_fails_comes_again_before_what_is_behind_it(broker: RunningBr
             assert its == [f"{key}{number}" for number in (0, 1, 2, 3, 3, 4, 5, 6, 7)]
         again = [each for each in server.requests if each.headers.get("sluicegate-delivery-count") == "2"]
         assert sorted(bodies(again)) == [f"{key}3" for key in "abcdef"]
+
+
+async def test_a_partition_whose_messages_fail_holds_up_no_other(broker: RunningBroker) -> None:
+    """However many wait behind the one that fails."""
+    await create(broker, "parts", access_type="non-exclusive", partition_count=4, partition_rebalance_delay_s=0)
+    failing = partition_in(modulo_slots(4), key_hash("a"))
+    others = [key for key in "bcdefgh" if partition_in(modulo_slots(4), key_hash(key)) != failing]
+    async with (
+        WebServer(lambda got: 500 if got.headers["sluicegate-partition"] == str(failing) else 200) as server,
+        http_client(broker) as client,
+    ):
+        await publish(client, "parts", *[f"a{number}" for number in range(30)], key="a")
+        for key in others:
+            await publish(client, "parts", *[f"{key}{number}" for number in range(3)], key=key)
+        await configure(broker, point(server, "parts"))
+        wanted = {f"{key}{number}" for key in others for number in range(3)}
+        async with asyncio.timeout(DEADLINE_S):
+            while not wanted <= set(bodies(server.requests)):
+                await asyncio.sleep(0.01)
+        assert {each for each in bodies(server.requests) if each.startswith("a")} == {"a0"}
 
 
 async def test_a_queue_that_begins_with_one_partition_keeps_order_in_each_it_gets(broker: RunningBroker) -> None:

@@ -4,7 +4,7 @@ from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
-from messaging.flows import Flow
+from messaging.flows import UNBOUNDED, Flow
 from messaging.headers import Headers
 from messaging.publication import Publication
 
@@ -85,7 +85,13 @@ def window_of(limit: int) -> CreditWindow[Address]:
     return CreditWindow(limit)
 
 
-def flow_of(flow_id: int, *, limit: int = 1000, window: CreditWindow[Address] | None = None) -> Flow:
+def flow_of(
+    flow_id: int,
+    *,
+    limit: int = 1000,
+    window: CreditWindow[Address] | None = None,
+    of_partition_max: int = UNBOUNDED,
+) -> Flow:
     """Return a flow, with a window of its own unless it shares one."""
     return Flow(
         flow_id=flow_id,
@@ -94,6 +100,7 @@ def flow_of(flow_id: int, *, limit: int = 1000, window: CreditWindow[Address] | 
         address=Address(),
         window=window_of(limit) if window is None else window,
         bound_order=flow_id,
+        of_partition_max=of_partition_max,
     )
 
 

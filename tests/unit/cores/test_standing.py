@@ -50,6 +50,14 @@ def test_a_consumer_with_a_full_window_is_waited_for() -> None:
     assert standing.why("b") is WaitReason.WINDOW_FULL
 
 
+def test_a_consumer_that_takes_no_more_of_the_partition_is_waited_for() -> None:
+    """Its window has room, and so have others their messages."""
+    standing = Standing("ab")
+    standing.delivers(flow_of(1, limit=10, of_partition_max=1))
+    assert standing.why("a") is WaitReason.NOTHING_WAITS
+    assert standing.why("b") is WaitReason.WINDOW_FULL
+
+
 def test_a_consumer_that_does_not_read_is_waited_for() -> None:
     standing = Standing("ab")
     window = window_of(10)
