@@ -68,7 +68,7 @@ class FindQueue:
 
     A client finds none of the broker's own queues, of sessions and subscriptions: what is in them is for their clients.
     If it wants to consume, a queue is made that definitions of virtual destinations call for. Raises ClientDenied where
-    it may not make queues, or not subscribe to what this one would collect.
+    it may not receive guaranteed messages, not make queues, or not subscribe to what this one would collect.
     """
 
     name: str

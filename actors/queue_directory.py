@@ -218,6 +218,7 @@ class QueueDirectory(LoopActor):
             return found if is_there_for(rights, found) else None
         if rights is None or not message.consumes or not self._consumer_queues.calls_for(message.name):
             return None
+        rights.check_receiving()
         rights.check_collecting(self._consumer_queues.topics_of(message.name))
         self._check_endpoint(rights)
         return self._make(message.name, rights.user)

@@ -14,6 +14,7 @@ from amqp_client import AmqpClient, body, in_transaction
 from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
 from gateway.audit import KINDS
+from gateway.node_port import NodeView
 from messaging import client_rights as rights
 from named_queues import create, shown
 from protocols.flow import codes
@@ -192,7 +193,9 @@ async def test_guaranteed_messages_are_a_right_of_the_profile(
         assert await client.connect("", "") == OK
     assert await client.publish("a") == sent
     assert await client.bind("open") == bound
+    assert await client.bind("Consumer.a.VirtualTopic.O") == bound
     await client.leave()
+    assert [each.name for each in await NodeView(broker.node).list_queues()] == ["open"]
 
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, allow_guaranteed_msg_receive_enabled: false}]")
