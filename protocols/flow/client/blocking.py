@@ -45,7 +45,7 @@ class BlockingClient:
         self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
-        """Connect, and be let in. Raises ConnectFailed or AuthenticationRefused."""
+        """Connect, and be let in. Raises ConnectFailed, AuthenticationRefused or ConnectionBroken."""
         assert self._thread is None, "a client is entered once"
         self._thread = LoopThread()
         try:

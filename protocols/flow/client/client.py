@@ -75,7 +75,7 @@ class Client:
     # --- what programs do with it ---
 
     async def __aenter__(self) -> Self:
-        """Connect, and be let in. Raises ConnectFailed or AuthenticationRefused."""
+        """Connect, and be let in. Raises ConnectFailed, AuthenticationRefused or ConnectionBroken."""
         assert self._running is None, "a client is entered once"
         self._loop = asyncio.get_running_loop()
         self._running = self._loop.create_task(self._run(), name=f"flow client of {self._target.host}")

@@ -19,7 +19,7 @@ class ConnectFailed(FlowClientError):
 
 @final
 class AuthenticationRefused(FlowClientError):
-    """The gateway does not let this client in, offers no mechanism for it, or could not prove who it is itself."""
+    """The gateway does not believe this client, offers no mechanism for it, or could not prove who it is itself."""
 
 
 @final
