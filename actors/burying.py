@@ -10,10 +10,10 @@ from actors.moving import Moving
 from messaging.batch import MessageBatch
 from messaging.dead_letter import DeadLetter
 from messaging.departures import lost
+from messaging.destinations import QueueTarget
 from messaging.dying import died, goes_in_a_circle, is_eligible
 from messaging.effects import DeadRange
 from messaging.headers import Headers
-from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 
 UNDER_WAY_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges

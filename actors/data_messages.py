@@ -10,10 +10,10 @@ from mypy_extensions import mypyc_attr
 
 from messaging.address import Address
 from messaging.batch import MessageBatch
+from messaging.destinations import ShareGroup
 from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.publication import Publication
-from messaging.routing import ShareGroup
 from messaging.settlement import WHICHEVER
 
 _NOTHING_FURTHER: Final[list[tuple[int, int]]] = []

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from messaging.client_rights import ClientRights
+from messaging.destinations import QueueTarget
 from messaging.pressure import PressureLimits
 from messaging.queue_config import QueueDefinition
 from messaging.queue_template import QueueTemplate
-from messaging.routing import QueueTarget
 from messaging.virtual_destinations import VirtualDestinations
 
 if TYPE_CHECKING:

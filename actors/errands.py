@@ -16,9 +16,9 @@ from actors.spool_io import StoreReader
 from actors.unburied import Unburied
 from messaging.address import Address
 from messaging.admission import QueueGate
+from messaging.destinations import QueueTarget
 from messaging.ledger import Ledger
 from messaging.queue_trace import QueueTrace
-from messaging.routing import QueueTarget
 
 log = logging.getLogger("sluicegate.queues")
 

@@ -12,12 +12,12 @@ from actors.errands import ErrandPlace
 from actors.picking import Picked, Picking, ranges_of
 from messaging.batch import MessageBatch
 from messaging.departures import depart, left, stay
+from messaging.destinations import QueueTarget
 from messaging.headers import Headers
 from messaging.keys import key_hash_in
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.refusals import ADMITTED, REFUSAL_COUNTERS
-from messaging.routing import QueueTarget
 
 ANY_PARTITION = -1
 

@@ -73,6 +73,7 @@ from actors.turn_timer import TurnTimer
 from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.admission import QueueGate
+from messaging.destinations import QueueTarget
 from messaging.flows import Flow
 from messaging.holding import held_as
 from messaging.ledger import Ledger
@@ -83,7 +84,6 @@ from messaging.pressure import Pressure, PressureLimits
 from messaging.queue_trace import QueueTrace
 from messaging.recovery import StoredPartition, redelivered_ranges
 from messaging.retention import RetainedLog
-from messaging.routing import QueueTarget
 from messaging.settlement import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
 from messaging.standing import key_standing
 

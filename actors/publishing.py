@@ -14,12 +14,13 @@ from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientRights
 from messaging.dealing import deal
 from messaging.deliver_to_one import DeliverToOne, asks_for_one
+from messaging.destinations import QueueTarget, ShareGroup, Subscriber
 from messaging.fans import Fan
 from messaging.keys import key_hashes
 from messaging.pressure import Pressure
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
-from messaging.routing import QueueTarget, Route, ShareGroup, Subscriber, TopicSpace
+from messaging.routing import Route, TopicSpace
 from messaging.topics import is_queue_topic, queue_name_of
 from messaging.trace_records import PublishTraced
 from messaging.virtual_copies import Expansion

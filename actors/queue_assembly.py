@@ -22,6 +22,7 @@ from messaging.address import Address
 from messaging.admission import QueueGate, SpoolGate
 from messaging.client_roster import ClientRoster
 from messaging.cursors import CONSUME, CursorBook
+from messaging.destinations import PartitionTarget, QueueTarget
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
@@ -31,7 +32,6 @@ from messaging.queue_trace import QueueTrace
 from messaging.recovery import StoredPartition, restore
 from messaging.rescale import Rescale
 from messaging.retention import RetainedLog
-from messaging.routing import PartitionTarget, QueueTarget
 from messaging.tracing import Tracing
 from storage.queue_catalog import PartitionIds
 

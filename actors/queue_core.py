@@ -14,6 +14,7 @@ from actors.queue_expiry import QueueExpiry
 from actors.queue_totals import QueueTotals
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
+from messaging.destinations import QueueTarget
 from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from messaging.key_source import key_source_from
 from messaging.permissions import denial, permits
@@ -24,7 +25,6 @@ from messaging.rebalance import Rebalancer
 from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
 from messaging.rescale import Rescale
 from messaging.retention import RetentionRules
-from messaging.routing import QueueTarget
 
 REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
 

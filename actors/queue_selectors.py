@@ -12,7 +12,7 @@ from actors.data_messages import Confirmed
 from actors.messages import WriteTables
 from actors.stored_answer import StoredAnswer
 from messaging.address import Address
-from messaging.routing import QueueTarget
+from messaging.destinations import QueueTarget
 from messaging.selector_cache import CacheRules, QueueSelectors, Remembered
 from messaging.selectors import Selector, Selectors
 from storage.interface import Table, TableWrite

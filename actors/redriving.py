@@ -13,8 +13,8 @@ from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.runtime import TimerHandle
 from actors.take_messages import REDRIVE, MessagesTaken, TakeMessages
+from messaging.destinations import QueueTarget
 from messaging.message_selection import MessageFilter
-from messaging.routing import QueueTarget
 
 RUNNING: Final = "running"
 DONE: Final = "done"

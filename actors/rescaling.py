@@ -18,9 +18,9 @@ from actors.rescale_messages import (
     Retire,
     TakeCut,
 )
+from messaging.destinations import PartitionTarget
 from messaging.rebalance import Move
 from messaging.rescale import Rescale
-from messaging.routing import PartitionTarget
 from messaging.slots import modulo_slots
 
 

@@ -18,9 +18,10 @@ from actors.tasks import run
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
+from messaging.destinations import QueueTarget
 from messaging.ranges import RangeSet
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, limited_text
-from messaging.routing import QueueTarget, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, StagedPage, StagingRefused
 from messaging.topics import is_queue_topic
 

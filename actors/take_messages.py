@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from messaging.destinations import QueueTarget
 from messaging.message_selection import MessageFilter
-from messaging.routing import QueueTarget
 
 DELETE = "delete"
 MOVE = "move"

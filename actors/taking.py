@@ -9,9 +9,9 @@ from actors.picking import ranges_of
 from actors.take_messages import COPY, DELETE, REDRIVE, MessagesTaken, QueueGone, TakeMessages
 from messaging.batch import MessageBatch
 from messaging.departures import depart, stay
+from messaging.destinations import QueueTarget
 from messaging.dying import driven_back
 from messaging.headers import Headers
-from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_DELETED
 
 LOOKED_AT_MAX: Final = 5000  # messages of one ask: a few milliseconds in which the node does nothing else

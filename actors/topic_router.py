@@ -28,8 +28,9 @@ from actors.router_messages import (
     SubscriptionAdded,
 )
 from actors.stored_answer import StoredAnswer
+from messaging.destinations import QueueTarget, ShareGroup, Subscription
 from messaging.queue_config import QueueDefinition, is_named
-from messaging.routing import QueueTarget, ShareGroup, Subscription, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import TopicFilter, in_mqtt_syntax
 from messaging.virtual_destinations import NO_DEFINITIONS

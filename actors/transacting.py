@@ -29,10 +29,11 @@ from actors.publishing import Publisher
 from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
 from messaging.address import Address
 from messaging.batch import MessageBatch
+from messaging.destinations import QueueTarget
 from messaging.held import DeliverySource
 from messaging.pressure import Pressure
 from messaging.refusals import ADMITTED, REFUSED_NOT_FOUND, refusal_text
-from messaging.routing import QueueTarget, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.topics import is_queue_topic
 
 log = logging.getLogger("sluicegate.transactions")

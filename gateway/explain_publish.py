@@ -12,10 +12,11 @@ from gateway.explanations import DestinationView, PublishExplanation
 from gateway.specimen import Specimen
 from messaging.client_rights import ClientRights
 from messaging.deliver_to_one import whose_turn
+from messaging.destinations import QueueTarget, ShareGroup, Subscriber
 from messaging.fans import Way
 from messaging.partitioning import key_hash
 from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, REFUSED_PUBLISH_ACL, refusal_text
-from messaging.routing import QueueTarget, ShareGroup, Subscriber, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.selectors import Selector
 from messaging.topics import is_queue_topic, matches, queue_name_of
 

@@ -16,9 +16,9 @@ from gateway.answers import QueueNotFound, Refused
 from gateway.queue_questions import ask_queue, overview_of
 from gateway.selections import MessageSelection
 from gateway.views import RedriveView, TakenView
+from messaging.destinations import QueueTarget
 from messaging.message_selection import SEQUENCE_MAX, MessageId
 from messaging.queue_config import QueueInvalid
-from messaging.routing import QueueTarget
 
 if TYPE_CHECKING:
     from gateway.node import Node

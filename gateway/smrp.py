@@ -3,8 +3,9 @@
 from gateway.name_patterns import name_pattern
 from gateway.smrp_views import DestinationType, Persistence, SmrpQuestion, SmrpSubscriptionsView, SmrpSubscriptionView
 from messaging.deliver_to_one import priority_text
+from messaging.destinations import DELIVER_ALWAYS, QueueTarget, Subscription
 from messaging.message_vpn import DEFAULT_VPN
-from messaging.routing import DELIVER_ALWAYS, QueueTarget, Subscription, TopicSpace
+from messaging.routing import TopicSpace
 
 Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscription, priority
 

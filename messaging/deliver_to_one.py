@@ -13,7 +13,8 @@ of a thousand topics gets its share of them, and not each topic's first.
 from typing import Final, final
 
 from messaging.batch import MessageBatch
-from messaging.routing import DELIVER_ALWAYS, QueueTarget, Route, Subscriber, Subscription, TopicSpace
+from messaging.destinations import DELIVER_ALWAYS, QueueTarget, Subscriber, Subscription
+from messaging.routing import Route, TopicSpace
 
 PRIORITY_BEST: Final = 1
 PRIORITY_WORST: Final = 4

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, final
 from messaging.headers import UserPropertyValue
 
 if TYPE_CHECKING:
-    from messaging.routing import QueueTarget, Route
+    from messaging.destinations import QueueTarget
+from messaging.routing import Route
 
 
 @final

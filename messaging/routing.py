@@ -1,6 +1,6 @@
 """Topic space: who gets a message on a topic.
 
-It joins the subscription index with what stands behind a subscription: a client's connection, a queue, a shared group.
+It joins the subscription index with what stands behind a subscription, `messaging.destinations`.
 Routes are resolved once per topic and kept until a subscription changes. The router actor changes the space; everybody
 who publishes on this node's loop reads it. What virtual and composite destinations add to a topic's route is made by a
 `TopicExpander`, `messaging.virtual_routes`; without one, or with nothing to add, routes are what they are without.
@@ -9,154 +9,21 @@ who publishes on this node's loop reads it. What virtual and composite destinati
 from collections.abc import Hashable, Mapping
 from typing import Final, final
 
-from messaging.address import Address
-from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
+from messaging.destinations import DELIVER_ALWAYS, Destination, QueueTarget, ShareGroup, Subscriber, Subscription
 from messaging.fans import Fan, Way
-from messaging.key_source import KeySource
 from messaging.message_vpn import DEFAULT_VPN, row_prefix
 from messaging.native_fields import NativeFields
-from messaging.pressure import Pressure
 from messaging.retained import RetainedTopics
 from messaging.selectors import Selector
-from messaging.slots import partition_in
 from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, matches
+from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
 from messaging.tracing import Tracing
 
-DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.deliver_to_one
 NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic
 ROUTES_CACHED_MAX: Final = 65_536  # topics; the whole cache goes when it is full, or when a subscription changes
-
-
-@final
-class PartitionTarget:
-    """Where the messages of one partition go."""
-
-    __slots__ = ("address", "partition_id")
-
-    def __init__(self, partition_id: int, address: Address) -> None:
-        self.partition_id = partition_id  # unique in the spool, for ever
-        self.address = address
-
-
-@final
-class QueueTarget:
-    """A queue as publishers see it. Its actor keeps the fields true."""
-
-    def __init__(self, name: str, gate: QueueGate, pressure: Pressure, *, durable: bool) -> None:
-        self.name = name
-        self.gate = gate
-        self.pressure = pressure
-        self.durable = durable
-        self.partitions: list[PartitionTarget] = []
-        self.topic_filters: list[TopicFilter] = []  # topics it attracts
-        self.slots: bytes | None = None  # of messaging.slots; None: the hash modulo the number of partitions
-        self.key_source: KeySource | None = None  # of the keys that publishers did not give
-        self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
-        self.selector: Selector | None = None  # what it takes of its topics' messages; None: all
-        self.turns: Subscriber | None = None  # its place among sharers of Deliver-To-One messages; None: it gets all
-        self.priorities: tuple[int, ...] = ()  # there: 1 to 4, DELIVER_ALWAYS, or both
-        self.watcher: Address | None = None  # who hears of its consumers: those that select say what comes into it
-
-    def partition_of(self, key_hash: int) -> int:
-        """Return the partition for a key hash."""
-        slots = self.slots
-        return key_hash % len(self.partitions) if slots is None else partition_in(slots, key_hash)
-
-    def excludes(self, topic: str) -> bool:
-        """Return whether a subscription exception keeps the topic out of this queue."""
-        return bool(self.exceptions) and any(matches(exception, topic) for exception in self.exceptions)
-
-    def __repr__(self) -> str:
-        return f"QueueTarget({self.name!r}, {len(self.partitions)} partitions)"
-
-
-@final
-class Subscriber:
-    """A client with subscriptions: its connection for direct messages, its queue for guaranteed ones."""
-
-    def __init__(self, client: str) -> None:
-        self.client = client
-        self.address: Address | None = None  # None while the client is away
-        self.pressure: Pressure | None = None  # of its connection
-        self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
-        self.priority = 1  # for Deliver-To-One, where its subscription asks for nothing: 1 to 4, or DELIVER_ALWAYS
-        self.last_turn = 0  # number of the last Deliver-To-One message that it was chosen for
-
-    def __repr__(self) -> str:
-        return f"Subscriber({self.client!r}, {'connected' if self.address is not None else 'away'})"
-
-
-@final
-class Subscription:
-    """One subscription of a client."""
-
-    __slots__ = ("priorities", "qos", "selector", "subscriber")
-
-    def __init__(
-        self, subscriber: Subscriber, qos: int, selector: Selector | None = None, priorities: tuple[int, ...] = ()
-    ) -> None:
-        self.subscriber = subscriber
-        self.qos = qos
-        self.selector = selector  # None: it wants every message
-        self.priorities = priorities  # for Deliver-To-One: 1 to 4, DELIVER_ALWAYS, or both; empty: the client's own
-
-
-@final
-class ShareGroup:
-    """The members of one shared subscription: each message goes to one of them."""
-
-    def __init__(self, name: str, filter_text: str) -> None:
-        self.name = name
-        self.filter_text = filter_text
-        self.members: dict[str, Subscriber] = {}  # client -> member; changed by `join` and `leave`
-        self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
-        self.queue_members: dict[str, None] = {}  # members that get direct messages by the queue, too
-        self._order: list[Subscriber] = []  # the members as they joined
-        self._turn = 0
-
-    def join(self, member: Subscriber) -> None:
-        """Take in a client, or the one that is this client now."""
-        if member.client in self.members:
-            self._order.remove(self.members[member.client])
-        self.members[member.client] = member
-        self._order.append(member)
-
-    def leave(self, client: str) -> None:
-        """Let a member go."""
-        self._order.remove(self.members.pop(client))
-        self.queue_members.pop(client, None)
-
-    def queue_of(self, member: Subscriber) -> QueueTarget | None:
-        """Return the queue by which a member gets the direct messages that are its turn; None: by its address."""
-        return self.queue if member.client in self.queue_members else None
-
-    def next_member(self) -> Subscriber | None:
-        """Return the connected member whose turn it is, or None when all are away. The turn is taken."""
-        member, turn = self._whose_turn()
-        self._turn = turn
-        return member
-
-    def whose_turn(self) -> Subscriber | None:
-        """Return the connected member whose turn it is, or None when all are away. It stays its turn."""
-        return self._whose_turn()[0]
-
-    def _whose_turn(self) -> tuple[Subscriber | None, int]:
-        """Return who is next, and where the turn is then."""
-        count = len(self._order)
-        for step in range(count):
-            member = self._order[(self._turn + step) % count]
-            if member.address is not None:
-                return member, (self._turn + step + 1) % count
-        return None, self._turn
-
-    def __repr__(self) -> str:
-        return f"ShareGroup({self.name!r}, {self.filter_text!r}, {len(self.members)} members)"
-
-
-Destination = Subscription | QueueTarget | ShareGroup
+PLACES_CACHED_MAX: Final = 1 << 22  # in their routes, where thousands may stand in each: some 32 MiB
 
 
 @final
@@ -167,7 +34,18 @@ class Route:
     each message.
     """
 
-    __slots__ = ("choices", "direct", "fan", "groups", "guaranteed", "is_empty", "only_queue", "queues", "takers")
+    __slots__ = (
+        "choices",
+        "direct",
+        "fan",
+        "groups",
+        "guaranteed",
+        "is_empty",
+        "only_queue",
+        "places_count",
+        "queues",
+        "takers",
+    )
 
     def __init__(
         self,
@@ -186,6 +64,11 @@ class Route:
         self.groups = groups
         self.takers = [queue.turns for queue in queues if queue.turns is not None]  # places of queues that take turns
         self.is_empty = not (direct or guaranteed or queues or groups or choices is not None or fan is not None)
+        self.places_count = len(direct) + len(guaranteed) + len(queues) + len(groups)  # what keeping it costs
+        if choices is not None:
+            self.places_count += choices.places_count()
+        if fan is not None:
+            self.places_count += sum([copy.route.places_count for copy in fan.copies])
         # Where a guaranteed message goes when nobody else gets it: what most topics have.
         self.only_queue: QueueTarget | None = None
         if not direct and not groups and fan is None and len(guaranteed) + len(queues) == 1:
@@ -226,19 +109,17 @@ class RouteChoices:
     """The routes of a topic whose messages do not all go the same way: one for each set of selectors that one meets."""
 
     def __init__(self) -> None:
-        self._selectors: list[Selector] = []  # each once
+        self._selectors: dict[Selector, int] = {}  # each once, with its place
         self._routes: dict[int, Route] = {}
 
     def bit_of(self, selector: Selector) -> int:
         """Return the bit of a selector in the sets that `made` is asked for."""
-        if selector not in self._selectors:
-            self._selectors.append(selector)
-        return 1 << self._selectors.index(selector)
+        return 1 << self._selectors.setdefault(selector, len(self._selectors))
 
     def met_by(self, batch: MessageBatch, row: int) -> int:
         """Return the selectors that the message in a row of a batch meets."""
         met = 0
-        for place, selector in enumerate(self._selectors):
+        for selector, place in self._selectors.items():
             if selector.matches(batch, row):
                 met |= 1 << place
         return met
@@ -252,6 +133,15 @@ class RouteChoices:
                 self._routes.clear()
             route = self._routes[met] = self.made(met)
         return route
+
+    def places_count(self) -> int:
+        """Return how many places there may be in the routes that are kept, of which each has so many of selectors."""
+        routes_count = CHOICES_CACHED_MAX if len(self._selectors) > 8 else 1 << len(self._selectors)
+        return routes_count * (1 + len(self._selectors) + self.others_count())
+
+    def others_count(self) -> int:
+        """Return how many places each route may have beside those of its selectors."""
+        return 0
 
     def made(self, met: int) -> Route:
         """Return the route of messages that meet exactly these selectors."""
@@ -269,6 +159,11 @@ class SelectingChoices(RouteChoices):
         for found in matches.selecting:
             assert found.selector is not None, "it selects"
             self._asking.append((self.bit_of(found.selector), found))
+
+    def others_count(self) -> int:
+        """Return how many there are that do not select, or have a selector that another has too."""
+        matches = self._matches
+        return len(matches.granted) + len(matches.queues) + len(matches.groups) + len(self._asking)
 
     def made(self, met: int) -> Route:
         """Return the route of messages that meet exactly these selectors."""
@@ -327,6 +222,7 @@ class TopicSpace:
         self.tracing: Tracing | None = None  # None: no message is traced
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
+        self._places_count = 0  # in them
 
     @property
     def subscriptions_count(self) -> int:
@@ -362,8 +258,10 @@ class TopicSpace:
             route = self._resolve(topic)
             if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
                 return route
-            if len(self._routes) >= ROUTES_CACHED_MAX:
+            self._places_count += route.places_count
+            if len(self._routes) >= ROUTES_CACHED_MAX or self._places_count > PLACES_CACHED_MAX:
                 self._routes.clear()
+                self._places_count = route.places_count
             self._routes[topic] = route
         return route
 
@@ -401,10 +299,12 @@ class TopicSpace:
         self.generation += 1
         if self._routes:
             self._routes.clear()
+            self._places_count = 0
 
     def matches(self, topic: str) -> Matches:
         """Return the subscriptions that match a topic, but for queues that except it."""
         matches = Matches()
+        queues_asking: dict[QueueTarget, None] = {}
         for found in self._index.match(topic):
             if isinstance(found, Subscription):
                 if found.selector is not None:
@@ -416,7 +316,8 @@ class TopicSpace:
                     continue
                 if found.selector is None:
                     matches.queues[found] = None
-                elif found not in matches.selecting:
+                elif found not in queues_asking:
+                    queues_asking[found] = None
                     matches.selecting.append(found)
             else:
                 matches.groups[found] = None

@@ -16,8 +16,9 @@ is `messaging.virtual_copies`.
 from typing import Final, final
 
 from messaging.batch import MessageBatch
+from messaging.destinations import QueueTarget
 from messaging.fans import Way
-from messaging.routing import Matches, QueueTarget, Route, RouteChoices, TopicExpander, TopicSpace
+from messaging.routing import Matches, Route, RouteChoices, TopicExpander, TopicSpace
 from messaging.selectors import Selector, Selectors
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import is_queue_topic, queue_name_of, queue_topic

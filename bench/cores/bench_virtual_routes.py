@@ -16,9 +16,10 @@ from actors.publishing import Publisher
 from messaging import virtual_routes
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from messaging.destinations import PartitionTarget, QueueTarget, Subscriber, Subscription
 from messaging.headers import Headers
 from messaging.pressure import Pressure
-from messaging.routing import PartitionTarget, QueueTarget, Subscriber, Subscription, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_filter, queue_topic_filter
 from messaging.virtual_destinations import (

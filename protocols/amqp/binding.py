@@ -16,7 +16,7 @@ from actors.messages import (
 from messaging.address import Address
 from messaging.client_rights import ClientDenied
 from messaging.credit import CreditWindow
-from messaging.routing import Subscriber
+from messaging.destinations import Subscriber
 from messaging.topics import SharedFilter
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITIES, AddressRefused, Node, resolve

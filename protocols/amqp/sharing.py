@@ -11,7 +11,7 @@ from actors.directory_messages import QueueHandle, QueuesExhausted
 from actors.queue_directory import StoreRefused
 from actors.router_messages import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
 from messaging.batch import AT_LEAST_ONCE
-from messaging.routing import Subscriber
+from messaging.destinations import Subscriber
 from messaging.topics import SharedFilter, TopicError, parse_shared
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, AddressRefused, Node

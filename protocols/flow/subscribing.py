@@ -12,7 +12,7 @@ from actors.router_messages import AddSubscription, JoinGroup, LeaveGroup, Remov
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientDenied
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
-from messaging.routing import Subscriber
+from messaging.destinations import Subscriber
 from messaging.selector_words import SelectorError
 from messaging.settlement import DISCARD_EXPIRED
 from messaging.topics import SharedFilter, TopicError, TopicFilter, parse_filter, parse_shared, syntax_of

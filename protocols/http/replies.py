@@ -10,8 +10,8 @@ from actors.cell import ActorCell
 from actors.futures import LoopFuture
 from actors.router_messages import AddSubscription, RemoveSubscription
 from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.destinations import Subscriber
 from messaging.headers import Headers
-from messaging.routing import Subscriber
 from messaging.topics import REPLY_TOPICS, Syntax, TopicFilter, parse_filter
 from protocols.counters import ProtocolCounters
 from protocols.http.problems import BAD_REQUEST, HttpProblem

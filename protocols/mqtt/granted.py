@@ -37,7 +37,7 @@ class GrantedSubscription:
         self.retain_handling = retain_handling
         self.identifier = identifier  # 0: none
         self.selector = selector  # None: every message
-        self.priorities = priorities  # for Deliver-To-One, as messaging.routing.Subscription.priorities
+        self.priorities = priorities  # for Deliver-To-One, as messaging.destinations.Subscription.priorities
 
     def is_as(self, other: "GrantedSubscription") -> bool:
         """Return whether it grants the same as another of this filter."""

@@ -11,10 +11,11 @@ import orjson
 from actors.directory_messages import QueueHandle
 from messaging.address import Address
 from messaging.batch import MessageBatch
+from messaging.destinations import Subscriber
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.retained import RetainedScan
-from messaging.routing import RetainedMessage, Subscriber
+from messaging.routing import RetainedMessage
 from messaging.selectors import Selector
 from protocols.mqtt.granted import NO_SUBSCRIPTIONS, DeliveryOptions, GrantedSubscription, SubscriptionTable
 from protocols.mqtt.sent_ids import SentIds

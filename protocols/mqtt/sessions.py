@@ -21,10 +21,11 @@ from messaging.address import Address
 from messaging.client_rights import SESSION_OF_ANOTHER, ClientDenied
 from messaging.client_roster import ClientRoster
 from messaging.credit import CreditWindow
+from messaging.destinations import Subscriber
 from messaging.flows import Flow
 from messaging.permissions import ANONYMOUS
 from messaging.publication import Publication
-from messaging.routing import Subscriber, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_shared
 from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver

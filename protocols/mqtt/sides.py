@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
+from messaging.destinations import Subscriber
 from messaging.events import CLIENT_FLOW_OPENED
-from messaging.routing import Subscriber
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.publishing import PublishingSide

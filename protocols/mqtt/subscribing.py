@@ -17,10 +17,11 @@ from actors.router_messages import (
 )
 from messaging.client_rights import SUBSCRIBE_ACL, ClientDenied
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
+from messaging.destinations import Subscriber
 from messaging.queue_attributes import PARTITION_COUNT_MAX
 from messaging.queue_config import is_named
 from messaging.retained import RetainedScan
-from messaging.routing import RetainedMessage, Subscriber
+from messaging.routing import RetainedMessage
 from messaging.selector_words import SelectorError
 from messaging.selectors import Selector
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared

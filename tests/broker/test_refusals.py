@@ -7,7 +7,7 @@ import pytest
 import mqtt_packets as mqtt
 from actors.data_messages import SharedDirect
 from gateway.node_port import NodeView
-from messaging.routing import ShareGroup
+from messaging.destinations import ShareGroup
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from unit.cores.messages import batch_of

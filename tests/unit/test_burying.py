@@ -15,10 +15,10 @@ from actors.runtime import Runtime
 from actors.unburied import Unburied
 from lone_actors import Idle, spawned
 from messaging.admission import QueueGate
+from messaging.destinations import PartitionTarget, QueueTarget
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.pressure import Pressure
-from messaging.routing import PartitionTarget, QueueTarget
 from messaging.settlement import REJECTED
 from unit.cores.messages import flow_of, numbered
 

@@ -18,17 +18,10 @@ from lone_actors import lone_runtime, turn
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.deliver_to_one import PriorityInvalid, priorities_of, priority_of, priority_text
+from messaging.destinations import DELIVER_ALWAYS, PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
 from messaging.headers import Headers
 from messaging.pressure import Pressure
-from messaging.routing import (
-    DELIVER_ALWAYS,
-    PartitionTarget,
-    QueueTarget,
-    ShareGroup,
-    Subscriber,
-    Subscription,
-    TopicSpace,
-)
+from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, TopicFilter, parse_filter
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from messaging.routing import Subscriber, Subscription, TopicSpace
+from messaging.destinations import Subscriber, Subscription
+from messaging.routing import TopicSpace
 from messaging.topics import Syntax, parse_filter
 from messaging.trace_records import TraceBuffer
 from messaging.tracing import TraceSampler, Tracing

@@ -10,9 +10,10 @@ from actors.runtime import Runtime
 from lone_actors import recorder, turn
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from messaging.destinations import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
 from messaging.pressure import Pressure
 from messaging.refusals import ADMITTED, REJECT_NEVER, REJECT_WHEN_ENABLED
-from messaging.routing import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_filter
 from messaging.virtual_destinations import QUEUE, TOPIC, CompositeDestination, ForwardTarget, VirtualDestinations

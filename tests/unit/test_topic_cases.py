@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from messaging.admission import QueueGate
+from messaging.destinations import QueueTarget, Subscriber, Subscription
 from messaging.pressure import Pressure
-from messaging.routing import QueueTarget, Subscriber, Subscription, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import Syntax, matches, parse_filter, parse_queue_subscription
 

@@ -1,12 +1,14 @@
 """Who gets a message on a topic: everybody once, whatever they subscribed to."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from messaging.address import Address
 from messaging.admission import QueueGate
+from messaging.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
 from messaging.pressure import Pressure
-from messaging.routing import QueueTarget, Route, ShareGroup, Subscriber, Subscription, TopicSpace
+from messaging.routing import PLACES_CACHED_MAX, Route, RouteChoices, TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, TopicFilter, matches, parse_filter
 from unit.cores.messages import batch_of, with_priority
@@ -160,3 +162,31 @@ def test_a_message_goes_to_those_whose_selectors_select_it(
     assert sorted(guaranteed) == sorted(name for name, granted in best.items() if granted > 0)
     assert (route.queues, route.groups, route.choices) == ([target], [group], None)
     assert space.route_of_row(batch, 0) is route
+
+
+def test_any_number_of_selectors_is_told_apart_at_once() -> None:
+    """A client may have thousands of links on one topic, each with another; all against all they took minutes."""
+    choices = RouteChoices()
+    selectors = Selectors({})
+
+    for number in range(50_000):
+        selector = selectors.compile(f"a = {number}")
+        assert choices.bit_of(selector).bit_length() == number + 1
+    assert choices.bit_of(selector).bit_length() == 50_000
+
+
+@pytest.mark.parametrize("selector", [None, "a = 1"])
+def test_routes_are_kept_for_fewer_topics_the_more_clients_stand_in_them(selector: str | None) -> None:
+    """Thousands of subscriptions to everything, and tens of thousands of topics, were gigabytes."""
+    space = TopicSpace()
+    chosen = None if selector is None else Selectors({}).compile(selector)
+    for number in range(4096):
+        space.subscribe(mqtt("#"), number, Subscription(Subscriber(f"c{number}"), 0, chosen))
+    first = space.route("first")
+
+    for number in range(PLACES_CACHED_MAX // 4096 - 1):
+        space.route(f"t{number}")
+    assert (space.route("first") is first) == (selector is None)
+    space.route("one more")
+    assert space.route("first") is not first
+    assert space.route("first") is space.route("first")

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from messaging.destinations import QueueTarget
 from messaging.headers import Headers
 from messaging.pressure import Pressure
-from messaging.routing import QueueTarget, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import queue_topic_filter
 from messaging.virtual_check import errors_of

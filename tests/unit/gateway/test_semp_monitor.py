@@ -10,7 +10,7 @@ from gateway.config.authentication import Authentication
 from gateway.semp.query import cursor_after
 from gateway.views import FlowView
 from messaging.deliver_to_one import priorities_of
-from messaging.routing import Subscriber, Subscription
+from messaging.destinations import Subscriber, Subscription
 from messaging.topics import Syntax, parse_filter
 from unit.gateway.memory_node import MemoryNode, client_view
 from unit.gateway.running_admin import RunningAdmin

@@ -7,8 +7,9 @@ from gateway.smrp import answer, rows_of
 from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
 from messaging.admission import QueueGate
 from messaging.deliver_to_one import priorities_of
+from messaging.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
 from messaging.pressure import Pressure
-from messaging.routing import QueueTarget, ShareGroup, Subscriber, Subscription, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.topics import Syntax, parse_filter
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
