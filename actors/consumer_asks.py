@@ -1,5 +1,6 @@
 """What is asked of a partition beside settling: time, remarks, and to hear when something is stored or at its end."""
 
+from collections import deque
 from typing import Any, TypeVar, final
 
 from actors.data_messages import Confirmed, Refused, Remark, RenewLock, SettleDurably
@@ -18,13 +19,34 @@ ConsumerAsk = Remark | RenewLock | DrainPartition
 
 
 @final
+class _Storing:
+    """Who waits for the store to know what became of messages."""
+
+    def __init__(self, reply_to: Address, ranges: list[tuple[int, int]]) -> None:
+        self._reply_to = reply_to
+        self._ranges = ranges
+
+    def is_leaving(self, ledger: Ledger) -> bool:
+        """Return whether some are on their way to a dead message queue: until they are there, a crash undoes it."""
+        return any(ledger.leaving.count_within(first, end) for first, end in self._ranges)
+
+    def wait(self, spool: Address | None) -> None:
+        """Have the answer given when all that the spool has so far is stored. None: nothing here is ever written."""
+        if spool is None:
+            self._reply_to.post(Confirmed(0))
+        else:  # with nothing to write, this waits for the commit alone
+            spool.post(WriteTables([], self._reply_to, 0, until_done=True))
+
+
+@final
 class ConsumerAsks:
     """Those of one partition. Whoever waits is answered at the end of a turn, when all it brought is carried out."""
 
     def __init__(self) -> None:
         self.is_awaited = False  # somebody waits
         self._drains: dict[int, LoopFuture[None]] = {}  # by flow
-        self._storing: list[Address] = []  # who waits for the store to know what this turn has done
+        self._storing: list[_Storing] = []  # of this turn
+        self._leaving: deque[_Storing] = deque()  # in the order asked, which is that in which messages mostly leave
 
     def receive(self, ledger: Ledger, message: ConsumerAsk, wall_ms: int) -> Any:
         """Do what is asked, or see to its answer."""
@@ -45,39 +67,38 @@ class ConsumerAsks:
         if not any(held_as(ledger, flow, first, end, count) for first, end in message.settle.ranges):
             message.reply_to.post(Refused(0, "the flow holds none of it: taken back, for it was not settled in time"))
             return False
-        self._wait_for_store(message.reply_to)
+        self._wait_for_store(message.reply_to, message.settle.ranges)
         return True
 
     def when_stored(self, value: T) -> LoopFuture[T]:
         """Return what is answered with a value when the store knows what this turn has done."""
         stored = StoredAnswer(value)
-        self._wait_for_store(stored)
+        self._wait_for_store(stored, [])
         return stored.future
 
     def look(self, ledger: Ledger, spool: Address | None) -> None:
-        """Answer whom there is an answer for: the ledger has delivered all it could, and the spool knows what it does.
-
-        None for the spool: nothing here is ever written.
-        """
-        for reply_to in self._storing:
-            if spool is None:
-                reply_to.post(Confirmed(0))
-            else:  # with nothing to write, this waits for the commit alone
-                spool.post(WriteTables([], reply_to, 0, until_done=True))
+        """Answer whom there is an answer for. The ledger has delivered what it could, and the spool was told of it."""
+        for each in self._storing:
+            if each.is_leaving(ledger):
+                self._leaving.append(each)
+            else:
+                each.wait(spool)
         self._storing.clear()
+        while self._leaving and not self._leaving[0].is_leaving(ledger):
+            self._leaving.popleft().wait(spool)
         for flow_id, answer in list(self._drains.items()):
             if not has_more_for(ledger, flow_id):
                 del self._drains[flow_id]
                 answer.set(None)
-        self.is_awaited = len(self._drains) > 0
+        self.is_awaited = len(self._drains) > 0 or len(self._leaving) > 0
 
     def end(self) -> None:
         """Answer those who drain: nothing more comes from here."""
         for flow_id in list(self._drains):
             self._drains.pop(flow_id).set(None)
 
-    def _wait_for_store(self, reply_to: Address) -> None:
-        self._storing.append(reply_to)
+    def _wait_for_store(self, reply_to: Address, ranges: list[tuple[int, int]]) -> None:
+        self._storing.append(_Storing(reply_to, ranges))
         self.is_awaited = True
 
     def _drain(self, flow_id: int) -> LoopFuture[None]:

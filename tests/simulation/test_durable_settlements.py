@@ -1,0 +1,80 @@
+"""What a consumer was told is settled for ever is so, also where the message dies of it; played on virtual time."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from actors.data_messages import Confirmed, Deliveries, Settle, SettleDurably
+from actors.messages import BindFlow
+from lone_actors import recorder
+from messaging.credit import CreditWindow
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from messaging.settlement import ACCEPTED, REJECTED
+from simulation.inside import queues_of
+from simulation.scenario import PLAIN
+from simulation.world import World
+
+QUEUE = "first"
+A_MOMENT_US, A_WHILE_US = 50, 2_000_000
+
+
+class Consumer:
+    """Has one message of the queue."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        heard: list[object] = []
+        runtime = world.node.runtime
+        address = recorder(runtime, heard).inbox
+        (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
+        self.answers: list[object] = []
+        self._answered = recorder(runtime, self.answers).inbox
+        flow_id = runtime.next_urn()
+
+        async def bind() -> None:
+            await queue.cell.ask(BindFlow(flow_id, "worker", "", address, CreditWindow(1)))
+
+        world.ask(bind())
+        world.advance(A_WHILE_US)
+        (self._message,) = [each for each in heard if isinstance(each, Deliveries)]
+
+    def settle(self, outcome: int) -> None:
+        """Settle it, and wait until the answer comes."""
+        (delivery,) = self._message.deliveries
+        first = delivery.first_sequence
+        settle = Settle(self._message.flow.flow_id, delivery.epoch, first, first + 1, outcome)
+        self._message.partition.post(SettleDurably(settle, self._answered))
+        while not self.answers:
+            self._world.advance(A_MOMENT_US)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A queue with a message that the store has."""
+    made = World(1, PLAIN)
+    publisher = made.clients["p0"]
+    publisher.connect(clean_start=False)
+    made.advance(A_WHILE_US)
+    publisher.publish("work/a/x", "k0", 1, 40)
+    made.advance(A_WHILE_US)
+    yield made
+    made.close()
+
+
+def depth(world: World, queue: str) -> int:
+    return len(world.ask(world.view.browse_queue(queue)))
+
+
+@pytest.mark.parametrize("failures", [0, 1, 3])
+@pytest.mark.parametrize(("outcome", "dead"), [(ACCEPTED, 0), (REJECTED, 1)])
+def test_what_is_confirmed_is_in_the_store(world: World, outcome: int, dead: int, failures: int) -> None:
+    """With a store that refuses so often; a message that was rejected is in the dead message queue by then."""
+    consumer = Consumer(world)
+    world.faults.failures_left = failures
+
+    consumer.settle(outcome)
+
+    assert isinstance(consumer.answers[0], Confirmed)
+    assert world.faults.failures_left == 0
+    world.power_fails()
+    assert (depth(world, QUEUE), depth(world, DEAD_MESSAGE_QUEUE)) == (0, dead)
