@@ -9,7 +9,7 @@ from messaging.headers import UserPropertyValue
 
 if TYPE_CHECKING:
     from messaging.destinations import QueueTarget
-from messaging.routing import Route
+    from messaging.routing import Route
 
 
 @final
