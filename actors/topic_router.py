@@ -60,7 +60,7 @@ class TopicRouter(Behaviour):
         self._group_queue = group_queue  # how the queue of a shared group is declared
         self._queue_filters: dict[QueueTarget, list[TopicFilter]] = {}
         self._groups: dict[GroupKey, ShareGroup] = {}
-        self._members: dict[GroupKey, dict[str, bool]] = {}  # client -> asks for guaranteed messages
+        self._members: dict[GroupKey, dict[str, bool]] = {}  # member -> asks for guaranteed messages
         self._queue_names: dict[str, ShareGroup] = {}  # of groups of which somebody asks for them
         self.directory: ActorCell | None = None  # of queues; set when the node is put together
 
@@ -94,12 +94,12 @@ class TopicRouter(Behaviour):
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber
         subscription = Subscription(subscriber, message.qos, message.selector, message.priorities)
-        new = self._space.subscribe(message.topic_filter, subscriber.client, subscription)
+        new = self._space.subscribe(message.topic_filter, subscriber.key, subscription)
         retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
         return SubscriptionAdded(new, retained)
 
     def _unsubscribe(self, message: RemoveSubscription) -> bool:
-        return self._space.unsubscribe(message.topic_filter, message.subscriber.client)
+        return self._space.unsubscribe(message.topic_filter, message.subscriber.key)
 
     def _set_queue_topics(self, message: SetQueueTopics) -> None:
         target = message.target
@@ -190,12 +190,12 @@ class TopicRouter(Behaviour):
             self._members[key] = {}
             self._space.subscribe(message.topic_filter, group, group)
         joined = group
-        client = message.subscriber.client
+        member = message.subscriber.key
         group.join(message.subscriber)
         if message.from_queue:
-            group.queue_members[client] = None
-        asked_before = self._members[key].get(client)
-        self._members[key][client] = message.qos > 0
+            group.queue_members[member] = None
+        asked_before = self._members[key].get(member)
+        self._members[key][member] = message.qos > 0
         if message.qos == 0:
             self._delete_unused_queue(key, group)
             answer.set(GroupJoined(group, None))
@@ -233,21 +233,21 @@ class TopicRouter(Behaviour):
     def _undo_join(self, message: JoinGroup, group: ShareGroup, asked_before: bool | None) -> None:
         """A join is refused: who was a member before (None: was none) asks for the queue as it did, or does not."""
         key = (message.share_name, message.topic_filter)
-        client = message.subscriber.client
+        member = message.subscriber.key
         if asked_before is None:
             self._leave(LeaveGroup(message.subscriber, message.share_name, message.topic_filter))
-        elif self._groups.get(key) is group and client in group.members:
-            self._members[key][client] = asked_before
+        elif self._groups.get(key) is group and member in group.members:
+            self._members[key][member] = asked_before
             self._delete_unused_queue(key, group)
 
     def _leave(self, message: LeaveGroup) -> bool:
         key = (message.share_name, message.topic_filter)
         group = self._groups.get(key)
-        client = message.subscriber.client
-        if group is None or client not in group.members:
+        member = message.subscriber.key
+        if group is None or member not in group.members:
             return False
-        group.leave(client)
-        del self._members[key][client]
+        group.leave(member)
+        del self._members[key][member]
         self._delete_unused_queue(key, group)
         if not group.members:
             del self._groups[key]

@@ -28,8 +28,8 @@ def rows_of(space: TopicSpace, question: SmrpQuestion, vpn: str = DEFAULT_VPN) -
             excepting[found] = None
         else:
             shared = f"#share/{found.name}/{text}"
-            for name in found.members:
-                rows.append((name, shared, DELIVER_ALWAYS, DestinationType.CLIENT, Persistence.NON_PERSISTENT))
+            for member in found.members.values():
+                rows.append((member.client, shared, DELIVER_ALWAYS, DestinationType.CLIENT, Persistence.NON_PERSISTENT))
             if found.queue is not None:
                 rows.append(_of_queue(found.queue, shared))
     rows += [_of_queue(target, f"!{each.text}") for target in excepting for each in target.exceptions]

@@ -63,8 +63,9 @@ class QueueTarget:
 class Subscriber:
     """A client with subscriptions: its connection for direct messages, its queue for guaranteed ones."""
 
-    def __init__(self, client: str) -> None:
-        self.client = client
+    def __init__(self, client: str, key: str = "") -> None:
+        self.client = client  # as operators see it
+        self.key = key or client  # nobody else has it; a client of MQTT goes by its identifier, in which is no NUL
         self.address: Address | None = None  # None while the client is away
         self.pressure: Pressure | None = None  # of its connection
         self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
@@ -97,27 +98,27 @@ class ShareGroup:
     def __init__(self, name: str, filter_text: str) -> None:
         self.name = name
         self.filter_text = filter_text
-        self.members: dict[str, Subscriber] = {}  # client -> member; changed by `join` and `leave`
+        self.members: dict[str, Subscriber] = {}  # key -> member; changed by `join` and `leave`
         self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
-        self.queue_members: dict[str, None] = {}  # members that get direct messages by the queue, too
+        self.queue_members: dict[str, None] = {}  # keys of members that get direct messages by the queue, too
         self._order: list[Subscriber] = []  # the members as they joined
         self._turn = 0
 
     def join(self, member: Subscriber) -> None:
         """Take in a client, or the one that is this client now."""
-        if member.client in self.members:
-            self._order.remove(self.members[member.client])
-        self.members[member.client] = member
+        if member.key in self.members:
+            self._order.remove(self.members[member.key])
+        self.members[member.key] = member
         self._order.append(member)
 
-    def leave(self, client: str) -> None:
+    def leave(self, key: str) -> None:
         """Let a member go."""
-        self._order.remove(self.members.pop(client))
-        self.queue_members.pop(client, None)
+        self._order.remove(self.members.pop(key))
+        self.queue_members.pop(key, None)
 
     def queue_of(self, member: Subscriber) -> QueueTarget | None:
         """Return the queue by which a member gets the direct messages that are its turn; None: by its address."""
-        return self.queue if member.client in self.queue_members else None
+        return self.queue if member.key in self.queue_members else None
 
     def next_member(self) -> Subscriber | None:
         """Return the connected member whose turn it is, or None when all are away. The turn is taken."""

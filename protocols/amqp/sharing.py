@@ -45,7 +45,8 @@ async def join_group(
     rights.check_subscription(shared.filter, sides.subscription_count())
     rights.check_endpoint()
     rights.check_flow(sides.flow_count())
-    member = Subscriber(f"{connection.client}/{connection.runtime.next_urn()}")
+    number = connection.runtime.next_urn()
+    member = Subscriber(f"{connection.client}/{number}", key=f"\0amqp/{number}")
     member.address = connection.cell.inbox
     durable = source.durable > DURABLE_NONE
     count = partition_count_of(link)

@@ -111,8 +111,8 @@ class SubscribingSide:
     def _subscriber_there(self, connection: "FlowConnection") -> Subscriber:
         subscriber = self._subscriber
         if subscriber is None:
-            # Names of clients need not be unique here, but members of a group are told apart by theirs.
-            subscriber = self._subscriber = Subscriber(f"{connection.client}/{connection.cell.name}")
+            name = connection.cell.name  # names of clients need not be unique here
+            subscriber = self._subscriber = Subscriber(f"{connection.client}/{name}", key=f"\0{name}")
             profile = connection.identity.rights.profile
             connection.services.space.prioritise(subscriber, profile.dto_local_priority)
             subscriber.address = connection.cell.inbox

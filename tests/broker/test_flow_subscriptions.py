@@ -174,3 +174,18 @@ async def test_filters_that_match_alike_are_one_group_in_either_syntax(broker: R
         await device.unsubscribe("$share/g/t/+")
         await publisher.publish("t/1", b"4", qos=0)
         assert payloads(await worker.receives_in_all(1, 0)) == [b"4"]
+
+
+@pytest.mark.parametrize("share", ["", "$share/g/"])
+async def test_a_client_of_mqtt_that_is_called_like_another_subscriber_takes_nothing_from_it(
+    broker: RunningBroker, share: str
+) -> None:
+    """Names of clients are chosen; MQTT's are identifiers, and the others' are not."""
+    async with FlowClient(broker.flow_port, name="meter") as client:
+        await subscribes(client, share + "t")
+        (connection,) = broker.node.flow.open_connections()
+        namesake = await broker.connect(f"meter/{connection.cell.name}", level=5)
+        assert await namesake.subscribe(share + "t", qos=0) == [0]
+        assert await namesake.unsubscribe(share + "t") == [0]
+        client.publishes(0, [0], topic="t", payload=b"1")
+        assert payloads(await client.receives_in_all(1, 0)) == [b"1"]
