@@ -217,7 +217,7 @@ class QueueDirectory(LoopActor):
         if found is not None:
             return found if is_there_for(rights, found) else None
         if rights is None or not message.consumes or not self._consumer_queues.calls_for(message.name):
-            return None
+            return self._queues.gone(message.name, None)
         rights.check_receiving()
         rights.check_collecting(self._consumer_queues.topics_of(message.name))
         self._check_endpoint(rights)
@@ -299,21 +299,19 @@ class QueueDirectory(LoopActor):
         self._write([template_row(message.name, None)], lambda _: answer.set(True), until_done=True)
         return answer
 
-    def _delete(self, message: DeleteQueue) -> LoopFuture[bool]:
-        answer: LoopFuture[bool] = LoopFuture()
+    def _delete(self, message: DeleteQueue) -> LoopFuture[bool] | bool:
         handle = self._queues.by_name.get(message.name)
         if handle is None:
-            answer.set(False)
-            return answer
+            return self._queues.gone(message.name, False)
         if message.user is not None:
             check_permission(handle, message.user, DELETE)
         self._end(handle)
         self._tell(VPN_QUEUE_DELETED, handle, "deleted")
         if not handle.durable:
-            answer.set(True)
-            return answer
-        self._write([queue_row_deleted(handle.name)], lambda _: answer.set(True), until_done=True)
-        return answer
+            return True
+        deleted = self._queues.begin_deleting(handle.name)
+        self._write([queue_row_deleted(handle.name)], lambda _: deleted.set(True), until_done=True)
+        return deleted
 
     def _tell_consumers(self, message: TellConsumers) -> None:
         handle = self._queues.by_name.get(message.name)

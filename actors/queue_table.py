@@ -1,11 +1,13 @@
 """The queues of a message VPN by their names, with how many of them are whose."""
 
 from collections import Counter
-from typing import final
+from typing import TypeVar, final
 
 from actors.directory_messages import QueueHandle
 from actors.futures import LoopFuture
 from actors.queue_assembly import TEMPORARY
+
+T = TypeVar("T")
 
 
 @final
@@ -18,6 +20,7 @@ class QueueTable:
     def __init__(self) -> None:
         self.by_name: dict[str, QueueHandle] = {}
         self.making: dict[str, LoopFuture[QueueHandle]] = {}  # those that are not in the store yet
+        self._deleting: dict[str, LoopFuture[bool]] = {}  # those that the store has yet to forget
         self.temporary_count = 0
         self._owned: Counter[str] = Counter()  # by user; empty: nobody's
 
@@ -33,6 +36,26 @@ class QueueTable:
         """Take a queue out."""
         self._count(self.by_name.pop(name), -1)
         self.making.pop(name, None)
+
+    def begin_deleting(self, name: str) -> LoopFuture[bool]:
+        """Return what is to be answered when the store has forgotten a queue that was taken out."""
+        deleted = self._deleting[name] = LoopFuture[bool]()
+
+        def forgotten(_: LoopFuture[bool]) -> None:
+            if self._deleting.get(name) is deleted:  # else another of its name was made and deleted meanwhile
+                del self._deleting[name]
+
+        deleted.then(forgotten)
+        return deleted
+
+    def gone(self, name: str, answer: T) -> LoopFuture[T] | T:
+        """Return an answer by which there is no such queue: of one that was deleted just now, when the store knows."""
+        deleted = self._deleting.get(name)
+        if deleted is None:
+            return answer
+        said: LoopFuture[T] = LoopFuture()
+        deleted.then(lambda _: said.set(answer))
+        return said
 
     def has(self, handle: QueueHandle) -> bool:
         """Return whether a queue, whatever its definition by now, is here, and not another with its name."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.answers import QueueNotFound
 from simulation.client import OFFLINE, ONLINE
 from simulation.run import look_at_what_is_retained
 from simulation.scenario import PLAIN
@@ -43,6 +44,23 @@ def test_a_deletion_is_not_answered_before_a_store_that_refuses_has_taken_it(wor
 
     assert world.faults.failures_left == 0
     assert b"queue/first" not in [key for table in world.image.tables.values() for key in table]
+
+
+def test_that_a_queue_is_gone_is_said_when_the_store_has_deleted_it(world: World) -> None:
+    """Whoever repeats a request whose answer does not come takes it for done when there is no such queue any more."""
+    world.truth.ends("first")
+    world.faults.failures_left = 3
+    world.loop.create_task(deleted(world))
+    world.advance(A_MOMENT_US)
+
+    with pytest.raises(QueueNotFound):
+        world.ask(world.view.delete_queue("first"))
+
+    assert b"queue/first" not in [key for table in world.image.tables.values() for key in table]
+
+
+async def deleted(world: World) -> None:
+    await world.view.delete_queue("first")
 
 
 def test_a_node_starts_on_a_full_store_without_the_declared_queues_it_cannot_write(world: World) -> None:
