@@ -3,7 +3,7 @@ and its direction (2.6.1), whichever connection and session it is on. So one tha
 where it was.
 
 Links of clients that name no container are known by their connection only. Two users under one container id do not
-take links from each other.
+take links from each other, nor are they in each other's way.
 """
 
 from typing import TYPE_CHECKING, final
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from protocols.amqp.session import Session
 
 Link = IncomingLink | OutgoingLink
+ContainerName = tuple[str, str]  # and its user's: each may call it as it likes
 # Container, user, the connection's number where there is no container, whether the client sends, name.
 LinkKey = tuple[str, str, int, bool, str]
 
@@ -38,18 +39,18 @@ class Containers:
     """All of a gateway's AMQP clients."""
 
     def __init__(self) -> None:
-        self._names: dict[AmqpConnection, str] = {}  # of those that are open
-        self._connection_counts: dict[str, int] = {}  # by container id
+        self._names: dict[AmqpConnection, ContainerName] = {}  # of those that are open
+        self._connection_counts: dict[ContainerName, int] = {}
         self._places: dict[LinkKey, _Place] = {}
         self._keys: dict[Link, LinkKey] = {}
 
-    def is_connected(self, container: str) -> bool:
-        """Return whether a container has a connection."""
-        return container in self._connection_counts
+    def is_connected(self, container: str, user: str) -> bool:
+        """Return whether a user's container has a connection."""
+        return (container, user) in self._connection_counts
 
     def opened(self, connection: "AmqpConnection") -> None:
         """Note a connection that was opened."""
-        container = self._names[connection] = connection.client
+        container = self._names[connection] = (connection.client, connection.identity.user)
         self._connection_counts[container] = self._connection_counts.get(container, 0) + 1
 
     def closed(self, connection: "AmqpConnection") -> None:

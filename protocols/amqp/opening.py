@@ -24,9 +24,9 @@ ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 def answer_open(connection: "AmqpConnection", peer: Open) -> AmqpError | None:
     """Answer the peer's open; return the error that the connection is to be closed with, if it may not go on."""
     denied = _vpn_denial(connection, peer)
-    services = connection.services
+    services, user = connection.services, connection.identity.user
     containers = services.registry.containers
-    is_taken = SOLE_CONNECTION in peer.desired and containers.is_connected(peer.container_id)
+    is_taken = SOLE_CONNECTION in peer.desired and containers.is_connected(peer.container_id, user)
     containers.opened(connection)
     if denied is None and not is_taken:
         denied = _denial(connection, peer)

@@ -1,5 +1,7 @@
 """AMQP containers and the names of their links: who is the same, and what happens when it comes again."""
 
+import pytest
+
 from amqp_client import AmqpClient
 from amqp_heard import Ended
 from inside_client import InsideClient
@@ -89,3 +91,14 @@ async def test_a_container_that_is_connected_is_refused_a_sole_connection(broker
     fourth = await AmqpClient.open(broker.amqp_port, "id", desired=[SOLE])
     await fourth.is_quiet()
     await fourth.close()
+
+
+@pytest.mark.accounts(ada="a", bob="b")
+async def test_another_users_connection_keeps_no_container_out(broker: RunningBroker) -> None:
+    """Container ids can be chosen: who takes another user's would else keep that user's only client out."""
+    namesake = await AmqpClient.open(broker.amqp_port, "id", account=("bob", "b"))
+    await namesake.round_trip()
+    only = await AmqpClient.open(broker.amqp_port, "id", desired=[SOLE], account=("ada", "a"))
+    assert (await only.receiver("l", "topic://t")).source is not None
+    await only.close()
+    await namesake.close()
