@@ -4,10 +4,15 @@ A line is `{"payload": ..., "headers": {...}}`, with `base64` instead of `payloa
 message goes elsewhere than the request's path says. A part has the headers of a request of its own, and may name its
 destination in `Sluicegate-Destination`. What a message cannot be understood for concerns it alone; what the body cannot
 be read for, the request.
+
+A body is read some messages at a time, for all of a large one takes seconds.
 """
 
 import base64
 import binascii
+import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, final
 
 import orjson
@@ -19,8 +24,13 @@ from protocols.http.problems import BAD_REQUEST, TOO_LARGE, HttpProblem
 NDJSON: Final = "ndjson"
 MULTIPART: Final = "multipart"
 DESTINATION_FIELD: Final = "sluicegate-destination"
-PART_HEADERS_MAX: Final = 200
+HEADERS_MAX: Final = 200  # of one message
+VALUES_MAX: Final = 50_000  # in one line, and in what is a list or an object there: 20 ms of the node
+PIECE_BYTES: Final = 32 * 1024  # of a body that are read at a time, some milliseconds
+LINE_COST: Final = 100  # bytes, as long as which a line takes whatever its length
 
+# A text, or what stands before or behind a value.
+_VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
 _LINE_KEYS: Final = frozenset(("base64", "destination", "headers", "payload"))
 
 
@@ -35,8 +45,8 @@ class Entry:
         self.problem: HttpProblem | None = None
 
 
-def read_batch(kind: str, content_type: str, body: bytes, messages_max: int) -> list[Entry]:
-    """Return the messages of a body. Raises HttpProblem."""
+def read_batch(kind: str, content_type: str, body: bytes, messages_max: int) -> Iterator[list[Entry]]:
+    """Return the messages of a body, those of a piece of it at a time, maybe none. Raises HttpProblem, then too."""
     if kind == NDJSON:
         return _lines(body, messages_max)
     if kind == MULTIPART:
@@ -44,11 +54,29 @@ def read_batch(kind: str, content_type: str, body: bytes, messages_max: int) -> 
     raise HttpProblem(BAD_REQUEST, f"Sluicegate-Batch: {kind!r:.80} is neither {NDJSON} nor {MULTIPART}")
 
 
-def _lines(body: bytes, messages_max: int) -> list[Entry]:
-    lines = [line for line in body.split(b"\n") if line.strip()]
-    if len(lines) > messages_max:
-        raise _too_many(messages_max)
-    return [_line(line) for line in lines]
+def _lines(body: bytes, messages_max: int) -> Iterator[list[Entry]]:
+    found: list[Entry] = []
+    left = messages_max
+    empty_left = messages_max + 1  # one behind each, and one before them
+    cost = 0
+    pos = 0
+    while pos < len(body):
+        end = body.find(b"\n", pos)
+        line = body[pos : end if end >= 0 else len(body)]
+        pos += len(line) + 1
+        if line.strip():
+            found.append(_line(line))
+            left -= 1
+        else:
+            empty_left -= 1
+        if left < 0 or empty_left < 0:
+            raise _too_many(messages_max)
+        cost += len(line) + LINE_COST
+        if cost > PIECE_BYTES:
+            yield found
+            found = []
+            cost = 0
+    yield found
 
 
 def _line(line: bytes) -> Entry:
@@ -61,6 +89,8 @@ def _line(line: bytes) -> Entry:
 
 
 def _fill(entry: Entry, line: bytes) -> None:
+    if line.count(b",") + line.count(b"[") + line.count(b"{") > VALUES_MAX:
+        _check_values(line)
     try:
         told = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -73,6 +103,8 @@ def _fill(entry: Entry, line: bytes) -> None:
         raise HttpProblem(BAD_REQUEST, "destination: no text")
     if not isinstance(headers, dict):
         raise HttpProblem(BAD_REQUEST, "headers: no object")
+    if len(headers) > HEADERS_MAX:
+        raise _too_many_headers()
     entry.destination = destination
     for name, value in headers.items():
         if not isinstance(value, str):
@@ -88,10 +120,23 @@ def _fill(entry: Entry, line: bytes) -> None:
         entry.payload = payload.encode()
         kind = "text/plain"
     else:
-        entry.payload = orjson.dumps(payload)
+        entry.payload = _json_of(payload)
         kind = "application/json"
     if not any(name.lower() == "content-type" for name, _ in entry.fields):
         entry.fields.append(("content-type", kind))
+
+
+def _check_values(line: bytes) -> None:
+    """Refuse a line with too many values. What stands in texts is none."""
+    if next(islice(_VALUE.finditer(line), 2 * VALUES_MAX, None), None) is not None:
+        raise HttpProblem(TOO_LARGE, f"the line has more than {VALUES_MAX} values")
+
+
+def _json_of(payload: object) -> bytes:
+    try:
+        return orjson.dumps(payload)
+    except orjson.JSONEncodeError as error:  # what is read may be nested deeper than what is written
+        raise HttpProblem(BAD_REQUEST, f"payload: {error}") from None
 
 
 def _bytes_of(value: object) -> bytes:
@@ -108,17 +153,20 @@ class _Parts:
     """Collects the parts that the parser calls back about."""
 
     def __init__(self, messages_max: int) -> None:
-        self.entries: list[Entry] = []
+        self.found: list[Entry] = []  # those that are whole
         self.ended = False
+        self._entry = Entry()  # that the parser is in
+        self._count = 0
         self._messages_max = messages_max
         self._name = b""
         self._value = b""
         self._pieces: list[bytes] = []
 
     def on_part_begin(self) -> None:
-        if len(self.entries) >= self._messages_max:
+        if self._count >= self._messages_max:
             raise _too_many(self._messages_max)
-        self.entries.append(Entry())
+        self._count += 1
+        self._entry = Entry()
         self._pieces = []
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
@@ -128,11 +176,11 @@ class _Parts:
         self._value += data[start:end]
 
     def on_header_end(self) -> None:
-        entry = self.entries[-1]
+        entry = self._entry
         name, value = self._name.decode("latin-1"), self._value.decode("utf-8", "replace")
         self._name = self._value = b""
-        if len(entry.fields) >= PART_HEADERS_MAX:
-            raise HttpProblem(BAD_REQUEST, f"a part with more than {PART_HEADERS_MAX} headers")
+        if len(entry.fields) >= HEADERS_MAX:
+            raise _too_many_headers()
         if name.lower() == DESTINATION_FIELD:
             entry.destination = value
         else:
@@ -142,13 +190,19 @@ class _Parts:
         self._pieces.append(data[start:end])
 
     def on_part_end(self) -> None:
-        self.entries[-1].payload = b"".join(self._pieces)
+        self._entry.payload = b"".join(self._pieces)
+        self.found.append(self._entry)
+
+    def take(self) -> list[Entry]:
+        """Return the parts that are whole since the last time."""
+        found, self.found = self.found, []
+        return found
 
     def on_end(self) -> None:
         self.ended = True
 
 
-def _parts(content_type: str, body: bytes, messages_max: int) -> list[Entry]:
+def _parts(content_type: str, body: bytes, messages_max: int) -> Iterator[list[Entry]]:
     kind, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not kind.startswith(b"multipart/") or not boundary:
@@ -167,13 +221,18 @@ def _parts(content_type: str, body: bytes, messages_max: int) -> list[Entry]:
         },
     )
     try:
-        parser.write(body)
+        for start in range(0, len(body), PIECE_BYTES):
+            parser.write(body[start : start + PIECE_BYTES])
+            yield parts.take()
         parser.finalize()
     except MultipartParseError as error:
         raise HttpProblem(BAD_REQUEST, f"the multipart body is broken: {error}") from None
     if not parts.ended:
         raise HttpProblem(BAD_REQUEST, "the multipart body ends without its last boundary")
-    return parts.entries
+
+
+def _too_many_headers() -> HttpProblem:
+    return HttpProblem(BAD_REQUEST, f"a message with more than {HEADERS_MAX} headers")
 
 
 def _too_many(messages_max: int) -> HttpProblem:

@@ -16,7 +16,7 @@ from protocols.http.message_out import response_headers
 from protocols.http.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
 from protocols.http.publishing import Submission
 from protocols.http.replies import REPLY_WAIT, reply_wait_ms
-from protocols.http.requests import Request
+from protocols.http.requests import ClientLeft, Request
 from protocols.http.responses import OK
 
 if TYPE_CHECKING:
@@ -25,29 +25,45 @@ if TYPE_CHECKING:
 MULTI_STATUS: Final = 207
 
 
+def is_batch(request: Request) -> bool:
+    """Return whether a POST brings any number of messages."""
+    return bool(request.header("sluicegate-batch").strip())
+
+
 def asks_for_reply(request: Request) -> bool:
     """Return whether a POST waits for the reply to its message."""
-    return bool(request.header(REPLY_WAIT)) and not request.header("sluicegate-batch").strip()
+    return bool(request.header(REPLY_WAIT)) and not is_batch(request)
 
 
 def post(connection: "HttpConnection", request: Request, destination: Destination) -> None:
-    """Publish what a request brings, which is whole; it is answered when its messages are safe. Raises HttpProblem."""
+    """Publish the message of a request, which is whole; it is answered when that is safe. Raises HttpProblem."""
+    batches = _Batches(connection)
+    batches.add(destination, request.fields, request.body(connection.services.limits.body_bytes_max))
+    connection.publish(batches.batches(), _One(request))
+
+
+async def post_batch(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+    """Publish the messages of a request, which is whole; it is answered when all are safe. Others go on between pieces.
+
+    Raises HttpProblem and ClientLeft.
+    """
     limits = connection.services.limits
     body = request.body(limits.body_bytes_max)
     batches = _Batches(connection)
     kind = request.header("sluicegate-batch").strip().lower()
-    if not kind:
-        batches.add(destination, request.fields, body)
-        connection.publish(batches.batches(), _One(request))
-        return
-    entries = read_batch(kind, request.header("content-type"), body, limits.batch_messages_max)
-    for entry in entries:
-        if entry.problem is None:
-            try:
-                target = destination_of_name(entry.destination) if entry.destination else destination
-                batches.add(target, entry.fields, entry.payload)
-            except HttpProblem as misunderstood:
-                entry.problem = misunderstood
+    entries: list[Entry] = []
+    for found in read_batch(kind, request.header("content-type"), body, limits.batch_messages_max):
+        for entry in found:
+            if entry.problem is None:
+                try:
+                    target = destination_of_name(entry.destination) if entry.destination else destination
+                    batches.add(target, entry.fields, entry.payload)
+                except HttpProblem as misunderstood:
+                    entry.problem = misunderstood
+        entries += found
+        await connection.runtime.sleep(0)
+        if request.is_answered:
+            raise ClientLeft
     connection.publish(batches.batches(), _Batch(request, entries))
 
 

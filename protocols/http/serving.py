@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from protocols.http.consuming import end_flow, read_flow, read_queue, settle
 from protocols.http.delivery_forms import FLOW_PREFIX
 from protocols.http.destinations import QUEUE_PREFIX, destination_of_path
-from protocols.http.posting import asks_for_reply, post, post_and_wait
+from protocols.http.posting import asks_for_reply, is_batch, post, post_and_wait, post_batch
 from protocols.http.problems import METHOD_NOT_ALLOWED, HttpProblem
 from protocols.http.relaying import relay
 from protocols.http.requests import Request
@@ -35,6 +35,7 @@ def serve_at_once(connection: "HttpConnection", request: Request) -> bool:
         or here.is_gateway
         or connection.gate.stopped
         or asks_for_reply(request)
+        or is_batch(request)
         or not connection.is_known(request, here)
     ):
         return False
@@ -76,6 +77,8 @@ async def serve(connection: "HttpConnection", request: Request) -> None:
         await connection.whole(request, connection.services.limits.body_bytes_max)
         if asks_for_reply(request):
             await post_and_wait(connection, request, destination)
+        elif is_batch(request):
+            await post_batch(connection, request, destination)
         else:
             post(connection, request, destination)
 
