@@ -234,6 +234,14 @@ def _subscribe(world: World, step: Step) -> None:
         client.subscribe(prefix, 1 + step.amount % 2)
 
 
+def _overlap(world: World, step: Step) -> None:
+    client = _someone(world, step, SUBSCRIBERS, ONLINE)
+    if client is not None and step.what % 3:
+        client.overlap(step.amount % 3)
+    elif client is not None:
+        client.end_overlap()
+
+
 def _join(world: World, step: Step) -> None:
     client = _someone(world, step, SUBSCRIBERS, ONLINE)
     if client is not None and step.what % 4:
@@ -300,6 +308,7 @@ CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "consume": _consume,
     "subscribe": _subscribe,
     "join": _join,
+    "overlap": _overlap,
     "unsubscribe": _unsubscribe,
     "mode": _mode,
     "cut": _leave,

@@ -7,9 +7,10 @@ from random import Random
 import mqtt_packets as mqtt
 from simulation.aliases import TOPIC_ALIAS_MAXIMUM, AliasesOut
 from simulation.memory_network import Wire
+from simulation.overlap import OVERLAP_ID, Overlap
 from simulation.scenario import keys_of, queue_id
-from simulation.tap import Tap, number_of
-from simulation.targets import GROUP, RETAINED, SESSION, Message, Rules, Target, Violation
+from simulation.tap import Tap, name_of, number_of
+from simulation.targets import GROUP, NOT_YET, RETAINED, SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
 from simulation.wills import SET, Will
 from simulation.wired import Wired
@@ -33,17 +34,6 @@ Later = Callable[[int, Callable[[], None]], None]
 Answered = Callable[[int], None]  # told the reason code
 
 
-class Held:
-    """A delivery that is not settled yet."""
-
-    __slots__ = ("packet_id", "publish", "qos")
-
-    def __init__(self, publish: mqtt.Published) -> None:
-        self.publish = publish
-        self.packet_id = publish.packet_id
-        self.qos = publish.qos
-
-
 class Client(Wired):
     """One client, over all its connections. What it keeps between them is what MQTT calls the client's session."""
 
@@ -56,7 +46,7 @@ class Client(Wired):
         self.state = OFFLINE
         self.disconnected_with = 0  # the code of the last DISCONNECT
         self.rng = Random(0)  # seeded anew by each step
-        self.held: list[Held] = []
+        self.held: list[mqtt.Published] = []  # not settled yet
         self.names: dict[int, str] = {}  # of targets, by subscription identifier
         self.out: dict[int, Message] = {}  # sent and not answered for, oldest first
         self._truth = truth
@@ -77,6 +67,7 @@ class Client(Wired):
         self._sessions_count = 0
         self._memberships_count = 0  # times it has asked to join or leave the group
         self._membership: Callable[[], None] | None = None  # what it asked for of these, until it is answered
+        self._overlap = Overlap(truth)
         self._wants_clean_start = False
         self._session_is_known = False  # the node has said that it holds a session with something in it
 
@@ -120,6 +111,7 @@ class Client(Wired):
             names=self.names,
             out=self.out,
             keeps_session=self._is_durable,
+            overlap=self._overlap,
             will=will,
             earlier_wills=self._wills[:],
         )
@@ -211,6 +203,18 @@ class Client(Wired):
                 target.since_tick = self._truth.next_tick()
 
         self._subscribe(SESSION_FILTER_ID, f"{prefix}#", qos, answered)
+
+    def overlap(self, qos: int) -> None:
+        """Subscribe for the session to some of the topics once more."""
+        target = self._truth.targets.get(self.session_name)
+        if self.state == ONLINE and target is not None and target.since_tick != NOT_YET:
+            heard = self._overlap.asks(target.prefixes[0])
+            self._subscribe(OVERLAP_ID, self._overlap.filter_text, qos, heard)
+
+    def end_overlap(self) -> None:
+        """Take that back."""
+        if self.state == ONLINE:
+            self.unsubscribe(self._overlap.filter_text, self._overlap.leaves())
 
     def retain(self, qos: int, *, deletes: bool = False, expiry_s: int = 0) -> None:
         """Set what is retained, or delete it, unless the change before is unanswered: that may be sent again."""
@@ -347,7 +351,7 @@ class Client(Wired):
             self._start_anew()
             self._truth.has_left(self.name)
             if self._tap is not None:
-                self._tap.out = self.out
+                self._tap.out, self._tap.overlap = self.out, self._overlap
         for packet_id, message in list(self.out.items()):  # [4.4.0-1], in the order first sent [4.6.0-1]
             message.sent_count += 1
             packet = self._bytes_out[packet_id]
@@ -366,16 +370,15 @@ class Client(Wired):
             target = self._target_of(publish)
             if target is not None:
                 self._truth.came_anew(target, number_of(publish.payload), is_kept=self._is_durable)
-        each = Held(publish)
         if self.mode == PROMPT:
-            self._answer(each, 0)
+            self._answer(publish, 0)
         elif self.mode == PICKY:
-            self._answer(each, REJECTED if self.rng.random() < REJECTED_SHARE else 0)
+            self._answer(publish, REJECTED if self.rng.random() < REJECTED_SHARE else 0)
         elif self.mode == HOLD:
-            self.held.append(each)
+            self.held.append(publish)
         else:
             wire = self._wire
-            self._later(self.rng.randrange(50_000), lambda: self._answer(each, 0) if self._wire is wire else None)
+            self._later(self.rng.randrange(50_000), lambda: self._answer(publish, 0) if self._wire is wire else None)
 
     def _check_id(self, publish: mqtt.Published) -> None:
         """What comes under the packet id of a message that we have is that message to us, until PUBREL [MQTT 4.3.3]."""
@@ -385,19 +388,19 @@ class Client(Wired):
 
     def _target_of(self, publish: mqtt.Published) -> Target | None:
         """Return what a delivery belongs to, if nobody else may get it: the client's session, or the group."""
-        target = self._truth.targets.get(self.names[int(str(publish.values(0x0B)[0]))])
+        target = self._truth.targets.get(name_of(publish, self.names) or "")
         return target if target is not None and target.kind in (SESSION, GROUP) else None
 
-    def _answer(self, each: Held, reason_code: int) -> None:
-        if each.qos == 1:
-            self._send(mqtt.puback(each.packet_id, reason_code or None))
+    def _answer(self, publish: mqtt.Published, reason_code: int) -> None:
+        if publish.qos == 1:
+            self._send(mqtt.puback(publish.packet_id, reason_code or None))
             return
         if reason_code:
-            self._received.pop(each.packet_id, None)
-            target = self._target_of(each.publish)
+            self._received.pop(publish.packet_id, None)
+            target = self._target_of(publish)
             if target is not None:
-                self._truth.does_without(target, number_of(each.publish.payload))
-        self._send(mqtt.pubrec(each.packet_id, reason_code or None))
+                self._truth.does_without(target, number_of(publish.payload))
+        self._send(mqtt.pubrec(publish.packet_id, reason_code or None))
 
     def _answered(self, kind: int, packet_id: int, reason_code: int) -> None:
         if kind == mqtt.PUBCOMP:
@@ -423,6 +426,7 @@ class Client(Wired):
         self._waits.clear()
         if not self._is_durable:
             self._truth.ends(self.session_name)
+            self._overlap = Overlap(self._truth)
             self.names = {}  # a new one: the node's end of the connection may live a while longer
 
     def _start_anew(self) -> None:
@@ -433,6 +437,7 @@ class Client(Wired):
         self._bytes_out.clear()
         self._released.clear()
         self._received.clear()
+        self._overlap = Overlap(self._truth)
         self._memberships_count += 1
         self._membership = None
 

@@ -84,6 +84,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
 WILLS_SHARE, RESUMES_SHARE, REQUESTS_SHARE, NEGOTIATES_SHARE = 0.25, 0.25, 0.3, 0.3  # the same
+OVERLAPS_SHARE = 0.25  # the same
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -114,6 +115,7 @@ class Scenario(NamedTuple):
     resumes: bool  # clients of AMQP publish and consume over links that they attach again
     requests: bool  # clients of HTTP publish and consume, by connections that come and go
     negotiates: bool  # clients of MQTT take more or less at a time with each connection, and use topic aliases
+    overlaps: bool  # sessions have a second subscription to some of their topics
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -159,6 +161,7 @@ PLAIN: Final = Scenario(
     resumes=False,
     requests=False,
     negotiates=False,
+    overlaps=False,
 )
 
 
@@ -187,6 +190,7 @@ def scenario_of(seed: int) -> Scenario:
         resumes=rng.random() < RESUMES_SHARE,
         requests=rng.random() < REQUESTS_SHARE,
         negotiates=rng.random() < NEGOTIATES_SHARE,
+        overlaps=rng.random() < OVERLAPS_SHARE,
     )
 
 

@@ -65,6 +65,7 @@ RETAINED = {"retain": 8.0, "look": 6.0}  # the same
 RETURNS = {"return": 30.0}  # the same
 RESUMES = {"resume": 30.0}  # the same
 REQUESTS = {"request": 30.0}  # the same
+OVERLAPS = {"overlap": 4.0}  # the same
 ALWAYS = (
     "publish",
     "connect",
@@ -79,6 +80,7 @@ ALWAYS = (
     "return",
     "resume",
     "request",
+    "overlap",
 )
 PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
 
@@ -90,7 +92,7 @@ def steps_of(seed: int, count: int) -> list[Step]:
     kinds_there = WEIGHTS | (TRANSACTIONS if scenario.transactions else {})
     kinds_there |= RETAINED if scenario.retains or scenario.wills else {}
     kinds_there |= (RETURNS if scenario.returns else {}) | (RESUMES if scenario.resumes else {})
-    kinds_there |= REQUESTS if scenario.requests else {}
+    kinds_there |= (REQUESTS if scenario.requests else {}) | (OVERLAPS if scenario.overlaps else {})
     weights = {}
     for kind, weight in kinds_there.items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))

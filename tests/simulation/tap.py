@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import mqtt_packets as mqtt
 from simulation.aliases import AliasesIn
+from simulation.overlap import Overlap
 from simulation.scenario import keys_of, topics_of
 from simulation.targets import GROUP, RETAINED, SESSION, Message, Target, Violation
 from simulation.truth import Truth
@@ -42,6 +43,7 @@ class Tap:
         names: dict[int, str],
         out: dict[int, Message],
         keeps_session: bool = True,
+        overlap: Overlap | None = None,
         will: Will | None = None,
         earlier_wills: list[Will] | None = None,
     ) -> None:
@@ -51,6 +53,7 @@ class Tap:
         self._names = names
         self.out = out  # the client's: it begins another when it starts anew
         self._keeps_session = keeps_session  # it outlives the connection
+        self.overlap = overlap or Overlap(truth)  # the client's: that of its session
         self._will = will  # of this connection
         self._earlier_wills = earlier_wills or []  # that may not have come
         self._unanswered: dict[int, Written | None] = {}  # by packet id; None: settled, or of a queue that is gone
@@ -112,7 +115,7 @@ class Tap:
 
     def _delivery(self, publish: mqtt.Published) -> None:
         identifiers = publish.values(SUBSCRIPTION_IDENTIFIER)
-        name = self._names.get(int(str(identifiers[0]))) if identifiers else None
+        name = name_of(publish, self._names)
         if name is None:
             raise Violation(f"{self._client} got {publish} and has no such subscription")
         if name == RETAINED:
@@ -136,6 +139,8 @@ class Tap:
             raise Violation(f"{self._client} got {message} of {name} on the topic {publish.topic!r}")
         if keys and message is not None and message.key not in keys:
             raise Violation(f"{self._client} got {message} of {name}, and takes {keys} only")
+        if target.kind == SESSION and message is not None:
+            self.overlap.check(message, publish.topic, identifiers)
         self._truth.delivered(target, number, self, held_us=held_us, flagged=flagged, count=count, again=publish.dup)
         if target.kind == GROUP:
             self._truth.goes_to(
@@ -232,6 +237,12 @@ class Tap:
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         for_good = kind == mqtt.PUBACK and not is_void
         self._truth.settled(target, number, self, for_good=for_good, rejected=reason_code >= 0x80 and not is_void)
+
+
+def name_of(publish: mqtt.Published, names: dict[int, str]) -> str | None:
+    """Return what a delivery belongs to, by its subscription identifiers."""
+    identifiers = [each for each in publish.values(SUBSCRIPTION_IDENTIFIER) if isinstance(each, int)]
+    return next((names[each] for each in identifiers if each in names), None)
 
 
 def number_of(payload: bytes) -> int:
