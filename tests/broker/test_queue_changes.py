@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from actors import queue
+from actors import queue_core
 from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from actors.futures import LoopFuture
 from actors.queue_assembly import NAMED
@@ -76,7 +76,7 @@ async def test_a_flow_that_cannot_come_back_costs_its_connection(
     def fail(*_: object) -> bool:
         raise ValueError("a mistake")
 
-    monkeypatch.setattr(queue, "permits", fail)
+    monkeypatch.setattr(queue_core, "permits", fail)
     caplog.handler.addFilter(lambda record: "ValueError('a mistake')" not in record.getMessage())
     await client.is_closed()
 
