@@ -21,7 +21,6 @@ from actors.directory_messages import (
     ListTemplates,
     MakeNamedQueues,
     PutTemplate,
-    QueueExists,
     QueueExpired,
     QueueHandle,
     QueuesExhausted,
@@ -37,7 +36,7 @@ from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, Writ
 from actors.queue_assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
 from actors.queue_rights import check_changed, check_made, check_permission, is_there_for
 from actors.queue_sight import last_overview
-from actors.queue_table import QueueTable
+from actors.queue_table import QueueTable, exists_later
 from actors.queue_templates import QueueTemplates, template_row
 from actors.queue_updates import QueueUpdates, check_update
 from actors.rescale_messages import RescaleAdvanced, RescaleFinished
@@ -178,12 +177,10 @@ class QueueDirectory(LoopActor):
         name = message.definition.config.name
         found = self._queues.by_name.get(name)
         if found is not None:
-            if message.must_be_new:
-                raise QueueExists(name)
-            if name in self._queues.making:
-                return self._queues.making[name]
-            answer.set(found)
-            return answer
+            made = self._queues.making.get(name, answer)
+            if made is answer:
+                answer.set(found)
+            return exists_later(made) if message.must_be_new else made
         topics_of(message.definition)  # a bad subscription is refused before anything is made
         count = max(1, message.definition.config.partition_count)
         partition_ids = self._services.partition_ids.take(count)
@@ -236,6 +233,9 @@ class QueueDirectory(LoopActor):
         if self._updates.is_under_way(name):
             return self._updates.wait(message)
         answer: LoopFuture[QueueDefinition] = LoopFuture()
+        if name in self._queues.making:  # what the store refuses to make must leave no row behind
+            self._queues.making[name].then(lambda _: self.cell.ask(message).pass_on(answer))
+            return answer
         handle = self._queues.by_name.get(name)
         if handle is None:
             raise UpdateRefused(f"the queue {name!r} was deleted meanwhile")

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TypeVar, final
 
-from actors.directory_messages import QueueHandle
+from actors.directory_messages import QueueExists, QueueHandle
 from actors.futures import LoopFuture
 from actors.queue_assembly import TEMPORARY
 
@@ -73,3 +73,15 @@ class QueueTable:
             del self._owned[owner]
         if handle.kind == TEMPORARY:
             self.temporary_count += by
+
+
+def exists_later(made: LoopFuture[QueueHandle]) -> LoopFuture[QueueHandle]:
+    """Return the answer to who wants to make what is there, or being made: that it exists, or why it was not made."""
+    answer: LoopFuture[QueueHandle] = LoopFuture()
+
+    def tell(done: LoopFuture[QueueHandle]) -> None:
+        error = done.error() or QueueExists(done.get().name)
+        answer.set_exception((type(error), error, None))
+
+    made.then(tell)
+    return answer
