@@ -28,6 +28,8 @@ ABSOLUTE: Final = re.compile(r"^https?://[^/?#]*", re.IGNORECASE)  # what a targ
 UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake
 MESSAGE_BYTES_MAX: Final = 1 << 20  # clients put a packet, or a socket write of several, into one message
 SENT_BYTES_MAX: Final = 256 * 1024  # of one message to the client, which mostly holds a whole one before it reads it
+PIECE_BYTES: Final = 2048  # of a read that the library gets at a time: at most 341 frames of 40 us
+EVENTS_PER_TURN_MAX: Final = 256  # then others have their turn; the rest of a read waits, and the socket with it
 BUFFERED_BYTES_MAX: Final = 8 << 20  # a peer that pings and never reads is cut when pongs find this much waiting
 
 
@@ -60,7 +62,18 @@ class WebSocketConnection:
     Invariant: the connection inside is `opened` at most once, and `closed` exactly once if it was.
     """
 
-    __slots__ = ("_connect", "_deadline", "_frames", "_inside", "_peer", "_phase", "_settings", "_stream")
+    __slots__ = (
+        "_connect",
+        "_deadline",
+        "_frames",
+        "_inside",
+        "_is_paused",
+        "_peer",
+        "_phase",
+        "_settings",
+        "_stream",
+        "_waiting",
+    )
 
     _stream: ByteTransport
     _peer: PeerInfo
@@ -75,6 +88,8 @@ class WebSocketConnection:
         )
         self._inside: Connection | None = None
         self._phase = _Phase.UPGRADING
+        self._is_paused = False  # by the connection inside
+        self._waiting = b""  # of a read, for the next turn; the stream is paused until then
         self._deadline: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -89,12 +104,24 @@ class WebSocketConnection:
         self._deadline = asyncio.get_running_loop().call_later(self._settings.upgrade_s, transport.abort)
 
     def received(self, data: bytes) -> None:
-        """Take bytes of the upgrade request or of frames."""
-        self._frames.receive_data(data)
-        if self._phase is not _Phase.CLOSING:
-            self._take_events(self._frames.events_received())
-            if self._phase is _Phase.UPGRADING and isinstance(self._frames.handshake_exc, InvalidMessage):
-                self._refuse_what_is_no_request(self._frames.handshake_exc)
+        """Take bytes of the upgrade request or of frames, as many as one turn is for."""
+        if self._waiting:
+            self._waiting += data
+            return
+        events_count = 0
+        for start in range(0, len(data), PIECE_BYTES):
+            if events_count > EVENTS_PER_TURN_MAX and self._phase is not _Phase.CLOSING:
+                self._waiting = data[start:]
+                self._stream.pause_reading()
+                asyncio.get_running_loop().call_soon(self._go_on)
+                break
+            self._frames.receive_data(data[start : start + PIECE_BYTES])
+            if self._phase is not _Phase.CLOSING:
+                events = self._frames.events_received()
+                events_count += len(events)
+                self._take_events(events)
+                if self._phase is _Phase.UPGRADING and isinstance(self._frames.handshake_exc, InvalidMessage):
+                    self._refuse_what_is_no_request(self._frames.handshake_exc)
         self._flush()
 
     def closed(self, error: Exception | None) -> None:
@@ -147,11 +174,14 @@ class WebSocketConnection:
 
     def pause_reading(self) -> None:
         """Pause the stream; control frames wait too."""
+        self._is_paused = True
         self._stream.pause_reading()
 
     def resume_reading(self) -> None:
         """Resume the stream."""
-        self._stream.resume_reading()
+        self._is_paused = False
+        if not self._waiting:
+            self._stream.resume_reading()
 
     def read_into(self, place: Place) -> None:
         """Go on as before: what comes is masked, and a copy without the mask is what is received."""
@@ -161,6 +191,18 @@ class WebSocketConnection:
         return self._stream.buffered_bytes()
 
     # Upgrade, frames, end.
+
+    def _go_on(self) -> None:
+        """Take what waits of a read. When that is all, the next may come."""
+        waiting, self._waiting = self._waiting, b""
+        if self._phase is not _Phase.CLOSING:
+            try:
+                self.received(waiting)
+            except Exception:  # as the transport does with what fails within a read
+                self.abort()
+                raise
+        if not self._waiting and not self._is_paused and self._phase is not _Phase.CLOSING:
+            self._stream.resume_reading()
 
     def _take_events(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -16,7 +16,13 @@ from websockets.uri import parse_uri
 from loops import RunOnLoop
 from protocols.listeners import Listener
 from protocols.transports import PeerInfo, Place
-from protocols.websocket import SENT_BYTES_MAX, WebSocketConnection, WebSocketSettings, over_websocket
+from protocols.websocket import (
+    EVENTS_PER_TURN_MAX,
+    SENT_BYTES_MAX,
+    WebSocketConnection,
+    WebSocketSettings,
+    over_websocket,
+)
 from recorded_connection import RecordedConnection, Recorder
 
 HOST = "192.0.2.1"
@@ -29,6 +35,7 @@ class PretendStream:
         self.written = b""
         self.ending: str | None = None
         self.waiting_bytes = 0
+        self.is_read = True
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -46,10 +53,10 @@ class PretendStream:
         self.ending = self.ending or "aborted"
 
     def pause_reading(self) -> None:
-        pass
+        self.is_read = False
 
     def resume_reading(self) -> None:
-        pass
+        self.is_read = True
 
     def read_into(self, place: Place) -> None:
         pass
@@ -221,6 +228,68 @@ def test_frames_and_fragments_become_one_byte_stream(dialogue: Dialogue) -> None
         dialogue.ours.received(sent[position : position + 1])
     assert dialogue.inside.data == b"onetwothree"
     assert dialogue.hears() == [b"still there?"]
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_read_of_thousands_of_frames_is_taken_over_several_turns(run: RunOnLoop, *, is_paused: bool) -> None:
+    """A frame takes 40 us whatever is in it, so one read of a stranger's held up everybody else for two seconds."""
+
+    async def scenario() -> None:
+        dialogue = Dialogue()
+        dialogue.dial()
+        frames = 40_000
+        dialogue.ours.received(b"\x82\x81\0\0\0\0a" * frames)
+        if is_paused:
+            dialogue.ours.pause_reading()
+        turns = 1
+        while len(dialogue.inside.data) < frames:
+            assert len(dialogue.inside.data) <= turns * 2 * EVENTS_PER_TURN_MAX
+            assert not dialogue.stream.is_read
+            dialogue.ours.resume_reading()  # of the connection inside, as whatever it may say meanwhile
+            assert not dialogue.stream.is_read
+            if is_paused:
+                dialogue.ours.pause_reading()
+            await asyncio.sleep(0)
+            turns += 1
+
+        assert turns > frames // (2 * EVENTS_PER_TURN_MAX)
+        assert dialogue.stream.is_read is not is_paused
+        dialogue.ours.resume_reading()
+        assert dialogue.stream.is_read
+        dialogue.leave()
+
+    run(scenario())
+
+
+def test_what_fails_in_a_later_turn_costs_its_connection(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        dialogue = Dialogue()
+        dialogue.dial()
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        dialogue.inside.fails_on = b"b"
+        dialogue.ours.received(b"\x82\x81\0\0\0\0a" * 1000 + b"\x82\x81\0\0\0\0b")
+        while not told:
+            await asyncio.sleep(0)
+
+        assert dialogue.stream.ending == "aborted"
+        dialogue.leave()
+
+    run(scenario())
+
+
+def test_what_waits_of_a_read_is_for_nobody_when_the_stream_is_gone(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        dialogue = Dialogue()
+        dialogue.dial()
+        dialogue.ours.received(b"\x82\x81\0\0\0\0a" * 40_000)
+        dialogue.leave()
+        heard = len(dialogue.inside.data)
+        await asyncio.sleep(0)
+
+        assert len(dialogue.inside.data) == heard
+
+    run(scenario())
 
 
 def test_each_write_becomes_one_binary_message(dialogue: Dialogue) -> None:
