@@ -12,6 +12,7 @@ from typing import Generic, TypeVar, final
 from mypy_extensions import i64
 
 from messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
+from messaging.waiting_line import WaitingLine
 
 Waiter = TypeVar("Waiter")
 
@@ -87,7 +88,7 @@ class CreditWindow(Generic[Waiter]):
     """Credit shared by the flows of one consumer.
 
     Partitions that find no credit stand in line. When there is credit again, as many are called as it could serve, for
-    there may be hundreds behind one consumer; what those leave is for the next, and who comes back stands at the end.
+    there may be hundreds behind one consumer; what those leave is for the next. They take turns (`waiting_line`).
     Where only the pool has no room, the window stands in the pool's line in its turn.
 
     Invariants: `used >= 0`; a waiter stands in the line at most once. `used` may exceed `limit` after a reconnect with
@@ -101,7 +102,8 @@ class CreditWindow(Generic[Waiter]):
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
         self.called_count: i64 = 0  # waiters called since the last look, each of whom is left one credit at least
         self._promised_count: i64 = 0  # from the head of the line, who are to be called while there is credit
-        self._line: OrderedDict[Waiter, None] | None = None  # most windows never have one
+        self._line: WaitingLine[Waiter] | None = None  # most windows never have one
+        self._is_taken_from = False  # since somebody stood in line, or was called
 
     def available(self) -> i64:
         """Return how many more messages the consumer may be delivered now, as far as it goes; never negative."""
@@ -123,6 +125,8 @@ class CreditWindow(Generic[Waiter]):
     def take(self, count: i64) -> None:
         """Use `count` credits, which the caller has seen to be available."""
         self.used += count
+        if count > 0:
+            self._is_taken_from = True
         if self.pool is not None:
             self.pool.take(count)
 
@@ -141,15 +145,17 @@ class CreditWindow(Generic[Waiter]):
         self.give(self.used)
 
     def wait(self, waiter: Waiter) -> None:
-        """Put a partition in line: it has messages and found no credit."""
-        if self._line is None:
-            self._line = OrderedDict()
-        self._line[waiter] = None
+        """Put a partition in line: it has messages and found no credit, or has just taken the last."""
+        line = self._line
+        if line is None:
+            line = self._line = WaitingLine()
+        line.stand(waiter, has_taken=self._is_taken_from)
+        self._is_taken_from = False
         self._wait_for_the_pool()
 
     def is_waited_for(self) -> bool:
         """Return whether partitions stand in line."""
-        return bool(self._line)
+        return self._line is not None and self._line.count > 0
 
     def next_waiters(self) -> list[Waiter]:
         """Promise credit to all who stand in line, and return the first of them, longest waiting first.
@@ -157,7 +163,7 @@ class CreditWindow(Generic[Waiter]):
         None while other consumers stand in the pool's line: the window stands behind them, and comes when they had
         their turns.
         """
-        if not self._line:
+        if not self.is_waited_for():
             return []
         if self.pool is not None and self.pool.has_line():
             if self.available() > 0:
@@ -167,26 +173,25 @@ class CreditWindow(Generic[Waiter]):
 
     def waiters_for_room(self) -> list[Waiter]:
         """Do the same when the window's turn has come in the pool's line."""
-        self._promised_count = 0 if self._line is None else len(self._line)
+        self._promised_count = 0 if self._line is None else self._line.count
         return self._call()
 
     def further_waiters(self) -> list[Waiter]:
         """Return more of those whom credit was promised: who was called has taken what it could use."""
         self.called_count = 0
+        if self._line is not None:
+            self._line.end_round()
         return self._call()
 
     def _call(self) -> list[Waiter]:
         """Let as many leave the line as there is room for, beside those that were called."""
-        line = self._line
-        waiters: list[Waiter] = []
-        if line is None:
-            return waiters
+        if self._line is None:
+            return []
         count = max(0, min(self._promised_count, self.room() - self.called_count))
         self._promised_count -= count
         self.called_count += count
-        for _ in range(count):
-            waiter, _ = line.popitem(last=False)
-            waiters.append(waiter)
+        self._is_taken_from = False
+        waiters = self._line.call(count)
         if self._promised_count > 0:
             self._wait_for_the_pool()
         return waiters
@@ -198,7 +203,7 @@ class CreditWindow(Generic[Waiter]):
 
     def keeps_waiting(self) -> bool:
         """Return whether partitions wait though there is credit: for what one flow may hold of a queue."""
-        return bool(self._line) and self.available() > 0
+        return self.is_waited_for() and self.available() > 0
 
     def __repr__(self) -> str:
         return f"CreditWindow({self.used}/{self.limit})"

@@ -15,6 +15,8 @@ from http_client import (
     ready_count,
     settle,
 )
+from messaging.partitioning import key_hash
+from messaging.slots import modulo_slots, partition_in
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -380,3 +382,20 @@ async def test_a_client_that_leaves_while_it_waits_takes_nothing_along(broker: R
     async with http_client(broker) as client:
         await publish(client, "q", "x")
         assert await ready_count(broker, "q") == 1
+
+
+async def test_partitions_take_turns_at_what_a_worker_asks_for(broker: RunningBroker) -> None:
+    """One with a long backlog does not come first again with each GET, until it has nothing left."""
+    await create(broker, "parts", access_type="non-exclusive", partition_count=2, partition_rebalance_delay_s=0)
+    key_of = {partition_in(modulo_slots(2), key_hash(key)): key for key in "abcdefgh"}
+    async with http_client(broker) as client:
+        for key in key_of.values():
+            await publish(client, "parts", *[f"{key}{number}" for number in range(12)], key=key)
+        flow, got = await poll(client, "/QUEUE/parts", max=4)
+        turns = [{line["partition"] for line in got}]
+        for _ in range(3):
+            for line in got:
+                assert await settle(client, line["settle"]) == 204
+            _, got = await poll(client, flow, max=4)
+            turns.append({line["partition"] for line in got})
+    assert turns in ([{0}, {1}, {0}, {1}], [{1}, {0}, {1}, {0}])

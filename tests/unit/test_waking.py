@@ -98,6 +98,15 @@ def test_as_many_are_woken_as_there_is_credit_for_and_who_has_had_some_comes_las
         assert [partition.woken_count for partition in around.partitions] == [2, 2, 2]
 
 
+def test_partitions_take_turns_at_credit_that_comes_in_one_go() -> None:
+    """One that has messages without end is not the first again as long as it has some."""
+    with surrounding(9, 9, 9) as around:
+        for _ in range(3):
+            around.settle(3)
+
+        assert [partition.messages for partition in around.partitions] == [6, 6, 6]
+
+
 def test_credit_that_one_leaves_is_for_those_behind_it() -> None:
     """A partition whose messages were purged, or that is gone, holds up nobody."""
     with surrounding(0, 0, 5, 5) as around:
