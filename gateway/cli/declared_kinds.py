@@ -58,9 +58,8 @@ class DeclaredKind:
 
 
 def _queue(given: Fields) -> Fields:
-    definition = definition_from_dict(
-        plain_values(given), wildcards=True
-    )  # the gateway knows of which it may have some
+    # Which names may have wildcards is for the gateway to say.
+    definition = definition_from_dict(plain_values(given), wildcards=True)
     return {**definition.config.to_dict(), "subscriptions": sorted(definition.subscriptions)}
 
 

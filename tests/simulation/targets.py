@@ -212,6 +212,10 @@ class Target:
         is_limited = self.may_give_up or self.expiry_s(message) > 0 or self.was_moved_since(message.sent_tick)
         return is_limited or message.number in self.declined or self.may_have_lost(message)
 
+    def may_have_back(self, refused_tick: int, later: Message) -> bool:
+        """Return whether what stood before a message, which the store may have refused, may be in its place again."""
+        return self.rules.last_value and not later.promised_tick and refused_tick > later.sent_tick
+
     def may_have_lost(self, message: Message) -> bool:
         """Return whether the message may be gone for a reason that no dead message queue hears of."""
         is_lost = message.number in self.damaged or message.number in self.forsaken

@@ -193,6 +193,23 @@ def test_what_the_store_refused_without_its_publisher_hearing_of_it_may_come_beh
     world.close()
 
 
+@pytest.mark.parametrize(("last_value", "is_refused"), [(True, True), (True, False), (False, True)])
+def test_a_message_comes_behind_a_newer_one_only_where_that_took_its_place_and_was_refused(
+    last_value: bool, is_refused: bool
+) -> None:
+    """A queue that keeps its newest message may have delivered that by the time that the store refuses it."""
+    truth = Truth(lambda: 1_000_000)
+    queue = truth.begins("q", EXCLUSIVE, ("t",), Rules(last_value=last_value))
+    tap = Tap(truth, "c", receive_maximum=10, names={}, out={})
+    former, newest = (truth.sent("p0", "k", "t", qos) for qos in (0, 1))
+    truth.delivered(queue, newest.number, tap, held_us=1_000_000, flagged=False, count=1, again=False)
+    if is_refused:
+        truth.store_refuses()
+    allowed = nullcontext() if last_value and is_refused else pytest.raises(Violation, match="behind")
+    with allowed:
+        truth.delivered(queue, former.number, tap, held_us=1_000_000, flagged=False, count=1, again=False)
+
+
 def test_what_was_purged_before_anybody_had_it_may_come_in_a_replay() -> None:
     """It begins with the oldest message, whatever became of it: not behind those that came in the meantime."""
     queues = PLAIN.queues | {"first": PLAIN.queues["first"]._replace(attributes=RETENTION)}

@@ -398,9 +398,10 @@ class Truth:
         if message.sent_tick < target.unordered_until or (target.kind == GROUP and again):
             return  # the latter: it is completed with the member that it was sent to, whoever has its key by now
         later = self.messages.get(target.highest.get(line, 0))
-        was_sent_once = later is not None and message.sent_count == later.sent_count == 1
-        if later is not None and was_sent_once and seen.count == 0 and later.number > message.number:
-            raise Violation(f"{target.name} delivered {message} behind {later}")
+        if later is not None and seen.count == 0 and later.number > message.number:
+            was_sent_once = message.sent_count == later.sent_count == 1
+            if was_sent_once and not target.may_have_back(self.refused_tick, later):
+                raise Violation(f"{target.name} delivered {message} behind {later}")
         if seen.count == 0:
             target.highest[line] = max(message.number, target.highest.get(line, 0))
         for earlier in target.lines.get(line, ()):
