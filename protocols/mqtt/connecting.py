@@ -93,9 +93,12 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         _give_back(connection, claimed)
         connection.refuse("no_connack", "it broke a rule meanwhile, or takes no packet as large as its CONNACK")
         return
+    revoked = denied_subscriptions(connection, session) if claimed.present else []
+    for text in revoked:
+        session.retained_wanted.pop(text, None)  # what it has yet to bring goes out as the session begins
     _begin(connection, attached)
     _tell_connected(connection, event, session, claimed.present)
-    if claimed.present and (revoked := denied_subscriptions(connection, session)):
+    if revoked:
         await revoke(connection, session, revoked)
         await writes_of(connection, attached).store_subscriptions()
     if session.has_deliveries:

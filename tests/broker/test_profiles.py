@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+import mqtt_packets as mqtt
 from gateway.answers import (
     AclExceptionAlreadyExists,
     AclProfileAlreadyExists,
@@ -124,3 +125,27 @@ async def test_exceptions_that_come_at_the_same_time_are_all_there(broker: Runni
     await asyncio.gather(*(node.add_acl_exception("devices", field, {"topic": topic}) for topic in topics))
     (view,) = [each for each in (await node.list_profiles()).acl_profiles if each.name == "devices"]
     assert sorted(each.topic for each in view.subscribe_topic_exceptions) == topics
+
+
+async def test_a_client_that_is_back_gets_nothing_more_of_what_it_may_not_subscribe_to_by_now(
+    broker: RunningBroker,
+) -> None:
+    """docs/security.md: subscriptions of a kept session are checked again, before what they have yet to bring comes."""
+    node = NodeView(broker.node)
+    await node.create_profile(ACL, {"name": "devices", "subscribe_topic_exceptions": [{"topic": "news/>"}]})
+    await node.create_user({"name": "ada", "password": "engine", "acl_profile": "devices"})
+    publisher = await broker.connect(level=5)
+    for number in range(5):
+        assert await publisher.publish(f"news/{number}", b"x", qos=1, retain=True) < DENIED
+    one_at_a_time = mqtt.receive_maximum(1)
+    ada = await broker.connect_durable("device", properties=one_at_a_time, user_name="ada", password=b"engine")
+    assert await ada.subscribe("news/+", qos=1) == [1]
+    first = await ada.message()
+    await ada.vanish()
+    await broker.node_lets_go_of("ada")
+    await node.remove_acl_exception("devices", "subscribe_topic_exceptions", "smf,news/>")
+    ada = await broker.connect_durable("device", user_name="ada", password=b"engine")
+    again = await ada.message()
+    assert (again.topic, again.dup) == (first.topic, True)
+    ada.acknowledge(again)
+    await ada.is_quiet()
