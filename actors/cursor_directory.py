@@ -64,6 +64,7 @@ from storage.interface import Table, TableWrite
 
 log = logging.getLogger("sluicegate.cursors")
 
+FIRST_EPOCH: Final = 1  # of a new cursor
 LOOK_AFTER_MS: Final = 1000  # how late a silent binding or too long a lag may be noticed
 
 
@@ -151,6 +152,9 @@ class CursorDirectory(LoopActor):
         except CursorRefused:
             cursor.unbind(epoch)
             await self._release(cursor)
+            if cursor.epoch == FIRST_EPOCH and self._is_there(cursor):  # it was to be made, and nobody else binds it
+                self._book.remove(cursor)
+                await self._ask(handle, HoldLog(cursor.name, None))
             raise
         return CursorBound(epoch, self._incarnation, await self._positions(cursor))
 

@@ -7,6 +7,7 @@ import pytest
 from actors.cursor_messages import AckCursor, BindCursor, CursorBound, DeleteCursor, ListCursors
 from messaging.cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
 from simulation.client import HOLD
+from simulation.inside import logs_of, queues_of
 from simulation.scenario import PLAIN
 from simulation.world import World
 
@@ -109,6 +110,21 @@ def test_a_queue_is_free_again_when_the_cursor_that_consumed_it_is_deleted(world
     consumer.consume(QUEUE, 1)
     world.advance(A_WHILE_US)
     assert consumer.held
+
+
+def test_a_cursor_that_the_store_refuses_is_not_there_and_holds_nothing(world: World) -> None:
+    """A reader that does not come back would fill a store that is full already."""
+    world.faults.failures_left = 1
+
+    with pytest.raises(CursorRefused) as refused:
+        bind(world)
+
+    assert refused.value.code == NOT_STORED
+    assert ask(world, ListCursors(QUEUE)) == []
+    (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
+    assert [dict(log.holds) for log in logs_of(queue)] == [{}]
+    bind(world)
+    assert cursors_after_a_crash(world) == [{0: 1}]
 
 
 def test_an_acknowledgement_that_was_refused_is_stored_when_it_comes_again(world: World) -> None:
