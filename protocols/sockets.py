@@ -15,6 +15,8 @@ import selectors
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from actors.clock import Clock, SystemClock
+
 READABLE: Final = 1  # POLLIN and EPOLLIN; a peer's end and failures come with it, asked for or not
 WRITABLE: Final = 4  # POLLOUT and EPOLLOUT
 SOCKETS_PER_LOOK: Final = 512  # then the loop's timers get their chance
@@ -40,6 +42,7 @@ class Sockets:
         "_others_fd",
         "_poll",
         "_watchers",
+        "clock",
         "get_key",
         "get_map",
         "modify",
@@ -47,8 +50,9 @@ class Sockets:
         "unregister",
     )
 
-    def __init__(self, *, has_epoll: bool = hasattr(select, "epoll")) -> None:
+    def __init__(self, *, has_epoll: bool = hasattr(select, "epoll"), clock: Clock | None = None) -> None:
         """Without `epoll`, which is Linux's, each look costs by the number of sockets."""
+        self.clock: Clock = SystemClock() if clock is None else clock  # by which those that are read take turns
         self._others = selectors.DefaultSelector()
         # What asyncio watches: these are calls of asyncio's.
         self.register = self._others.register

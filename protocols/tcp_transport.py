@@ -21,9 +21,11 @@ from protocols.sockets import READABLE, WRITABLE, Sockets, Watcher, report
 READ_BYTES_MIN: Final = 16 * 1024  # taken by one read at first
 READ_BYTES_MAX: Final = 256 * 1024  # taken by one read of a peer that sends that much
 READS_PER_LOOK: Final = 16  # of a peer that fills each; then others have their turn
+LOOK_NS_MAX: Final = 5_000_000  # the same for a peer whose reads are much work; they get smaller, too
 PIECES_PER_WRITE: Final = 64  # handed to the kernel together; it takes 1,024
 WRITE_HIGH_BYTES: Final = 64 * 1024  # asyncio's, until the protocol sets others
 WRITE_LOW_BYTES: Final = 16 * 1024
+ALL_IS_READ: Final = -1  # in place of a time
 
 _NOBODY: Final = asyncio.Protocol()  # who is told when nobody has taken the stream over, and when it is gone
 
@@ -175,8 +177,13 @@ class TcpTransport(Watcher):
         try:
             if events != WRITABLE:
                 reads = READS_PER_LOOK
-                while reads and self._events & READABLE and self._read():
+                left_ns: i64 = LOOK_NS_MAX
+                while reads and left_ns > 0 and self._events & READABLE:
+                    took_ns = self._read()
+                    if took_ns == ALL_IS_READ:
+                        break
                     reads -= 1
+                    left_ns -= took_ns
             if self._unsent is not None and events != READABLE:
                 self._send_on(self._unsent)
         except (SystemExit, KeyboardInterrupt):
@@ -184,8 +191,8 @@ class TcpTransport(Watcher):
         except BaseException as error:  # something that was called off, too, which is no Exception
             self._fail(error)
 
-    def _read(self) -> bool:
-        """Read once; return whether there was as much as there was room for, and so may be more."""
+    def _read(self) -> i64:
+        """Read once. Where that was as much as there was room for, return how long the protocol was at work with it."""
         size = self._read_bytes
         received = self._received
         try:
@@ -198,10 +205,12 @@ class TcpTransport(Watcher):
                 data = os.read(self._fd, size)
                 count = len(data)
         except BlockingIOError:
-            return False
+            return ALL_IS_READ
         except OSError as error:
             self._lose(error)
-            return False
+            return ALL_IS_READ
+        if count == size:
+            return self._hand_over_much(data, size)
         if count == 0:
             self._watch_for(self._events & ~READABLE)
             if not self._protocol.eof_received():
@@ -210,13 +219,26 @@ class TcpTransport(Watcher):
             self._protocol.buffer_updated(count)
         else:
             # Memory for a read is made before it is known how much there is, and given back for what there was not.
-            if count == size:
-                if size < READ_BYTES_MAX:
-                    self._read_bytes = size * 4
-            elif size > READ_BYTES_MIN and count < size // 16:
+            if size > READ_BYTES_MIN and count < size // 16:
                 self._read_bytes = size // 4
             received(data)
-        return count == size
+        return ALL_IS_READ
+
+    def _hand_over_much(self, data: bytes, size: i32) -> i64:
+        """Hand over a read that filled its room, and let the size of the next go by the time that takes; return it."""
+        clock = self._sockets.clock
+        started_ns: i64 = clock.now_ns()
+        if self._received is None:
+            self._protocol.buffer_updated(size)
+            return clock.now_ns() - started_ns
+        self._received(data)
+        took_ns: i64 = clock.now_ns() - started_ns
+        if took_ns > LOOK_NS_MAX:
+            if size > READ_BYTES_MIN:
+                self._read_bytes = size // 4
+        elif size < READ_BYTES_MAX and took_ns * 4 <= LOOK_NS_MAX:
+            self._read_bytes = size * 4
+        return took_ns
 
     def _keep(self, pieces: list[Bytes]) -> None:
         """Put behind what is unsent."""

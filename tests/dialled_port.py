@@ -21,11 +21,13 @@ class Recorded(asyncio.Protocol):
         self.reads: list[int] = []
         self.data = bytearray()
         self.fails_on = ""
+        self.at_work: Callable[[int], None] = lambda size: None  # what a read of a size is for it
         self.gone = asyncio.get_running_loop().create_future()
 
     def data_received(self, data: bytes) -> None:
         self.reads.append(len(data))
         self.data += data
+        self.at_work(len(data))
         self._tell("data")
 
     def eof_received(self) -> None:

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.clock import Clock
 from dialled_port import MIB, Port, until
 from loops import RunOnLoop, run_on
 from protocols.socket_loop import SocketLoop, running_sockets
 from protocols.sockets import Sockets
-from protocols.tcp_transport import READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
+from protocols.tcp_transport import LOOK_NS_MAX, READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
 
 
 async def looks(count: int) -> None:
@@ -118,7 +119,17 @@ def test_who_sends_much_is_read_in_larger_pieces_and_who_sends_little_in_smaller
     run(scenario())
 
 
-def test_who_fills_a_read_is_read_again_in_the_same_look(run: RunOnLoop) -> None:
+class WorkClock(Clock):
+    """Goes on by what reads of this size cost."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+
+def test_who_fills_a_read_is_read_again_in_the_same_look() -> None:
     """Several large messages that have come are one batch, and no other stream waits for long."""
 
     async def scenario() -> None:
@@ -132,7 +143,40 @@ def test_who_fills_a_read_is_read_again_in_the_same_look(run: RunOnLoop) -> None
         await server.gone
         port.accepting.close()
 
-    run(scenario())
+    with asyncio.Runner(loop_factory=lambda: SocketLoop(Sockets(clock=WorkClock()))) as runner:
+        runner.run(scenario())
+
+
+@pytest.mark.parametrize(("ns_per_kib", "bytes_max"), [(1, READ_BYTES_MAX), (LOOK_NS_MAX // 100, 4 * READ_BYTES_MIN)])
+def test_who_makes_much_work_is_read_in_smaller_pieces_and_others_have_their_turn(
+    ns_per_kib: int, bytes_max: int
+) -> None:
+    """256 KiB of tiny packets may be half a second; sixteen such reads were one look."""
+    clock = WorkClock()
+    of_looks: list[int] = []
+
+    class CountingLoop(SocketLoop):
+        def _run_once(self) -> None:
+            before_ns = clock.ns
+            super()._run_once()  # type: ignore[misc]  # typeshed has no private methods
+            of_looks.append(clock.ns - before_ns)
+
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+        server.at_work = lambda size: setattr(clock, "ns", clock.ns + size // 1024 * ns_per_kib)
+        sending = asyncio.create_task(asyncio.to_thread(client.sendall, bytes(4 * MIB)))
+        await until(lambda: len(server.data) == 4 * MIB)
+        await sending
+        assert max(server.reads) <= bytes_max
+        assert server.data == bytes(4 * MIB)
+        client.close()
+        await server.gone
+        port.accepting.close()
+
+    with asyncio.Runner(loop_factory=lambda: CountingLoop(Sockets(clock=clock))) as runner:
+        runner.run(scenario())
+    assert max(of_looks) <= 2 * LOOK_NS_MAX
 
 
 def test_nothing_is_read_while_reading_is_paused_and_everything_afterwards(run: RunOnLoop) -> None:
