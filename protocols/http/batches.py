@@ -29,8 +29,8 @@ VALUES_MAX: Final = 50_000  # in one line, and in what is a list or an object th
 PIECE_BYTES: Final = 32 * 1024  # of a body that are read at a time, some milliseconds
 LINE_COST: Final = 100  # bytes, as long as which a line takes whatever its length
 
-# A text, or what stands before or behind a value.
-_VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
+# A text, to the end where it has none: else each quotation mark in it might begin one. Or what stands beside a value.
+_VALUE: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)
 _LINE_KEYS: Final = frozenset(("base64", "destination", "headers", "payload"))
 
 
