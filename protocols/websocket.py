@@ -28,7 +28,7 @@ ABSOLUTE: Final = re.compile(r"^https?://[^/?#]*", re.IGNORECASE)  # what a targ
 UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake
 MESSAGE_BYTES_MAX: Final = 1 << 20  # clients put a packet, or a socket write of several, into one message
 SENT_BYTES_MAX: Final = 256 * 1024  # of one message to the client, which mostly holds a whole one before it reads it
-PIECE_BYTES: Final = 2048  # of a read that the library gets at a time: at most 341 frames of 40 us
+PIECE_BYTES: Final = 8192  # of a read that the library gets at a time: at most 1,365 frames of 40 us
 EVENTS_PER_TURN_MAX: Final = 256  # then others have their turn; the rest of a read waits, and the socket with it
 BUFFERED_BYTES_MAX: Final = 8 << 20  # a peer that pings and never reads is cut when pongs find this much waiting
 
