@@ -127,29 +127,23 @@ class CursorDirectory(LoopActor):
         check_bind(message.mode, message.cursor, message.instance, message.limits)
         if message.start not in (EARLIEST, LATEST):
             raise CursorRefused(BAD_CURSOR, f"start {message.start!r}; allowed: {EARLIEST} or {LATEST}")
-        await self._until_deleted(message.queue, message.cursor)
         handle = await self._handle_of(message.queue)
         if not handle.durable:
             raise CursorRefused(NOT_DURABLE, f"queue {message.queue!r} is never written, so there is nothing to read")
         overviews: list[LogOverview] = await self._ask(handle, DescribeLog())
-        if message.mode == CONSUME:
-            try:
-                await handle.cell.ask(ReserveQueue(message.cursor))
-            except BindRefused as refusal:
-                raise CursorRefused(QUEUE_IN_USE, str(refusal)) from None
-        try:
-            cursor = self._found_or_new(message, overviews)
-        except CursorRefused:
-            if message.mode == CONSUME:  # no such cursor holds the queue
-                handle.cell.inbox.post(ReleaseQueue(message.cursor))
-            raise
+        await self._until_deleted(message.queue, message.cursor)
+        cursor = self._found_or_new(message, overviews)
+        # Bound before anything is asked for it: what ends at this moment, of its name, gives nothing of it back.
         epoch = cursor.bind(message.instance, message.limits, self.runtime.clock.now_ms())
         self._waiters.fence(cursor)
-        # Held before it is stored: a row that says less than it may costs nothing, a trimmed message does.
-        await self._hold(handle, cursor, overviews)
         try:
+            await self._reserve(handle, cursor)
+            # Held before it is stored: a row that says less than it may costs nothing, a trimmed message does.
+            await self._hold(handle, cursor, overviews)
             await self._store(cursor)
         except CursorRefused:
+            if not self._is_there(cursor):
+                raise  # its deletion has let go of everything
             cursor.unbind(epoch)
             await self._release(cursor)
             if cursor.epoch == FIRST_EPOCH and self._is_there(cursor):  # it was to be made, and nobody else binds it
@@ -296,6 +290,13 @@ class CursorDirectory(LoopActor):
             await self._ask(handle, HoldLog(cursor.name, hold), each.number)
             if cursor.mode == CONSUME:
                 await self._ask(handle, ConsumeThrough(cursor.position(each.partition_id)), each.number)
+
+    async def _reserve(self, handle: QueueHandle, cursor: DurableCursor) -> None:
+        if cursor.mode == CONSUME:
+            try:
+                await handle.cell.ask(ReserveQueue(cursor.name))
+            except BindRefused as refusal:
+                raise CursorRefused(QUEUE_IN_USE, str(refusal)) from None
 
     async def _release(self, cursor: DurableCursor) -> None:
         handle: QueueHandle | None = await self._queues.ask(FindQueue(cursor.queue))

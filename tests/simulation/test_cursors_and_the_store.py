@@ -1,10 +1,19 @@
 """What a durable cursor is told is in the store by then, whatever that refused before; played on virtual time."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from actors.cursor_messages import AckCursor, BindCursor, CursorBound, DeleteCursor, ListCursors
+from actors.cursor_messages import (
+    AckCursor,
+    BindCursor,
+    CursorBound,
+    CursorOverview,
+    DeleteCursor,
+    ListCursors,
+    UnbindCursor,
+)
 from messaging.cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
 from simulation.client import HOLD
 from simulation.inside import logs_of, queues_of
@@ -29,10 +38,7 @@ def world() -> Iterator[World]:
 
 
 def ask(world: World, message: object) -> object:
-    async def asked() -> object:
-        return await world.node.default.cursors.ask(message)
-
-    return world.ask(asked())
+    return world.ask(asked(world, message))
 
 
 def bind(world: World, mode: str = TAP) -> int:
@@ -41,12 +47,16 @@ def bind(world: World, mode: str = TAP) -> int:
     return bound.epoch
 
 
+def cursors_of(world: World) -> list[CursorOverview]:
+    found = ask(world, ListCursors(QUEUE))
+    assert isinstance(found, list)
+    return found
+
+
 def cursors_after_a_crash(world: World) -> list[dict[int, int]]:
     """Return, for each cursor on the queue, its positions by partition number."""
     world.power_fails()
-    found = ask(world, ListCursors(QUEUE))
-    assert isinstance(found, list)
-    return [{each.number: each.acked for each in cursor.positions} for cursor in found]
+    return [{each.number: each.acked for each in cursor.positions} for cursor in cursors_of(world)]
 
 
 def test_a_deletion_is_answered_when_a_store_that_refuses_has_taken_it(world: World) -> None:
@@ -63,7 +73,7 @@ def test_a_deletion_is_answered_when_a_store_that_refuses_has_taken_it(world: Wo
 def test_a_second_deletion_is_answered_when_the_store_has_the_first(world: World) -> None:
     bind(world)
     world.faults.failures_left = 3
-    world.loop.create_task(delete(world))
+    world.loop.create_task(asked(world, DeleteCursor(QUEUE, CURSOR)))
     world.advance(1)
 
     with pytest.raises(CursorRefused) as refused:
@@ -76,8 +86,8 @@ def test_a_second_deletion_is_answered_when_the_store_has_the_first(world: World
 def test_what_is_asked_of_a_cursor_that_is_being_deleted_does_not_bring_it_back(world: World) -> None:
     epoch = bind(world)
     world.faults.failures_left = 1
-    deletion = world.loop.create_task(delete(world))
-    acknowledgement = world.loop.create_task(acknowledge(world, epoch))
+    deletion = world.loop.create_task(asked(world, DeleteCursor(QUEUE, CURSOR)))
+    acknowledgement = world.loop.create_task(asked(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2})))
     world.advance(A_WHILE_US)
 
     deletion.result()
@@ -90,7 +100,7 @@ def test_a_cursor_that_is_bound_while_one_of_its_name_is_deleted_is_another_and_
     epoch = bind(world)
     ask(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
     world.faults.failures_left = 3
-    world.loop.create_task(delete(world))
+    world.loop.create_task(asked(world, DeleteCursor(QUEUE, CURSOR)))
     world.advance(1)
 
     bind(world)
@@ -120,11 +130,28 @@ def test_a_cursor_that_the_store_refuses_is_not_there_and_holds_nothing(world: W
         bind(world)
 
     assert refused.value.code == NOT_STORED
-    assert ask(world, ListCursors(QUEUE)) == []
+    assert cursors_of(world) == []
     (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
     assert [dict(log.holds) for log in logs_of(queue)] == [{}]
     bind(world)
     assert cursors_after_a_crash(world) == [{0: 1}]
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+@pytest.mark.parametrize("ending", [DeleteCursor(QUEUE, CURSOR), UnbindCursor(QUEUE, CURSOR, 1)])
+def test_a_queue_is_reserved_for_the_cursor_that_is_bound_whatever_ends_meanwhile(
+    world: World, ending: object, rounds: int
+) -> None:
+    """The binding before it, or the cursor that had its name: so many rounds of the loop later."""
+    assert bind(world, CONSUME) == 1
+    world.loop.create_task(asked(world, BindCursor(QUEUE, CURSOR, CONSUME, "new")))
+    world.loop.create_task(asked(world, ending, rounds))
+    world.advance(A_WHILE_US)
+
+    (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
+    (cursor,) = cursors_of(world)
+    assert cursor.bound
+    assert queue.core.reserved_for == CURSOR
 
 
 def test_an_acknowledgement_that_was_refused_is_stored_when_it_comes_again(world: World) -> None:
@@ -142,7 +169,7 @@ def test_an_acknowledgement_that_was_refused_is_stored_when_it_comes_again(world
 def test_an_acknowledgement_that_comes_twice_is_answered_when_the_store_has_it(world: World) -> None:
     epoch = bind(world)
     world.pace.slow_left = 1
-    world.loop.create_task(acknowledge(world, epoch))
+    world.loop.create_task(asked(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2})))
     world.advance(1)
 
     ask(world, AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
@@ -150,9 +177,7 @@ def test_an_acknowledgement_that_comes_twice_is_answered_when_the_store_has_it(w
     assert cursors_after_a_crash(world) == [{0: 2}]
 
 
-async def delete(world: World) -> None:
-    await world.node.default.cursors.ask(DeleteCursor(QUEUE, CURSOR))
-
-
-async def acknowledge(world: World, epoch: int) -> None:
-    await world.node.default.cursors.ask(AckCursor(QUEUE, CURSOR, epoch, {0: 2}))
+async def asked(world: World, message: object, rounds: int = 0) -> object:
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    return await world.node.default.cursors.ask(message)
