@@ -8,7 +8,7 @@ from random import Random
 
 from actors.data_messages import Append, SessionRows, SharedDirect
 from actors.publish_result import FannedOut, PublishResult
-from actors.retaining import retain
+from actors.retaining import retain, retain_again
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientRights
@@ -74,19 +74,20 @@ class Publisher:
         return result
 
     def retain_again(self, message: MessageBatch, token: int) -> int:
-        """Set once more what is retained of a message, of which it is not known if the store has it.
+        """Have the store take what is retained by now where a message was, which it may have refused.
 
         Return how many confirmations that needs.
         """
         expansion = Expansion(message, self._space.natives)
         expansion.add(_chosen(message, {self._space.route(message.topic_of(0)): [0]}))
-        return self._retain(message, expansion.copies(), token)
+        return self._retain(message, expansion.copies(), token, is_again=True)
 
-    def _retain(self, batch: MessageBatch, copies: MessageBatch | None, token: int) -> int:
+    def _retain(self, batch: MessageBatch, copies: MessageBatch | None, token: int, *, is_again: bool = False) -> int:
+        place = retain_again if is_again else retain
         pending = 0
         for each in (batch, copies):
             if each is not None:
-                pending += retain(each, token, space=self._space, spool=self._spool, address=self._address)
+                pending += place(each, token, space=self._space, spool=self._spool, address=self._address)
         return pending
 
     def _send(self, batch: MessageBatch, token: int, result: PublishResult) -> MessageBatch | None:

@@ -13,25 +13,47 @@ def retain(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address
 
     A guaranteed deletion is confirmed by the store, though nothing is there: perhaps one before it is on its way.
     """
-    runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
     payloads = batch.payloads()
     retained = space.retained
     is_answered = batch.qos != AT_MOST_ONCE
+    changes: list[tuple[str, RetainedMessage | None]] = []
     for row in range(batch.count):
         topic = batch.topic_of(row)
-        deletes = not payloads[row]
-        value: bytes | None = None
-        if not deletes:
-            message = batch if batch.count == 1 else batch.select([row])
-            retained.put(topic, RetainedMessage(message))
-            value = encode_batch(message)
+        message: RetainedMessage | None = None
+        if payloads[row]:
+            message = RetainedMessage(batch if batch.count == 1 else batch.select([row]))
+            retained.put(topic, message)
         elif not (retained.remove(topic) or is_answered):
             continue
+        changes.append((topic, message))
+    return _store(changes, space, spool, address if is_answered else None, token)
+
+
+def retain_again(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address, address: Address) -> int:
+    """Have the store take what is retained by now on the batch's topics; return how many confirmations that needs.
+
+    The batch was retained before. What came behind it, of others too, stays.
+    """
+    topics = [batch.topic_of(row) for row in range(batch.count)]
+    return _store([(topic, space.retained.get(topic)) for topic in topics], space, spool, address, token)
+
+
+def _store(
+    changes: list[tuple[str, RetainedMessage | None]],
+    space: TopicSpace,
+    spool: Address,
+    reply_to: Address | None,
+    token: int,
+) -> int:
+    """Have changes written, those that delete for certain; return how many confirmations come."""
+    runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
+    for topic, message in changes:
+        deletes = message is None
+        value = None if message is None else encode_batch(message.batch)
         if not runs or runs[-1][0] != deletes:
             runs.append((deletes, []))
         runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + topic.encode(), value))
     for deletes, writes in runs:
         # A deletion that the store refused would not be repeated, for nobody sees any more what was to be deleted.
-        reply_to = address if is_answered else None
-        spool.post(WriteTables(writes, reply_to, token if is_answered else 0, until_done=deletes))
-    return len(runs) if is_answered else 0
+        spool.post(WriteTables(writes, reply_to, token if reply_to is not None else 0, until_done=deletes))
+    return len(runs) if reply_to is not None else 0

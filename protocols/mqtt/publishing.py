@@ -237,7 +237,8 @@ class PublishingSide:
     def _publish_again(self, packet: PublishReceived) -> None:
         """Take a repetition: received is received, unless the first one was refused after its connection had ended.
 
-        What is retained of it, if that was under way by then, is set once more: who would hear of the first is gone.
+        Where it was to be retained, and that was under way by then, what is retained now is stored once more: who would
+        hear of the first is gone.
         """
         packet_id, ids, token = packet.first, packet.packet_ids, self.line.next_token()
         undecided = self._session.undecided

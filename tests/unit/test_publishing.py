@@ -9,7 +9,7 @@ from actors.publishing import Publisher
 from actors.runtime import Runtime
 from lone_actors import recorder, turn
 from messaging.admission import QueueGate
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.destinations import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
 from messaging.pressure import Pressure
 from messaging.refusals import ADMITTED, REJECT_NEVER, REJECT_WHEN_ENABLED
@@ -225,12 +225,29 @@ def test_a_guaranteed_deletion_waits_for_the_store_though_nothing_is_retained(ru
     assert publisher.publish(message(AT_LEAST_ONCE, retain=True, payload=b""), 1).confirmations_pending == 1
 
 
-def test_what_is_retained_once_more_is_retained_with_the_copies_that_definitions_make(runtime: Runtime) -> None:
+def test_copies_that_definitions_make_are_in_the_store_too_when_a_message_that_comes_again_is_confirmed(
+    runtime: Runtime,
+) -> None:
     space = TopicSpace()
     copied = CompositeDestination((), TOPIC, NamePattern("t"), (ForwardTarget(TOPIC, "u"),))
     space.expand_with(VirtualRoutes(space, VirtualDestinations((), (copied,)), Selectors({})))
+    publisher = publisher_on(runtime, space, in_transaction=False)
+    first = message(EXACTLY_ONCE, retain=True)
+    publisher.publish(first, 1)
 
-    pending = publisher_on(runtime, space, in_transaction=False).retain_again(message(AT_LEAST_ONCE, retain=True), 1)
-
-    assert pending == 2
+    assert publisher.retain_again(first, 2) == 2
     assert all(space.retained.get(topic) is not None for topic in ("t", "u"))
+
+
+@pytest.mark.parametrize("newer", [b"newer", b""])
+def test_what_was_retained_meanwhile_stays_when_a_message_comes_again(runtime: Runtime, newer: bytes) -> None:
+    """[MQTT 3.3.1-5]: a repetition at QoS 2 is no new message, however late its publisher is back."""
+    space = TopicSpace()
+    publisher = publisher_on(runtime, space, in_transaction=False)
+    first = message(EXACTLY_ONCE, retain=True)
+    publisher.publish(first, 1)
+    publisher.publish(message(AT_LEAST_ONCE, retain=True, payload=newer), 2)
+
+    assert publisher.retain_again(first, 3) == 1
+    retained = space.retained.get("t")
+    assert (b"" if retained is None else retained.batch.payloads()[0]) == newer
