@@ -104,6 +104,10 @@ class Matches:
         self.queues: dict[QueueTarget, None] = {}
         self.groups: dict[ShareGroup, None] = {}
 
+    def places_count(self) -> int:
+        """Return how many places a route may have for them."""
+        return len(self.granted) + len(self.selecting) + len(self.queues) + len(self.groups)
+
 
 class RouteChoices:
     """The routes of a topic whose messages do not all go the same way: one for each set of selectors that one meets."""
@@ -162,8 +166,7 @@ class SelectingChoices(RouteChoices):
 
     def others_count(self) -> int:
         """Return how many there are that do not select, or have a selector that another has too."""
-        matches = self._matches
-        return len(matches.granted) + len(matches.queues) + len(matches.groups) + len(self._asking)
+        return self._matches.places_count()
 
     def made(self, met: int) -> Route:
         """Return the route of messages that meet exactly these selectors."""

@@ -69,6 +69,12 @@ class TreeNode:
         self.selecting: list[tuple[int, int]] = []  # of each that selects: its place there, its bit
         self.forks: list[Fork] = []
 
+    def places_count(self) -> int:
+        """Return how many places a route may have for those here, and where messages go from here."""
+        return self.matches.places_count() + sum(
+            [branch.node.places_count() for fork in self.forks for branch in fork.branches]
+        )
+
 
 @final
 class _Leg:
@@ -191,6 +197,11 @@ class TreeChoices(RouteChoices):
             if only.fan is None or not only.fan.copies:
                 return only
         return Route([], [], [], [], self)
+
+    def others_count(self) -> int:
+        """Return how many there are on the topic, and where its messages go from there."""
+        assert self._root is not None, "the tree is finished before anybody asks"
+        return self._root.places_count()
 
     def made(self, met: int) -> Route:
         """Return the route of messages that meet exactly these selectors."""

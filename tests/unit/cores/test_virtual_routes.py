@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messaging.admission import QueueGate
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.destinations import QueueTarget
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from messaging.destinations import QueueTarget, Subscriber, Subscription
 from messaging.headers import Headers
 from messaging.pressure import Pressure
-from messaging.routing import TopicSpace
+from messaging.routing import PLACES_CACHED_MAX, TopicSpace
 from messaging.selectors import Selectors
-from messaging.topics import queue_topic_filter
+from messaging.topics import Syntax, parse_filter, queue_topic_filter
 from messaging.virtual_check import errors_of
 from messaging.virtual_destinations import (
     QUEUE,
@@ -154,3 +154,21 @@ def test_the_longest_chain_may_go_from_consumer_queue_to_virtual_topic_and_on_at
     space = space_with([f"Consumer.A.V.{number}" for number in range(HOPS_MAX + 1)], definitions)
 
     assert reached(space, "V.0", "red") == {f"Consumer.A.V.{HOPS_MAX}"}
+
+
+def test_routes_that_go_on_from_a_topic_are_kept_for_fewer_topics_the_more_clients_stand_in_them() -> None:
+    """Thousands of subscriptions to everything stand in each, and in that of each copy."""
+    tapped = CompositeDestination(
+        (), TOPIC, NamePattern("t/*"), (ForwardTarget(TOPIC, "copy", "color = 'red'"),), forward_only=False
+    )
+    space = space_with([], VirtualDestinations((), (tapped,)))
+    for number in range(4096):
+        subscription = Subscription(Subscriber(f"c{number}"), AT_MOST_ONCE)
+        space.subscribe(parse_filter("#", Syntax.MQTT), number, subscription)
+    first = space.route("t/first")
+    assert first.choices is not None
+
+    for number in range(PLACES_CACHED_MAX // 4096 // 4):  # two routes, each to all of them twice
+        space.route(f"t/{number}")
+
+    assert space.route("t/first") is not first
