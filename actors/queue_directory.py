@@ -216,7 +216,8 @@ class QueueDirectory(LoopActor):
         if rights is None or not message.consumes or not self._consumer_queues.calls_for(message.name):
             return self._queues.gone(message.name, None)
         rights.check_receiving()
-        rights.check_collecting(self._consumer_queues.topics_of(message.name))
+        topics = self._consumer_queues.topics_of(message.name)
+        rights.check_collecting(topics, len(topics))
         self._check_endpoint(rights)
         return self._make(message.name, rights.user)
 

@@ -11,7 +11,7 @@ from messaging.client_rights import ClientRights
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE, DELETE, MODIFY_TOPIC
 from messaging.queue_config import QueueDefinition, QueueInvalid
-from messaging.queue_topics import topics_added
+from messaging.queue_topics import topics_added, topics_of
 from messaging.topics import TopicFilter, queue_topic
 
 
@@ -29,7 +29,7 @@ def check_made(
     """
     if definition.config.partitioned():
         raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
-    rights.check_collecting(topics)
+    rights.check_collecting(topics, len(topics))
     if "dead_msg_queue" in asked:
         _check_dead_msg_queue(rights, definition)
 
@@ -43,7 +43,8 @@ def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDe
         raise QueueInvalid("partition_count", "a client cannot partition a queue", "0; administrators can")
     if config.owner != present.owner:
         raise QueueInvalid("owner", "a client cannot make a queue somebody else's", f"{present.owner!r}")
-    rights.check_collecting(topics_added(handle.definition, definition))
+    more_count = len(topics_of(definition)[0]) - len(topics_of(handle.definition)[0])
+    rights.check_collecting(topics_added(handle.definition, definition), more_count)
     if config.dead_msg_queue != present.dead_msg_queue:
         _check_dead_msg_queue(rights, definition)
 

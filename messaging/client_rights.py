@@ -219,13 +219,16 @@ class ClientRights:
         if is_new:
             self._check_quota(1)
 
-    def check_collecting(self, topics: list[TopicFilter]) -> None:
-        """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before."""
+    def check_collecting(self, topics: list[TopicFilter], more_count: int) -> None:
+        """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before.
+
+        It has then `more_count` subscriptions more than before, or less than none.
+        """
         for topic_filter in topics:
             if not self.may_subscribe(topic_filter):
                 self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
-        if topics:
-            self._check_quota(len(topics))
+        if more_count > 0:
+            self._check_quota(more_count)
 
     def _check_quota(self, count: int) -> None:
         if not self._quota.takes_subscriptions(count):

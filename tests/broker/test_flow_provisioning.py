@@ -234,6 +234,19 @@ async def test_queues_of_clients_have_no_more_topics_than_their_vpn_may(broker: 
         await provisions(client, frames.PROVISION, "r")
 
 
+@pytest.mark.settings("vpn.max_subscription_count=4")
+async def test_a_change_that_leaves_a_queue_no_more_topics_is_made_whatever_the_quota_of_its_vpn(
+    broker: RunningBroker,
+) -> None:
+    """An exception is no subscription, and what is replaced is gone."""
+    async with FlowClient(broker.flow_port) as client:
+        await provisions(client, frames.PROVISION, "q", subscriptions=["a", "b", "c/>", "!c/x"], permission="delete")
+        for topics in (["a", "b", "c/>"], ["a", "b", "d"]):
+            await provisions(client, frames.ALTER, "q", subscriptions=topics)
+        more = ["a", "b", "d", "e"]
+        assert await refusal_of(client, frames.ALTER, "q", subscriptions=more) == codes.PERMISSION_DENIED
+
+
 async def test_a_browser_sees_what_waits_and_what_comes_and_takes_nothing(broker: RunningBroker) -> None:
     """Flow: consuming, browsing. Credit limits what comes; there is nothing to settle."""
     await create(broker)

@@ -506,9 +506,7 @@ async def test_a_subscription_that_is_there_is_made_again_whatever_the_quota_of_
     await client.leave()
 
 
-@pytest.mark.settings(
-    "vpn.max_subscription_count=1",
-)
+@pytest.mark.settings("vpn.max_subscription_count=1")
 @pytest.mark.accounts(ada="a")
 async def test_a_durable_subscription_is_taken_up_again_whatever_the_quota_of_its_vpn(broker: RunningBroker) -> None:
     """Else who goes away for a moment would never have its messages again."""
