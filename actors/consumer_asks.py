@@ -1,7 +1,7 @@
 """What is asked of a partition beside settling: time, remarks, and to hear when something is stored or at its end."""
 
 from collections import deque
-from typing import Any, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 from actors.data_messages import Confirmed, Refused, Remark, RenewLock, SettleDurably
 from actors.drain_messages import DrainPartition
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 ConsumerAsk = Remark | RenewLock | DrainPartition
 
+MOVED_ON: Final = "the partition has moved on"
+
 
 @final
 class _Storing:
@@ -29,6 +31,14 @@ class _Storing:
     def is_leaving(self, ledger: Ledger) -> bool:
         """Return whether some are on their way to a dead message queue: until they are there, a crash undoes it."""
         return any(ledger.leaving.count_within(first, end) for first, end in self._ranges)
+
+    def is_there(self, ledger: Ledger) -> bool:
+        """Return whether some wait for a consumer: what was done to them has come to nothing."""
+        return any(ledger.held_by_nobody(first, end) for first, end in self._ranges)
+
+    def refuse(self) -> None:
+        """Say so."""
+        self._reply_to.post(Refused(0, MOVED_ON))
 
     def wait(self, spool: Address | None) -> None:
         """Have the answer given when all that the spool has so far is stored. None: nothing here is ever written."""
@@ -61,7 +71,7 @@ class ConsumerAsks:
         """Note a settlement that is to be applied now; return False, and refuse it, when it is not."""
         flow = ledger.flows.get(message.settle.flow_id)
         if flow is None or flow.epoch != message.settle.epoch:
-            message.reply_to.post(Refused(0, "the partition has moved on"))
+            message.reply_to.post(Refused(0, MOVED_ON))
             return False
         count = message.settle.delivery_count
         if not any(held_as(ledger, flow, first, end, count) for first, end in message.settle.ranges):
@@ -91,6 +101,17 @@ class ConsumerAsks:
                 del self._drains[flow_id]
                 answer.set(None)
         self.is_awaited = len(self._drains) > 0 or len(self._leaving) > 0
+
+    def go_on_with(self, ledger: Ledger) -> None:
+        """Take up a ledger that was made anew from the store: in it, what was on its way elsewhere may be back."""
+        waiting = [*self._leaving, *self._storing]
+        self._leaving.clear()
+        self._storing.clear()
+        for each in waiting:
+            if each.is_there(ledger):
+                each.refuse()
+            else:
+                self._storing.append(each)
 
     def end(self) -> None:
         """Answer those who drain: nothing more comes from here."""

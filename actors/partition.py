@@ -253,6 +253,7 @@ class Partition(Behaviour):
             self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
         )
         self._errands.go_on_with(self._ledger)
+        self._asks.go_on_with(self._ledger)
         self._memory.go_on_with(self._log)
         self._draining.clear()
 

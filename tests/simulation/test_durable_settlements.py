@@ -4,18 +4,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.data_messages import Confirmed, Deliveries, Settle, SettleDurably
+from actors.data_messages import Confirmed, Deliveries, Refused, Settle, SettleDurably
 from actors.messages import BindFlow
 from lone_actors import recorder
 from messaging.credit import CreditWindow
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from messaging.settlement import ACCEPTED, REJECTED
+from simulation.fate import FAILURES_MAX, Unheard
 from simulation.inside import queues_of
 from simulation.scenario import PLAIN
 from simulation.world import World
 
 QUEUE = "first"
-A_MOMENT_US, A_WHILE_US = 50, 2_000_000
+A_MOMENT_US, A_REFUSAL_US, A_WHILE_US = 50, 100_000, 2_000_000
 
 
 class Consumer:
@@ -40,12 +41,15 @@ class Consumer:
 
     def settle(self, outcome: int) -> None:
         """Settle it, and wait until the answer comes."""
+        self.begins_to_settle(outcome)
+        while not self.answers:
+            self._world.advance(A_MOMENT_US)
+
+    def begins_to_settle(self, outcome: int) -> None:
         (delivery,) = self._message.deliveries
         first = delivery.first_sequence
         settle = Settle(self._message.flow.flow_id, delivery.epoch, first, first + 1, outcome)
         self._message.partition.post(SettleDurably(settle, self._answered))
-        while not self.answers:
-            self._world.advance(A_MOMENT_US)
 
 
 @pytest.fixture
@@ -59,6 +63,15 @@ def world() -> Iterator[World]:
     made.advance(A_WHILE_US)
     yield made
     made.close()
+
+
+def break_partition(world: World) -> None:
+    """Have the queue's partition fail until it is read back from the store."""
+    world.log.expected.append("failed: AssertionError()")
+    (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
+    (partition,) = list(queue.cell.children or ())
+    for _ in range(FAILURES_MAX):
+        partition.inbox.post(Unheard())
 
 
 def depth(world: World, queue: str) -> int:
@@ -78,3 +91,19 @@ def test_what_is_confirmed_is_in_the_store(world: World, outcome: int, dead: int
     assert world.faults.failures_left == 0
     world.power_fails()
     assert (depth(world, QUEUE), depth(world, DEAD_MESSAGE_QUEUE)) == (0, dead)
+
+
+def test_a_rejection_that_came_to_nothing_is_refused(world: World) -> None:
+    """Its partition is read back from the store, which did not take the message into the dead message queue."""
+    consumer = Consumer(world)
+    world.faults.failures_left = 1
+    consumer.begins_to_settle(REJECTED)
+    world.advance(A_REFUSAL_US)
+    assert world.faults.failures_left == 0
+
+    break_partition(world)
+    world.advance(A_WHILE_US)
+
+    assert isinstance(consumer.answers[0], Refused)
+    world.power_fails()
+    assert (depth(world, QUEUE), depth(world, DEAD_MESSAGE_QUEUE)) == (1, 0)
