@@ -16,8 +16,9 @@ LATE_US = 1_000_000  # what is about to happen has happened so much later
 class RetainedTopic:
     """The topic, over all lives of the node."""
 
-    def __init__(self, now_us: Callable[[], int]) -> None:
+    def __init__(self, now_us: Callable[[], int], crashes: Callable[[], int]) -> None:
         self._now_us = now_us
+        self._crashes = crashes
         self._changes: dict[int, Message] = {}  # of the client, by number: in the order in which they take effect
         self._deletions: set[int] = set()
 
@@ -60,8 +61,13 @@ class RetainedTopic:
             raise Violation(f"nothing is retained, and one of {may_be_last} came last")
 
     def _is_before(self, message: Message, other: Message) -> bool:
-        """Return whether this took effect before the other can have."""
-        is_known = message.promised_us > 0 and (message.number in self._changes or message.sent_count == 1)
+        """Return whether this took effect before the other can have.
+
+        What is sent again does so anew, but a message of QoS 2 in the same life of the node: no queue has it, and so
+        its packet id is not in the store.
+        """
+        is_the_same = message.number in self._changes and message.crashes_when_sent == self._crashes()
+        is_known = message.promised_us > 0 and (is_the_same or message.sent_count == 1)
         return is_known and message.promised_us + LATE_US < other.sent_us
 
     def _may_be_gone(self, message: Message) -> bool:

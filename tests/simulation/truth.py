@@ -55,7 +55,7 @@ class Truth:
         self.leaving: set[str] = set()  # those that have asked not to be, and may be yet
         self.ended: list[Target] = []
         self.came_unjudged: set[int] = set()  # messages that a queue delivered which the truth did not know
-        self.retained = RetainedTopic(now_us)
+        self.retained = RetainedTopic(now_us, lambda: self.crashes)
         self.deliveries_count = 0
         self.settled_count = 0
 
