@@ -1,25 +1,14 @@
 """What is aborted stays so, whatever becomes of the store and the node; played on virtual time."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from actors.staging_messages import AbortStaged, CommitStaged, Stage
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.staging import NOT_STAGED, StagingRefused
-from simulation.scenario import PLAIN
 from simulation.world import World
 
 TRANSACTION, ATTEMPT = "job/7", (0, 0)
 A_MOMENT_US, A_WHILE_US = 1, 2_000_000
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(1, PLAIN)
-    made.advance(A_WHILE_US)
-    yield made
-    made.close()
 
 
 async def stage(world: World) -> None:

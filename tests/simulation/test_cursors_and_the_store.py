@@ -1,7 +1,6 @@
 """What a durable cursor is told is in the store by then, whatever that refused before; played on virtual time."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,24 +16,13 @@ from actors.cursor_messages import (
 from messaging.cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
 from simulation.client import HOLD
 from simulation.inside import logs_of, queues_of
-from simulation.scenario import PLAIN
 from simulation.world import World
 
 QUEUE, CURSOR = "first", "reader"
 A_WHILE_US = 2_000_000
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
-    """A queue with a message."""
-    made = World(1, PLAIN)
-    publisher = made.clients["p0"]
-    publisher.connect(clean_start=False)
-    made.advance(A_WHILE_US)
-    publisher.publish("work/a/x", "k0", 1, 40)
-    made.advance(A_WHILE_US)
-    yield made
-    made.close()
+pytestmark = pytest.mark.usefixtures("a_message_waits")
 
 
 def ask(world: World, message: object) -> object:

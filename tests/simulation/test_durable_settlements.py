@@ -1,7 +1,5 @@
 """What a consumer was told is settled for ever is so, also where the message dies of it; played on virtual time."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from actors.data_messages import Confirmed, Deliveries, Refused, Settle, SettleDurably
@@ -12,11 +10,12 @@ from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from messaging.settlement import ACCEPTED, REJECTED
 from simulation.fate import FAILURES_MAX, Unheard
 from simulation.inside import queues_of
-from simulation.scenario import PLAIN
 from simulation.world import World
 
 QUEUE = "first"
 A_MOMENT_US, A_REFUSAL_US, A_WHILE_US = 50, 100_000, 2_000_000
+
+pytestmark = pytest.mark.usefixtures("a_message_waits")
 
 
 class Consumer:
@@ -50,19 +49,6 @@ class Consumer:
         first = delivery.first_sequence
         settle = Settle(self._message.flow.flow_id, delivery.epoch, first, first + 1, outcome)
         self._message.partition.post(SettleDurably(settle, self._answered))
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    """A queue with a message that the store has."""
-    made = World(1, PLAIN)
-    publisher = made.clients["p0"]
-    publisher.connect(clean_start=False)
-    made.advance(A_WHILE_US)
-    publisher.publish("work/a/x", "k0", 1, 40)
-    made.advance(A_WHILE_US)
-    yield made
-    made.close()
 
 
 def break_partition(world: World) -> None:

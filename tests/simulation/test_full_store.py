@@ -1,23 +1,13 @@
 """What a full store must not do, played on virtual time. Each was found by a seed."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from gateway.answers import QueueNotFound
 from simulation.client import OFFLINE, ONLINE
 from simulation.run import look_at_what_is_retained
-from simulation.scenario import PLAIN
 from simulation.world import World
 
 A_WHILE_US, A_MOMENT_US = 2_000_000, 100
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(1, PLAIN)
-    yield made
-    made.close()
 
 
 def names_of_queues(world: World) -> list[str]:

@@ -1,13 +1,13 @@
 """What operators were told is dropped does not come back, whatever becomes of the node; played on virtual time."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 
 import pytest
 
 from actors.take_messages import DELETE
 from gateway.selections import MessageSelection
 from messaging.message_selection import MessageId
-from simulation.scenario import PLAIN, TEMPORARY
+from simulation.scenario import TEMPORARY
 from simulation.world import World
 
 QUEUE = "first"
@@ -15,18 +15,9 @@ A_WHILE_US = 2_000_000
 Dropping = Callable[[World], Coroutine[object, object, object]]
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
-    """A queue with a message that the store has."""
-    made = World(1, PLAIN)
-    publisher = made.clients["p0"]
-    publisher.connect(clean_start=False)
-    made.advance(A_WHILE_US)
-    publisher.publish("work/a/x", "k0", 1, 40)
-    made.advance(A_WHILE_US)
-    assert waiting_in(made) == 1
-    yield made
-    made.close()
+@pytest.fixture(autouse=True)
+def one_waits(world: World, a_message_waits: None) -> None:
+    assert waiting_in(world) == 1
 
 
 def waiting_in(world: World) -> int:

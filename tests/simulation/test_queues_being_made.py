@@ -1,24 +1,15 @@
 """What is asked of a queue that the store does not have yet, and perhaps will not take; played on virtual time."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 
 import pytest
 
 from gateway.answers import QueueAlreadyExists, Refused
-from simulation.scenario import PLAIN
 from simulation.world import World
 
 QUEUE = "new"
 Asking = Callable[[World], Coroutine[object, object, None]]
 A_MOMENT_US, A_WHILE_US = 1, 2_000_000
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(1, PLAIN)
-    made.advance(A_WHILE_US)
-    yield made
-    made.close()
 
 
 async def create(world: World) -> None:

@@ -1,24 +1,12 @@
 """A disk that cannot be read for a while costs time and no messages. Found by seeds."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from simulation.client import HOLD
 from simulation.run import drain
-from simulation.scenario import PLAIN
 from simulation.world import World
 
 A_WHILE_US = 2_000_000
 BACKLOG_COUNT = 60
 LARGE_BYTES = 8_000
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World(1, PLAIN)
-    yield made
-    made.close()
 
 
 def test_messages_of_a_page_that_cannot_be_read_now_come_later(world: World) -> None:
