@@ -91,6 +91,12 @@ class WebServer:
         await writer.drain()
 
 
+async def absent() -> WebServer:
+    """Return one whose address is known, and that nobody reaches before it is started."""
+    async with WebServer() as server:
+        return server
+
+
 async def read_request(reader: asyncio.StreamReader) -> Pushed:
     """Return the next request of a connection. Raises IncompleteReadError when there is none."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")

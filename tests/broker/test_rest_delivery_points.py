@@ -26,7 +26,7 @@ from named_queues import change, shows
 from protocols.rest import binding
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from web_server import Pushed, WebServer
+from web_server import Pushed, WebServer, absent
 
 
 def is_up(broker: RunningBroker) -> bool:
@@ -178,9 +178,7 @@ async def test_answers_that_mean_never_make_a_message_dead(broker: RunningBroker
 async def test_while_nobody_listens_messages_wait_and_it_is_no_try(broker: RunningBroker) -> None:
     """Both changes are events, under the consumer's name."""
     await create(broker, "q")
-    server = WebServer()
-    await server.start()
-    await server.stop()
+    server = await absent()
     async with http_client(broker) as client:
         await publish(client, "q", "waits")
         await configure(broker, point(server, "q"))

@@ -7,7 +7,7 @@ from gateway.node_port import NodeView
 from http_client import create, http_client, publish, ready_count
 from named_queues import shows
 from running_broker import RunningBroker
-from web_server import Pushed, WebServer
+from web_server import Pushed, WebServer, absent
 
 
 def tries(requests: list[Pushed]) -> list[str]:
@@ -19,9 +19,7 @@ async def test_what_waits_for_a_web_server_is_not_tried_by_changes_of_its_delive
     """docs/rest-delivery-points.md: it waits until a REST consumer can be reached, and that is no try."""
     await create(broker, "dead")
     await create(broker, "q", max_redelivery_count=1, dead_msg_queue="dead")
-    server = WebServer()
-    await server.start()
-    await server.stop()
+    server = await absent()
     async with http_client(broker) as client:
         for payload in "123456":
             await client.post("/QUEUE/q", content=payload, headers={"Solace-DMQ-Eligible": "true"})
@@ -52,9 +50,7 @@ async def test_of_what_a_delivery_point_holds_as_it_ends_only_what_was_sent_has_
 
 async def test_what_waits_for_a_web_server_as_its_queue_is_deleted_is_not_pushed(broker: RunningBroker) -> None:
     await create(broker, "q")
-    server = WebServer()
-    await server.start()
-    await server.stop()
+    server = await absent()
     async with http_client(broker) as client:
         await publish(client, "q", "1", "2", "3")
         await configure(broker, point(server, "q"))

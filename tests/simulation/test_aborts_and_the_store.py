@@ -3,7 +3,7 @@
 import pytest
 
 from actors.staging_messages import AbortStaged, CommitStaged, Stage
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from inside_client import batch_on
 from messaging.staging import NOT_STAGED, StagingRefused
 from simulation.world import World
 
@@ -12,18 +12,7 @@ A_MOMENT_US, A_WHILE_US = 1, 2_000_000
 
 
 async def stage(world: World) -> None:
-    batch = MessageBatch(
-        topic="work/a/x",
-        topics=None,
-        payloads=[b"x"],
-        headers=None,
-        qos=AT_LEAST_ONCE,
-        retain=False,
-        publisher="test",
-        received_ms=0,
-        payload_bytes=1,
-    )
-    await world.node.default.staging.ask(Stage(TRANSACTION, *ATTEMPT, [batch]))
+    await world.node.default.staging.ask(Stage(TRANSACTION, *ATTEMPT, [batch_on("work/a/x", [b"x"])]))
 
 
 async def abort(world: World) -> None:

@@ -3,24 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inside_client import batch_on
 from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.held import DeliverySource
 from protocols.http.held import Held, HeldMessage
 
 LOCK_MS = 10
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(2)]
-BATCH = MessageBatch(
-    topic="t",
-    topics=None,
-    payloads=[b""],
-    headers=None,
-    qos=AT_LEAST_ONCE,
-    retain=False,
-    publisher="p",
-    received_ms=0,
-    payload_bytes=0,
-)
+BATCH = batch_on("t", [b""])
 
 STEPS = st.lists(
     st.tuples(
