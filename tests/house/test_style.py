@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
-FILE_LINES_MAX = 450
+FILE_LINES_MAX = 800  # one idea, as long as it takes; a limit must not cut it in two
 FUNCTION_LINES_MAX = 60  # a screen
 NAMES_THAT_SAY_NOTHING = {"common", "helpers", "misc", "util", "utils"}  # what fits nowhere lacks a name: find it
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
