@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 async def start_backup(node: "Node", name: str) -> BackupView:
     """Begin a backup; without a name it gets the time as its name. Raises QueueInvalid and Refused."""
+    if node.spool_health.is_damaged():  # LMDB copies by the very pages that are broken, and may not survive them
+        raise Refused(f"a damaged spool cannot be backed up: {node.spool_gate.blocked}")
     if not name:
         name = datetime.fromtimestamp(node.clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     if not NAME_FORM.fullmatch(name):

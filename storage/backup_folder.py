@@ -22,18 +22,18 @@ import xxhash
 
 from storage.environment import DATA_FILE
 from storage.errors import BackupRefused, UnsupportedFormat
+from storage.file_rights import FILE_MODE, make_folder
 
 NOTE_FILE: Final = "backup.json"
 PARTIAL_FILE: Final = DATA_FILE + ".partial"
 BACKUP_FORMAT: Final = 1
-FILES_MODE: Final = 0o640  # messages, sessions and the names of clients lie in it
-FOLDER_MODE: Final = 0o750
 
 NAME_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 NAME_ALLOWED: Final = "1 to 100 letters, digits, dots, hyphens and underscores, the first a letter or digit"
 
 _NOTE_BYTES_MAX: Final = 65_536
 _PIECE_BYTES: Final = 1 << 20
+_OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW  # a link under a name of ours is not, wherever it leads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class BackupNote:
 def write_note(folder: Path, note: BackupNote) -> None:
     """Write the note, and return when it is on the disk. Raises OSError."""
     document = asdict(note) | {"format": BACKUP_FORMAT, "incarnation": f"{note.incarnation:016x}"}
-    descriptor = os.open(folder / NOTE_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILES_MODE)
+    descriptor = os.open(folder / NOTE_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OURS, FILE_MODE)
     with open(descriptor, "wb") as file:
         file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
         file.flush()
@@ -100,11 +100,11 @@ def locked_partial(folder: Path) -> Iterator[int]:
     Raises BackupRefused when there is something in the folder already, or another process is writing it. An error in
     the block removes what is there.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    make_folder(folder.parent)
+    make_folder(folder)
     if is_taken(folder):
         raise BackupRefused(f"{folder} is not empty")
-    descriptor = os.open(folder / PARTIAL_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILES_MODE)
+    descriptor = os.open(folder / PARTIAL_FILE, os.O_RDWR | os.O_CREAT | _OURS, FILE_MODE)
     try:
         if not _lock(descriptor):
             raise BackupRefused(f"another process is writing a backup into {folder}")
@@ -126,7 +126,7 @@ def remove_leftovers(folder: Path) -> list[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_dir() or not _is_leftover({each.name for each in path.iterdir()}):
             continue
-        descriptor = os.open(path / PARTIAL_FILE, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path / PARTIAL_FILE, os.O_RDWR | _OURS)
         try:
             if _lock(descriptor):
                 _remove(path)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 import lmdb
 
 from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY, SEQUENCE_MAX, Databases
+from storage.identity import write_turn
 from storage.interface import CommitJob, PageKey, PageWrite, Quarantined, TableWrite
 from storage.quarantine import describe_page, set_aside
 from storage.record_cursor import encode_cursor
@@ -42,6 +43,8 @@ def apply_job(txn: "Transaction", databases: Databases, job: CommitJob) -> None:
         txn.put(PARTITION_KEY.pack(cursor.partition_id), encode_cursor(cursor), db=databases.cursors)
     for row in job.table_writes:
         _write_row(txn, databases, row)
+    if job.proves:
+        write_turn(txn, databases)
     if job.record is not None:
         txn.put(RECORD_KEY.pack(job.record_number), job.record, db=databases.journal, append=True)
 

@@ -10,15 +10,33 @@ from typing import Final
 import lmdb
 
 from storage.databases import DATABASE_COUNT
-from storage.errors import DamagedRecord, StoreFailed, StoreFull
+from storage.errors import DamagedRecord, StoreDamaged, StoreFailed, StoreFull
+from storage.file_rights import FILE_MODE
 from storage.interface import Quarantined
 
 DATA_FILE: Final = "data.mdb"
+READERS_FILE: Final = "lock.mdb"  # LMDB's table of readers
 
 _READERS_MAX: Final = 8  # the reader thread, recovery, somebody who looks at the quarantine
 _FULL_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FORBIDDEN_ERRORS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR})
 _SHORT_WRITE_SLACK_BYTES: Final = 1 << 20
+# What LMDB says when it meets a page that it cannot have written, or trips over one in the middle of something.
+_DAMAGE_ERRORS: Final = (
+    lmdb.BadDbiError,
+    lmdb.BadTxnError,
+    lmdb.BadValsizeError,
+    lmdb.CorruptedError,
+    lmdb.CursorFullError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.NotFoundError,
+    lmdb.PageFullError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.ProblemError,
+    lmdb.VersionMismatchError,
+)
 
 
 def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Environment:
@@ -26,6 +44,7 @@ def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Enviro
     return lmdb.open(
         str(folder),
         map_size=map_bytes,
+        mode=FILE_MODE,
         max_dbs=DATABASE_COUNT,
         max_readers=_READERS_MAX,
         max_spare_txns=1,
@@ -87,7 +106,7 @@ def disk_free_bytes(folder: Path) -> int:
 
 @contextmanager
 def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
-    """Turn errors of LMDB and of the operating system into StoreFull and StoreFailed."""
+    """Turn errors of LMDB and of the operating system into StoreFull, StoreFailed and StoreDamaged."""
     try:
         yield
     except lmdb.MapFullError as error:
@@ -96,6 +115,8 @@ def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
         raise StoreFull("disk", str(error)) from error
     except lmdb.Error as error:
         raise _failure(folder, error, error.code, needed_bytes) from error
+    except SystemError as error:  # what py-lmdb makes of a transaction that LMDB has given up
+        raise _damaged(folder, error) from error
     except OSError as error:
         raise _failure(folder, error, error.errno or 0, needed_bytes) from error
 
@@ -103,13 +124,11 @@ def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
 def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> StoreFull | StoreFailed:
     """Tell a full disk from a broken one. LMDB reports a short write as EIO, and a full disk writes short."""
     if isinstance(error, lmdb.InvalidError):
-        return StoreFailed(f"{folder / DATA_FILE} is no database of LMDB, or its first pages are destroyed")
-    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
-        return StoreFailed(
-            f"{folder / DATA_FILE} is damaged where LMDB keeps its own order ({error}): restore a backup"
-        )
+        return StoreDamaged(f"{folder / DATA_FILE} is no database of LMDB, or its first pages are destroyed")
+    if isinstance(error, _DAMAGE_ERRORS):
+        return _damaged(folder, error)
     if code in _FORBIDDEN_ERRORS:  # LMDB names the folder, which may be in order
-        return StoreFailed(f"{folder / DATA_FILE}, or lock.mdb beside it, cannot be used: {os.strerror(code)}")
+        return StoreFailed(f"{folder / DATA_FILE}, or {READERS_FILE} beside it, cannot be used: {os.strerror(code)}")
     if code == errno.ENOMEM:  # LMDB has the whole of the map among its addresses, whatever of it is used
         text = "this process may not have as many addresses as the file may grow to (RLIMIT_AS, `ulimit -v`)"
         return StoreFailed(f"{folder / DATA_FILE} cannot be mapped: {text}")
@@ -120,3 +139,8 @@ def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> St
         if free < needed_bytes + _SHORT_WRITE_SLACK_BYTES:
             return StoreFull("disk", f"{free} bytes are free, and a write fell short ({error})")
     return StoreFailed(str(error))
+
+
+def _damaged(folder: Path, error: Exception) -> StoreDamaged:
+    text = f"is damaged where LMDB keeps its own order ({error}): stop the broker, and run `sluicegate doctor`"
+    return StoreDamaged(f"{folder / DATA_FILE} {text}")

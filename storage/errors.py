@@ -59,9 +59,13 @@ class StoreFull(StorageError):
         self.detail = detail
 
 
-@final
 class StoreFailed(StorageError):
     """The operating system or LMDB refused an operation for a reason other than space."""
+
+
+@final
+class StoreDamaged(StoreFailed):
+    """LMDB finds its own pages broken, or can go on no more: no later operation of this process is to be trusted."""
 
 
 @final

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, final
 
 from storage.errors import FolderInUse
+from storage.file_rights import FILE_MODE
 
 LOCK_FILE: Final = "sluicegate.lock"
 
@@ -40,7 +41,7 @@ class FolderLock:
 
 def _locked(folder: Path) -> int:
     """Return the open file, locked. Raises FolderInUse."""
-    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -43,7 +43,7 @@ def inspect_spool(reader: SpoolReader, *, looked: Callable[[], None]) -> Iterato
     """Yield what is not in order in a spool. `looked` is called for each page that was read. Raises StoreFailed."""
     for entry in reader.damage:
         yield Finding(Severity.ERROR, entry.where, f"{entry.reason}: {entry.detail}")
-    owners, findings = _owners(reader)
+    owners, findings = owners_of(reader)
     yield from findings
     yield from _pages(reader, owners, looked)
     yield from _cursors(reader, owners)
@@ -55,7 +55,7 @@ def inspect_spool(reader: SpoolReader, *, looked: Callable[[], None]) -> Iterato
     yield from _quarantine(reader)
 
 
-def _owners(reader: SpoolReader) -> tuple[dict[int, str], list[Finding]]:
+def owners_of(reader: SpoolReader) -> tuple[dict[int, str], list[Finding]]:
     """Return the queue of each partition id, and what is wrong with the ids."""
     owners: dict[int, str] = {}
     findings: list[Finding] = []

@@ -80,6 +80,7 @@ class CommitJob:
     # True for a job that settles, deletes, or moves what is stored already: it may use the space kept back from
     # publishers, so that a full store can be emptied.
     uses_reserve: bool = False
+    proves: bool = False  # it is to write something in any case, so that it tells whether the store can be written
 
     def __post_init__(self) -> None:
         if (self.record is None) != (self.record_number == 0):
@@ -160,8 +161,8 @@ class Store(Protocol):
     def commit(self, job: CommitJob) -> None:
         """Do all of the job, and return when it is on the disk.
 
-        Raises StoreFull and StoreFailed; then nothing of the job was done, and the store can be used on. Raises
-        ValueError for a job that could never be done.
+        Raises StoreFull and StoreFailed; then nothing of the job was done, and the store can be used on; but
+        StoreDamaged says that it cannot. Raises ValueError for a job that could never be done.
         """
 
     def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:

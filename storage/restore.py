@@ -20,6 +20,7 @@ from storage.backup_folder import PARTIAL_FILE, BackupNote, checked_pieces, read
 from storage.databases import DATABASE_COUNT, Databases
 from storage.environment import DATA_FILE, disk_free_bytes, sync_folders, translated
 from storage.errors import BackupRefused
+from storage.file_rights import make_file, make_folder
 from storage.folder_lock import LOCK_FILE, FolderLock
 from storage.identity import write_clean, write_incarnation
 
@@ -43,13 +44,13 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
     """
     note = read_note(backup)
     with translated(folder, needed_bytes=note.data_bytes):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         had_lock_file = (folder / LOCK_FILE).exists()
         if not had_lock_file:
-            _check_empty(folder)
+            check_empty(folder)
         lock = FolderLock(folder)
         try:
-            _check_empty(folder)
+            check_empty(folder)
             free = disk_free_bytes(folder)
             if free < note.data_bytes + SPARE_BYTES:
                 text = f"{free} bytes are free for {note.data_bytes}; {SPARE_BYTES} have to be left"
@@ -72,14 +73,16 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
     return Restored(note=note, incarnation=incarnation)
 
 
-def _check_empty(folder: Path) -> None:
+def check_empty(folder: Path) -> None:
+    """Raise BackupRefused for a folder with something in it but what an interrupted writer, or a mount, left."""
     names = {path.name for path in folder.iterdir()} - {LOCK_FILE, PARTIAL_FILE, _LOST_AND_FOUND}
     if names:
         raise BackupRefused(f"{folder} is not empty: it has {sorted(names)[0]}")
 
 
 def _copy(backup: Path, note: BackupNote, partial: Path, copied: Callable[[int], None]) -> None:
-    with partial.open("wb") as file:
+    partial.unlink(missing_ok=True)  # of a restore that was interrupted: it keeps the rights it was made with
+    with open(make_file(partial), "wb") as file:
         for piece in checked_pieces(backup, note):
             file.write(piece)
             copied(len(piece))

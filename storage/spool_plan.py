@@ -102,6 +102,17 @@ class TableRequest:
         self.done = done
         self.uses_reserve = uses_reserve or until_done
         self.until_done = until_done
+        self.is_given_up = False  # whoever waited has been told that they are not stored
+
+    def end(self, reason: str) -> None:
+        """Tell whoever waits, unless that was given up."""
+        if not self.is_given_up:
+            self.done(reason)
+
+    def give_up(self, reason: str) -> None:
+        """Let nobody wait any longer."""
+        self.end(reason)
+        self.is_given_up = True
 
 
 @final
@@ -138,6 +149,7 @@ class SpoolPlanner:
         self._page_deletes: list[PageKey] = []
         self._page_damages: list[PageDamage] = []
         self._purged: list[int] = []
+        self._proof_wanted = False
         self._out: Commit | None = None
 
     # --- what comes in ---
@@ -222,6 +234,10 @@ class SpoolPlanner:
             request.pages = [page for page in request.pages if page.partition_id != partition_id]
         self._purged.append(partition_id)
 
+    def prove(self) -> None:
+        """Have the next commit write something, so that it tells whether the store can be written."""
+        self._proof_wanted = True
+
     def recovered(self, number: int, publications: list[Publication]) -> None:
         """Take up the account of a record that was in the journal at the start."""
         self.journal.add(number, publications, [each for each in publications if each.open_count > 0])
@@ -246,6 +262,7 @@ class SpoolPlanner:
             or self._page_deletes
             or self._page_damages
             or self._purged
+            or self._proof_wanted
             or self._urgent_cursors
             or self.journal.holds_too_much
         )
@@ -265,6 +282,7 @@ class SpoolPlanner:
         page_deletes, self._page_deletes = self._page_deletes, []
         page_damages, self._page_damages = self._page_damages, []
         purges, self._purged = self._purged, []
+        proves, self._proof_wanted = self._proof_wanted, False
         settlements = self._take_settlements()
         record = self._record(publications, settlements)
         number = self.next_record_number - 1 if record is not None else 0
@@ -283,6 +301,7 @@ class SpoolPlanner:
             # What settles, deletes or moves makes room; what publishes needs it.
             uses_reserve=all(each.only_moves for each in publications)
             and all(request.uses_reserve for request in tables),
+            proves=proves,
         )
         self._out = Commit(job, publications, tables, pages, settlements, elided)
         return self._out
@@ -304,8 +323,12 @@ class SpoolPlanner:
                 self._changed_cursors.add(settlement.partition_id)
         return commit
 
-    def failed(self) -> Commit:
-        """The commit that was out was not made: take back what must not be lost, give up its publications."""
+    def failed(self, *, gives_up: str = "") -> Commit:
+        """The commit that was out was not made: take back what must not be lost, give up its publications.
+
+        `gives_up` says why nobody should wait any longer; empty: another commit is expected to do better. Rows that
+        have to be written stay, and whoever waits for them is told. Who only waits for the commit is let go.
+        """
         commit = self._out
         assert commit is not None
         self._out = None
@@ -319,7 +342,11 @@ class SpoolPlanner:
         self._elided = commit.elided + self._elided  # they have been consumed: there is nothing to refuse any more
         # What may use the reserve can be had by the next commit, without the others.
         again = [each for each in commit.tables if each.until_done or (each.uses_reserve and not job.uses_reserve)]
-        commit.tables = [each for each in commit.tables if each not in again]
+        if gives_up:
+            for request in again:
+                request.give_up(gives_up)
+            again = [each for each in again if each.writes]
+        commit.tables = [each for each in commit.tables if each not in again and not each.is_given_up]
         self._tables = again + self._tables
         given_up: list[Publication] = []
         moves: list[Publication] = []

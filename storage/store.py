@@ -22,12 +22,22 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, final
 
 import lmdb
 
+from storage.backup_folder import PARTIAL_FILE
 from storage.commit_job import apply_job, growth_bytes, touched_databases
 from storage.copying import Copying
 from storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
-from storage.environment import disk_free_bytes, fill_to_length, open_environment, sync_folders, translated
+from storage.environment import (
+    DATA_FILE,
+    READERS_FILE,
+    disk_free_bytes,
+    fill_to_length,
+    open_environment,
+    sync_folders,
+    translated,
+)
 from storage.errors import StoreFull
-from storage.folder_lock import FolderLock
+from storage.file_rights import make_folder
+from storage.folder_lock import LOCK_FILE, FolderLock
 from storage.identity import read_clean, read_incarnation, write_clean, write_incarnation, write_turn
 from storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
 from storage.record_page import Run
@@ -35,6 +45,9 @@ from storage.recovery import RecoveryScan, checked_page
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
+
+# All that lies in a data folder, the last one while a backup is brought back.
+SPOOL_FILES: Final = (DATA_FILE, READERS_FILE, LOCK_FILE, PARTIAL_FILE)
 
 RESERVE_BYTES: Final = 32 << 20  # a purge writes 8 bytes for each 4 KiB it frees: enough for one of 16 GiB
 RESERVE_SHARE_MAX: Final = 2  # the reserve is at most this part of the map: a half
@@ -99,7 +112,7 @@ class SpoolStore:
         """
         if not 0 < reserve_bytes * RESERVE_SHARE_MAX <= map_bytes_max:
             raise ValueError(f"a reserve of {reserve_bytes} bytes in a map of {map_bytes_max}; at most a half")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         lock = FolderLock(folder)
         try:
             with translated(folder, needed_bytes=0):

@@ -215,7 +215,9 @@ def test_a_file_without_lmdbs_own_order_is_refused_by_its_name(filled: SpoolStor
     folder = tmp_path / "short"
     folder.mkdir()
     (folder / "data.mdb").write_bytes((filled.folder / "data.mdb").read_bytes()[: 2 * 4096])
-    with pytest.raises(StoreFailed, match=r"data\.mdb is damaged where LMDB keeps its own order .*: restore a backup"):
+    with pytest.raises(
+        StoreFailed, match=r"data\.mdb is damaged where LMDB keeps its own order .* `sluicegate doctor`"
+    ):
         SpoolStore.open(folder, map_bytes_max=1 << 26)
 
 

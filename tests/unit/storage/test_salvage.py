@@ -1,0 +1,211 @@
+"""Salvage: what a broken page of LMDB costs, and that nothing is found that was not there."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from storage.errors import BackupRefused, StoreFailed
+from storage.interface import CommitJob, PageKey, PageWrite, Recovery, Table, TableWrite
+from storage.record_cursor import CursorState
+from storage.record_journal import Entry, Match, encode_journal_record
+from storage.record_page import Run, encode_page
+from storage.salvage_copy import Salvaged, salvage_spool
+from storage.store import SpoolStore
+from storage.tree_pages import BRANCH, LEAF, DataFile
+from storage.tree_walk import NAMES, walk_trees
+from unit.cores.messages import numbered
+from unit.storage.tree_files import tree_pages, walked
+
+MAP_BYTES = 1 << 28
+PAGE_BYTES = 4096
+PAGES = 300
+RECORDS = 60
+SESSIONS = 200
+PARTITION = 7
+
+
+def page(first: int) -> bytes:
+    return encode_page([Run(first, numbered(40))])
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The data file of a spool in whose tables there are branches and many leaves, large values, and freed pages."""
+    folder = tmp_path_factory.mktemp("sound")
+    store = SpoolStore.open(folder, map_bytes_max=MAP_BYTES, sync=False)
+    rng = random.Random(3)
+    for number in range(1, RECORDS + 1):
+        writes = [TableWrite(Table.SESSIONS, b"s%d" % each, rng.randbytes(150)) for each in range(SESSIONS)]
+        store.commit(
+            CommitJob(
+                record_number=number,
+                record=encode_journal_record([Entry(numbered(3), [Match(PARTITION, 3 * number, None)])], []),
+                page_writes=[
+                    PageWrite(PARTITION, page(1000 * number + 100 * each)) for each in range(PAGES // RECORDS)
+                ],
+                table_writes=writes[number:] if number % 2 else writes,
+                cursor_puts=[CursorState(PARTITION, 1, [], 1 << 20, [])],
+            )
+        )
+    store.close()
+    return (folder / "data.mdb").read_bytes()
+
+
+@pytest.fixture
+def file(tmp_path: Path, sound: bytes) -> Path:
+    path = tmp_path / "data.mdb"
+    path.write_bytes(sound)
+    return path
+
+
+def write_at(path: Path, offset: int, data: bytes) -> None:
+    with path.open("r+b") as raw:
+        raw.seek(offset)
+        raw.write(data)
+
+
+def salvaged(file: Path, folder: Path) -> Salvaged:
+    return salvage_spool(file, folder, incarnation=42, looked=lambda: None)
+
+
+def recovered(folder: Path) -> tuple[Recovery, set[int], set[PageKey], dict[bytes, bytes]]:
+    """Open the new spool as a node does; return what it holds."""
+    store = SpoolStore.open(folder, map_bytes_max=MAP_BYTES, sync=False)
+    recovery = store.recover()
+    records = {number for number, _ in recovery.journal}
+    rows = dict(recovery.tables[Table.SESSIONS])
+    pages = {PageKey(each.partition_id, each.summary.first_sequence) for each in recovery.pages}
+    for key in pages:
+        assert store.read_page(*key)
+    store.close()
+    return recovery, records, pages, rows
+
+
+def test_a_sound_spool_is_copied_whole(file: Path, tmp_path: Path) -> None:
+    done = salvaged(file, tmp_path / "new")
+    assert done.is_whole()
+    recovery, records, pages, rows = recovered(tmp_path / "new")
+    assert recovery.incarnation == 42
+    assert not recovery.was_clean
+    assert recovery.quarantined == []
+    assert records == set(range(1, RECORDS + 1))
+    assert len(pages) == PAGES
+    assert len(rows) == SESSIONS
+    assert walk_trees(tmp_path / "new" / "data.mdb") == []
+
+
+def test_a_flipped_flag_in_any_page_of_a_tree_costs_nothing(file: Path, sound: bytes, tmp_path: Path) -> None:
+    """Below a branch nothing is lost, and in a leaf the entries are there still."""
+    kinds = dict(tree_pages(file))
+    assert set(kinds.values()) == {BRANCH, LEAF}
+    for count, (number, kind) in enumerate(kinds.items()):
+        file.write_bytes(sound)
+        write_at(file, number * PAGE_BYTES + 10, bytes([kind ^ LEAF]))
+        assert walk_trees(file), f"page {number}"
+        done = salvaged(file, tmp_path / str(count))
+        assert done.is_whole(), f"page {number}: {done}"
+
+
+def test_a_zeroed_branch_costs_nothing(file: Path, tmp_path: Path) -> None:
+    """What hung below is found by accounting for each page of the file."""
+    (root,) = {tree.root.root for name, tree in walked(file).trees.items() if name == "pages"}
+    write_at(file, root * PAGE_BYTES, bytes(PAGE_BYTES))
+    done = salvaged(file, tmp_path / "new")
+    assert done.is_whole(), done
+    assert len(recovered(tmp_path / "new")[2]) == PAGES
+
+
+def test_a_zeroed_leaf_costs_what_was_in_it_and_that_is_told(file: Path, tmp_path: Path) -> None:
+    walk = walked(file)
+    leaf = walk.trees["directory"].leaves[1]
+    pages_leaf = walk.trees["pages"].leaves[1]
+    write_at(file, leaf * PAGE_BYTES, bytes(PAGE_BYTES))
+    write_at(file, pages_leaf * PAGE_BYTES, bytes(PAGE_BYTES))
+    done = salvaged(file, tmp_path / "new")
+    assert not done.is_whole()
+    lost = PAGES - done.tables["pages"].found
+    assert 0 < lost < PAGES // 4
+    assert done.tables["pages"].wanted == PAGES
+    _, records, pages, _ = recovered(tmp_path / "new")
+    assert len(pages) == PAGES - lost, "the directory has a row for each page that there is, and no other"
+    assert records == set(range(1, RECORDS + 1))
+    assert {key for key, _ in done.pages_lost}.isdisjoint(pages)
+
+
+def test_the_page_of_roots_is_made_up_for_by_the_snapshot_before(file: Path, tmp_path: Path) -> None:
+    leaf = walked(file).trees[NAMES].leaves[0]
+    write_at(file, leaf * PAGE_BYTES, bytes(PAGE_BYTES))
+    done = salvaged(file, tmp_path / "new")
+    assert done.tables["pages"].found == PAGES - PAGES // RECORDS, "but for the last commit"
+    assert done.tables["sessions"].found == SESSIONS
+
+
+def test_a_destroyed_meta_page_costs_the_last_commit_at_most(file: Path, tmp_path: Path) -> None:
+    for number in (0, 1):
+        data = file.read_bytes()
+        write_at(file, number * PAGE_BYTES, bytes(PAGE_BYTES))
+        done = salvaged(file, tmp_path / str(number))
+        assert done.tables["journal"].found in (RECORDS, RECORDS - 1)
+        file.write_bytes(data)
+
+
+def test_a_partition_whose_cursor_is_lost_gives_out_no_sequence_twice(file: Path, tmp_path: Path) -> None:
+    leaf = walked(file).trees["cursors"].leaves[0]
+    data = bytearray(file.read_bytes())
+    for number in range(2, len(data) // PAGE_BYTES):  # former copies, too
+        at = number * PAGE_BYTES
+        if number == leaf or data.find(b"SGC", at, at + PAGE_BYTES) >= 0:
+            data[at : at + PAGE_BYTES] = bytes(PAGE_BYTES)
+    file.write_bytes(data)
+    done = salvaged(file, tmp_path / "new")
+    assert done.cursors_lost == [PARTITION]
+    recovery, *_ = recovered(tmp_path / "new")
+    assert recovery.lost_cursors == {PARTITION}
+
+
+def test_rows_of_another_table_are_not_taken_for_what_is_lost(file: Path, tmp_path: Path) -> None:
+    """A branch that leads into another tree: what it led to is found, what it leads to is left where it belongs."""
+    walk = walked(file)
+    root = walk.trees["sessions"].root.root
+    data = bytearray(file.read_bytes())
+    with DataFile(file) as data_file:
+        branch = data_file.page(root)
+    child = walk.trees["sessions"].leaves[2]
+    at = branch.index(child.to_bytes(4, "little"))
+    data[root * PAGE_BYTES + at : root * PAGE_BYTES + at + 4] = walk.trees["journal"].leaves[0].to_bytes(4, "little")
+    file.write_bytes(data)
+    done = salvaged(file, tmp_path / "new")
+    assert done.tables["sessions"].found == SESSIONS
+    assert done.tables["journal"].found == RECORDS
+
+
+def test_random_damage_never_ends_the_salvage(sound: bytes, tmp_path: Path) -> None:
+    rng = random.Random(11)
+    for number in range(60):
+        data = bytearray(sound)
+        for _ in range(rng.randint(1, 40)):
+            at = rng.randrange(PAGE_BYTES * 2, len(data))
+            data[at : at + 64] = rng.randbytes(min(64, len(data) - at))
+        file = tmp_path / f"{number}.mdb"
+        file.write_bytes(data)
+        done = salvaged(file, tmp_path / f"new{number}")
+        _, records, pages, rows = recovered(tmp_path / f"new{number}")
+        assert records <= set(range(1, RECORDS + 1))
+        assert len(pages) <= PAGES
+        assert len(rows) <= SESSIONS
+        assert len(records) == done.tables["journal"].found
+
+
+def test_a_folder_with_something_in_it_is_refused_and_the_damaged_file_is_not_changed(file: Path) -> None:
+    before = file.read_bytes()
+    with pytest.raises(BackupRefused, match="is not empty"):
+        salvaged(file, file.parent)
+    assert file.read_bytes() == before
+
+
+def test_a_file_without_either_meta_page_is_refused(file: Path, tmp_path: Path) -> None:
+    write_at(file, 0, bytes(2 * PAGE_BYTES))
+    with pytest.raises(StoreFailed, match="both of its first pages are destroyed"):
+        salvaged(file, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
