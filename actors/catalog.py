@@ -11,7 +11,7 @@ from actors.data_messages import Confirmed, Refused
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import WriteTables
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from messaging.address import Address
 from storage.interface import TableWrite
 

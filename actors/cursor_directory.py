@@ -59,7 +59,7 @@ from messaging.cursors import (
     DurableCursor,
     check_bind,
 )
-from messaging.events import VPN_CURSOR_BINDING_LOST, VPN_CURSOR_LAG_CLEAR, VPN_CURSOR_LAG_EXCEEDED
+from messaging.events import VPN_CURSOR_BINDING_LOST, VPN_CURSOR_LAG_CLEAR, VPN_CURSOR_LAG_EXCEEDED, as_word
 from storage.interface import Table, TableWrite
 
 log = logging.getLogger("sluicegate.cursors")
@@ -184,7 +184,7 @@ class CursorDirectory(LoopActor):
         cursor.hear(message.epoch, self.runtime.clock.now_ms())  # another binding may have come meanwhile
         cursor.acknowledge(upto, message.batch_ref)
         if cursor.caught_up({each.partition_id: each.low for each in overviews}):
-            self._events.emit(VPN_CURSOR_LAG_CLEAR, f"cursor {cursor.name} on queue {cursor.queue} goes on")
+            self._events.emit(VPN_CURSOR_LAG_CLEAR, f"{_told(cursor)} goes on")
         # Stored whatever it changes: one before it, of the same, may be on its way, or may have been refused.
         await self._store(cursor)
         await self._hold(handle, cursor, overviews)
@@ -252,7 +252,7 @@ class CursorDirectory(LoopActor):
 
     async def _look_at(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
         if cursor.tick(self.runtime.clock.now_ms()):
-            text = f"cursor {cursor.name} on queue {cursor.queue}: {cursor.instance} was not heard of in time"
+            text = f"{_told(cursor)}: {as_word(cursor.instance)} was not heard of in time"
             self._events.emit(VPN_CURSOR_BINDING_LOST, text)
             self._waiters.fence(cursor)
             await self._release(cursor)
@@ -264,7 +264,7 @@ class CursorDirectory(LoopActor):
         lag_bytes = sum(hold.lag_bytes for hold in holds)
         oldest_ms = min((hold.oldest_ms for hold in holds if hold.oldest_ms), default=0)
         if cursor.measure(lag_bytes, oldest_ms, self.runtime.clock.wall_ms()):
-            text = f"cursor {cursor.name} on queue {cursor.queue} is {lag_bytes} bytes behind; messages may go unread"
+            text = f"{_told(cursor)} is {lag_bytes} bytes behind; messages may go unread"
             self._events.emit(VPN_CURSOR_LAG_EXCEEDED, text)
             await self._write(cursor)
             await self._hold(handle, cursor, overviews)
@@ -405,3 +405,7 @@ def _key(cursor: DurableCursor) -> bytes:
 
 def _key_of(queue: str, name: str) -> bytes:
     return f"{queue}\0{name}".encode()
+
+
+def _told(cursor: DurableCursor) -> str:
+    return f"cursor {as_word(cursor.name)} on queue {as_word(cursor.queue)}"

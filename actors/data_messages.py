@@ -14,6 +14,7 @@ from messaging.destinations import ShareGroup
 from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.publication import Publication
+from messaging.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
 from messaging.settlement import WHICHEVER
 
 _NOTHING_FURTHER: Final[list[tuple[int, int]]] = []
@@ -55,11 +56,16 @@ class Confirmed:
 
 @final
 class Refused:
-    """A publish could not be stored."""
+    """A publish could not be stored: for want of room, or with REFUSED_SPOOL_FAILED because the store has failed."""
 
-    def __init__(self, token: int, reason: str) -> None:
+    def __init__(self, token: int, reason: str, verdict: int = REFUSED_NOT_STORED) -> None:
         self.token = token
         self.reason = reason
+        self.verdict = verdict
+
+    def text(self) -> str:
+        """Return what a publisher is told."""
+        return f"{REFUSAL_TEXTS[self.verdict]}: {self.reason}"
 
 
 @final

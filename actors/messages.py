@@ -321,6 +321,16 @@ class PageRead:
 
 
 @dataclass(slots=True)
+class PagesUnread:
+    """Spool reader -> spool: pages of a partition cannot be read, for another reason than before, or can again."""
+
+    partition_id: int
+    reason: str  # empty: they can be read again
+    is_damage: bool = False  # LMDB's own pages are broken
+    mistake: Exception | None = None  # with its traceback, for the log
+
+
+@dataclass(slots=True)
 class SetPageAside:
     """Partition -> spool: this page cannot be read; keep its bytes in quarantine."""
 
@@ -341,7 +351,8 @@ class WriteTables:
     """Write rows of the catalog, the retained messages or the session table.
 
     Answered to `reply_to` with Confirmed or Refused of `token`; nobody is told when `reply_to` is None. With
-    `until_done` it is never refused: it makes room, and is tried again with every commit until one is made.
+    `until_done` it is tried again with every commit until one is made: it makes room. Who waits hears Refused only when
+    the store has failed, and not for want of room; rows are then still to be written, should it recover.
     """
 
     writes: list[TableWrite]

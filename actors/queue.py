@@ -62,7 +62,7 @@ from actors.supervision import ONE_CONNECTION
 from actors.take_messages import TakeMessages
 from messaging.address import Address
 from messaging.cursors import QUEUE_IN_USE
-from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind
+from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind, as_word
 from messaging.flows import Flow
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME, READ_ONLY
@@ -151,7 +151,7 @@ class QueueActor(LoopActor):
         core.watch.binds(len(core.flows))
         core.users[flow_id] = message.user
         self._assignments.binds(message)
-        self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
+        self._tell(CLIENT_BOUND, message.client, f"bound to queue {as_word(config.name)}, flow {flow_id}")
         if known:
             core.parked.discard(flow_id)
             self._only_partition().inbox.post(Unpark(flow))
@@ -176,7 +176,7 @@ class QueueActor(LoopActor):
             parent=self.cell,
         )
         core.browsers[message.flow_id] = BoundBrowser(message, browser)
-        self._tell(CLIENT_BOUND, message.client, f"browses queue {core.config.name}, flow {message.flow_id}")
+        self._tell(CLIENT_BOUND, message.client, f"browses queue {as_word(core.config.name)}, flow {message.flow_id}")
         self._review_expiry()
         return BrowserBound(browser)
 
@@ -187,7 +187,7 @@ class QueueActor(LoopActor):
             self._check_bind(client, user, needed, known=known)
         except BindRefused as refusal:
             core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
-            self._tell(CLIENT_BIND_FAILED, client, f"bind to queue {core.config.name} failed: {refusal}")
+            self._tell(CLIENT_BIND_FAILED, client, f"bind to queue {as_word(core.config.name)} failed: {refusal}")
             raise
 
     def _check_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
@@ -278,7 +278,8 @@ class QueueActor(LoopActor):
         self._core.parked.discard(message.flow_id)
         self._core.users.pop(message.flow_id, None)
         self._core.watch.binds(len(self._core.flows))
-        self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {self._core.config.name}, flow {gone.flow_id}")
+        name = as_word(self._core.config.name)
+        self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {name}, flow {gone.flow_id}")
         self._shown.pop(message.flow_id, None)
         tell_consumers(self._core)
         moves = self._core.access.unbind(message.flow_id, self.runtime.clock.now_ms())

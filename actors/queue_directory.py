@@ -5,6 +5,7 @@ A durable queue exists once the store has its definition; whoever asked for it i
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from actors.cell import ActorCell
 from actors.consumer_queues import ConsumerQueues, all_done, found_later
@@ -43,9 +44,10 @@ from actors.rescale_messages import RescaleAdvanced, RescaleFinished
 from actors.rescale_plans import RescalePlans
 from actors.rescaling import resume_rescale
 from actors.router_messages import SetQueueTopics
+from actors.stored_answer import StoreRefused
 from messaging.address import Address
 from messaging.client_rights import ClientRights
-from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
+from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind, as_word
 from messaging.queue_attributes import DELETE
 from messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, definition_from_dict, is_named
 from messaging.queue_topics import topics_of
@@ -55,10 +57,6 @@ from storage.interface import TableWrite
 from storage.queue_catalog import queue_row, queue_row_deleted, stored_queues
 
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
-
-
-class StoreRefused(Exception):
-    """What was to be kept in the catalog is not in the store. The text says why."""
 
 
 class QueueDirectory(LoopActor):
@@ -297,7 +295,7 @@ class QueueDirectory(LoopActor):
         if self._templates.by_name.pop(message.name, None) is None:
             answer.set(False)
             return answer
-        self._write([template_row(message.name, None)], lambda _: answer.set(True), until_done=True)
+        self._write([template_row(message.name, None)], partial(_answer_deletion, answer), until_done=True)
         return answer
 
     def _delete(self, message: DeleteQueue) -> LoopFuture[bool] | bool:
@@ -311,7 +309,7 @@ class QueueDirectory(LoopActor):
         if not handle.durable:
             return True
         deleted = self._queues.begin_deleting(handle.name)
-        self._write([queue_row_deleted(handle.name)], lambda _: deleted.set(True), until_done=True)
+        self._write([queue_row_deleted(handle.name)], partial(_answer_deletion, deleted), until_done=True)
         return deleted
 
     def _tell_consumers(self, message: TellConsumers) -> None:
@@ -328,7 +326,7 @@ class QueueDirectory(LoopActor):
 
     def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
         if is_named(handle.name):
-            self._services.events.emit(kind, f"Queue {handle.name} {what}")
+            self._services.events.emit(kind, f"Queue {as_word(handle.name)} {what}")
 
     def _set_limits(self, message: SetQueueLimits) -> None:
         self._services.temporary_grace_s = message.temporary_grace_s
@@ -437,3 +435,11 @@ class QueueDirectory(LoopActor):
         self._tokens += 1
         self._waiting[self._tokens] = done
         self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens, until_done))
+
+
+def _answer_deletion(answer: LoopFuture[bool], reason: str) -> None:
+    """Say that something is deleted, or why it will be there again when the node starts the next time."""
+    if reason:
+        answer.set_exception((StoreRefused, StoreRefused(reason), None))
+    else:
+        answer.set(True)

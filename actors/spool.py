@@ -16,6 +16,7 @@ from actors.data_messages import Confirmed, Refused, SessionRows, Settled, Store
 from actors.inbox import Flushed, Scheduled
 from actors.messages import (
     PageOut,
+    PagesUnread,
     PagesWritten,
     PartitionStored,
     PurgeFromStore,
@@ -28,12 +29,14 @@ from actors.messages import (
     WriteTables,
 )
 from actors.runtime import TimerHandle
-from actors.spool_io import COMMIT_FAILURES, CommitDone, CommitFailed, PartitionFound, StoreWriter
+from actors.spool_health import COMMIT_FAILURES, DAMAGED, FULL, SpoolHealth
+from actors.spool_io import CommitDone, CommitFailed, PartitionFound, StoreWriter
 from actors.transaction_messages import SettleTogether
 from messaging.address import Address
 from messaging.admission import SpoolGate
-from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED
+from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED, SYSTEM_SPOOL_FAILED
 from messaging.publication import Publication
+from messaging.refusals import REFUSED_NOT_STORED, REFUSED_SPOOL_FAILED, REFUSED_SPOOL_FULL
 from messaging.trace_records import ELIDED, NOT_STORED, WRITTEN
 from messaging.tracing import Tracing
 from storage.interface import PageDamage, PageWrite, Table, TableWrite
@@ -44,9 +47,10 @@ from storage.unwritten import NEVER
 log = logging.getLogger("sluicegate.spool")
 
 JOURNAL_RECORDS_MAX: Final = 4096  # beyond it, what holds up the head of the journal is moved into pages
-COMMIT_AGAIN_MS: Final = 100  # after one that failed, before the next
+COMMIT_AGAIN_MS: Final = 100  # after one that found no room, before the next
+TRY_AGAIN_MS: Final = 1000  # after one that failed for another reason
 _SESSIONS: Final = Table.SESSIONS
-PROBE_INTERVAL_MS: Final = 1000  # how often a full store is asked whether there is room again
+PROBE_INTERVAL_MS: Final = 1000  # how often a store that takes no messages is asked whether it does again
 
 
 class Spool(Behaviour, Flushed):
@@ -59,6 +63,7 @@ class Spool(Behaviour, Flushed):
         planner: SpoolPlanner,
         writer: StoreWriter,
         gate: SpoolGate,
+        health: SpoolHealth,
         commit_interval_ms: int,
         partitions: dict[int, Address],
         tracing: Tracing | None,
@@ -80,6 +85,7 @@ class Spool(Behaviour, Flushed):
         self._idle_callbacks: list[Callable[[], None]] = []
         self._watchers: dict[Address, None] = {}  # who wants to hear of each commit; used as an ordered set
         self.commits_count = 0
+        self._health = health
         self.commits_failed: dict[str, int] = dict.fromkeys(COMMIT_FAILURES, 0)  # kind -> commits
         self.commits_ns = 0  # from handing over to the writer's report
         self._commit_began_ns = 0
@@ -91,6 +97,7 @@ class Spool(Behaviour, Flushed):
             WritePages: self._write_pages,
             RegisterPartition: self._register,
             SetPageAside: self._set_page_aside,
+            PagesUnread: self._pages_unread,
             PurgeFromStore: self._purge,
             ReloadPartition: self._reload,
             PartitionFound: self._partition_found,
@@ -99,6 +106,7 @@ class Spool(Behaviour, Flushed):
             CommitDone: self._commit_done,
             CommitFailed: self._commit_failed,
         }
+        writer.report_reads(cell.inbox)
 
     def receive(self, message: Any) -> None:
         """Take what was published or settled, or do what is asked."""
@@ -132,7 +140,7 @@ class Spool(Behaviour, Flushed):
             return
         patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
         due_ms = self._planner.due_ms(patience_ms)
-        if due_ms == NEVER:
+        if due_ms == NEVER or (self._idle_callbacks and self._health.is_given_up()):
             if self._idle_callbacks:
                 self._idle()
             return
@@ -146,7 +154,7 @@ class Spool(Behaviour, Flushed):
             self._commit(now_ms, patience_ms)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back once everything taken so far is in the store; for a clean stop."""
+        """Call back once everything taken so far is in the store, or the store is given up; for a clean stop."""
         self._idle_callbacks.append(callback)
         self.drained()
 
@@ -164,9 +172,14 @@ class Spool(Behaviour, Flushed):
 
     def _commit(self, now_ms: int, patience_ms: int) -> None:
         self._confirm_elided()
+        if self._health.is_failing():
+            self._planner.prove()
         commit = self._planner.next_commit(now_ms, patience_ms)
         self._writing = True
         self._last_commit_ms = now_ms
+        if self._health.is_damaged():
+            self._commit_failed(CommitFailed(self._gate.blocked, DAMAGED))
+            return
         self._commit_began_ns = self._runtime.clock.now_ns()
         self.commits_count += 1
         self._writer.write(commit.job, self._cell.inbox)
@@ -192,17 +205,17 @@ class Spool(Behaviour, Flushed):
     def _settle_together(self, message: SettleTogether) -> None:
         for partition_id, first, end in message.settlements:
             self._planner.settle(partition_id, [(first, end)], written=True)
-        done = _answer(message.reply_to, message.token)
+        done = self._answer(message.reply_to, message.token)
         self._planner.write_tables(TableRequest([], done, until_done=True))
 
     def _write_tables(self, message: WriteTables) -> None:
-        done = _answer(message.reply_to, message.token)
+        done = self._answer(message.reply_to, message.token)
         self._planner.write_tables(TableRequest(message.writes, done, until_done=message.until_done))
 
     def _session_rows(self, message: SessionRows) -> None:
         # What a named tuple has for a constructor is interpreted: 2,400 instructions for each client that comes back.
         writes = [tuple.__new__(TableWrite, (_SESSIONS, key, value)) for key, value in message.rows]
-        done = _answer(message.reply_to, message.token)
+        done = self._answer(message.reply_to, message.token)
         self._planner.write_tables(TableRequest(writes, done, uses_reserve=True, until_done=message.until_done))
 
     def _write_pages(self, message: WritePages) -> None:
@@ -226,8 +239,24 @@ class Spool(Behaviour, Flushed):
         self._runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         self._planner.quarantine_page(PageDamage(message.partition_id, message.first_sequence, message.damage))
 
+    def _pages_unread(self, message: PagesUnread) -> None:
+        """Say once that consumers of a partition wait for the store, and once that they do no more."""
+        partition_id, reason = message.partition_id, message.reason
+        if not reason:
+            self._health.unread_partitions.discard(partition_id)
+            log.info("pages of partition %d can be read again", partition_id)
+            return
+        self._health.unread_partitions.add(partition_id)
+        text = f"pages of partition {partition_id} cannot be read: {reason}"
+        if message.is_damage and not self._health.is_damaged():
+            self._shut(CommitFailed(text, DAMAGED))
+        else:
+            log.error(text, exc_info=message.mistake)
+            self._runtime.events.emit(SYSTEM_SPOOL_FAILED, text)
+
     def _purge(self, message: PurgeFromStore) -> None:
         self._partitions.pop(message.partition_id, None)
+        self._health.unread_partitions.discard(message.partition_id)
         self._planner.forget(message.partition_id)
 
     def _reload(self, message: ReloadPartition) -> None:
@@ -268,11 +297,14 @@ class Spool(Behaviour, Flushed):
         self._confirm_all(commit.publications, WRITTEN)
         self._confirm_all(commit.elided, ELIDED)
         for table in commit.tables:
-            table.done("")
+            table.end("")
         for page in commit.pages:
             page.done(True)
-        # A commit from the reserve says nothing about room for messages; the probe does.
-        if self._gate.blocked and not commit.job.uses_reserve:
+        if self._health.is_failing():
+            if commit.job.proves and not self._health.is_damaged():
+                self._unblock("the spool can be written again")
+        elif self._gate.blocked and not commit.job.uses_reserve:
+            # A commit from the reserve says nothing about room for messages; the probe does.
             self._unblock("the spool takes messages again")
         for watcher in self._watchers:
             watcher.post(CommitSeen())
@@ -293,23 +325,51 @@ class Spool(Behaviour, Flushed):
 
     def _commit_failed(self, message: CommitFailed) -> None:
         self._writing = False
-        self._last_commit_ms = self._runtime.clock.now_ms() + max(0, COMMIT_AGAIN_MS - self._commit_interval_ms)
+        again_ms = COMMIT_AGAIN_MS if message.kind == FULL else TRY_AGAIN_MS
+        self._last_commit_ms = self._runtime.clock.now_ms() + max(0, again_ms - self._commit_interval_ms)
         self.commits_failed[message.kind] += 1
-        commit = self._planner.failed()
+        self._shut(message)
+        commit = self._planner.failed(gives_up=message.reason if self._health.is_given_up() else "")
         self._paging_through = 0  # pages it had asked for may be among what was not written
-        if not self._gate.blocked:
-            log.warning("the spool takes no more messages: %s", message.reason)
-            self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, f"message spool takes no more messages: {message.reason}")
-            self._cell.after(PROBE_INTERVAL_MS, self._probe)
-        self._gate.blocked = message.reason
         for publication in commit.publications:
-            self._withdraw(publication, message.reason)
+            self._withdraw(publication, message)
         for table in commit.tables:
-            table.done(message.reason)
+            table.end(message.reason)
         for page in commit.pages:
             page.done(False)
 
-    def _withdraw(self, publication: Publication, reason: str) -> None:
+    def _shut(self, message: CommitFailed) -> None:
+        """Take no more messages, and say so if that is news, or if the reason is one of another kind."""
+        gate, health = self._gate, self._health
+        was_open, was_live = not gate.blocked, health.is_live()
+        is_news = health.failed(message.kind)
+        if is_news or not health.is_damaged():  # what first told of damage stays the reason
+            gate.blocked = message.reason
+        if is_news and message.kind == FULL:
+            gate.blocked_refusal = REFUSED_SPOOL_FULL
+            log.warning("the spool takes no more messages: %s", message.reason)
+            self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, f"message spool takes no more messages: {message.reason}")
+        elif is_news:
+            gate.blocked_refusal = REFUSED_SPOOL_FAILED
+            log.error("the spool has failed, and takes no messages: %s", message.reason, exc_info=message.mistake)
+            self._runtime.events.emit(SYSTEM_SPOOL_FAILED, f"message spool has failed: {message.reason}")
+        if was_live and not health.is_live():
+            log.error("the spool has failed %d times in a row: /health/live fails", health.tries_failed)
+        if was_open:
+            self._cell.after(PROBE_INTERVAL_MS, self._probe)
+
+    def _answer(self, reply_to: Address | None, token: int) -> Callable[[str], None]:
+        """Return what tells somebody how a write ended."""
+
+        def done(reason: str) -> None:
+            if reply_to is None:
+                return
+            verdict = REFUSED_SPOOL_FAILED if self._health.is_failing() else REFUSED_NOT_STORED
+            reply_to.post(Refused(token, reason, verdict) if reason else Confirmed(token))
+
+        return done
+
+    def _withdraw(self, publication: Publication, failure: CommitFailed) -> None:
         """Tell the publisher no, and the partitions to take the messages out again that no consumer has yet."""
         publication.refused = True
         if self._tracing is not None:
@@ -320,13 +380,18 @@ class Spool(Behaviour, Flushed):
                 count = publication.batch.count if match.rows is None else len(match.rows)
                 partition.post(Withdraw(match.first_sequence, match.first_sequence + count))
         if publication.publisher is not None:
-            publication.publisher.post(Refused(publication.token, reason))
+            verdict = REFUSED_NOT_STORED if failure.kind == FULL else REFUSED_SPOOL_FAILED
+            publication.publisher.post(Refused(publication.token, failure.reason, verdict))
 
     def _probe(self) -> None:
-        """Ask a full store for room until it has some; then publishers are let in again."""
+        """Ask a full store for room, and try one that has failed, until publishers can be let in again."""
         if not self._gate.blocked:
             return
-        if self._writer.has_room():
+        if self._health.is_failing():
+            self._planner.prove()
+            self.drained()
+            self._cell.after(PROBE_INTERVAL_MS, self._probe)
+        elif self._writer.has_room():
             self._unblock("the spool has room again")
             self.drained()
         else:
@@ -334,6 +399,7 @@ class Spool(Behaviour, Flushed):
 
     def _unblock(self, text: str) -> None:
         log.info(text)
+        self._health.recovered()
         self._gate.blocked = ""
         self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, "message spool takes messages again")
 
@@ -359,13 +425,3 @@ def _confirm(publication: Publication) -> None:
     publication.confirmed = True
     if publication.publisher is not None:
         publication.publisher.post(Confirmed(publication.token))
-
-
-def _answer(reply_to: Address | None, token: int) -> Callable[[str], None]:
-    """Return what tells somebody how a write ended."""
-
-    def done(reason: str) -> None:
-        if reply_to is not None:
-            reply_to.post(Refused(token, reason) if reason else Confirmed(token))
-
-    return done

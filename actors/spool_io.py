@@ -5,15 +5,16 @@ They are pykka actors with a thread each, for what they do blocks. They answer b
 
 import logging
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol, final
 
 import pykka
 
-from actors.messages import PageRead, ReadPage, ReloadPartition
+from actors.messages import PageRead, PagesUnread, ReadPage, ReloadPartition
 from actors.runtime import Runtime
+from actors.spool_health import DAMAGED, FULL, MISTAKE, REFUSED
 from messaging.address import Address
 from messaging.recovery import StoredPartition
-from storage.errors import DamagedRecord, PageNotFound, StorageError, StoreFull
+from storage.errors import DamagedRecord, PageNotFound, StorageError, StoreDamaged, StoreFull
 from storage.interface import CommitJob, Store
 from storage.stored_state import read_partition
 
@@ -27,15 +28,13 @@ class CommitDone:
     """Writer -> spool: the commit is on the disk."""
 
 
-COMMIT_FAILURES: Final = ("full", "refused", "mistake")  # kinds: no room, LMDB or the system would not, ours
-
-
 @dataclass(slots=True)
 class CommitFailed:
     """Writer -> spool: nothing of the commit was done."""
 
     reason: str
-    kind: str  # one of COMMIT_FAILURES
+    kind: str  # one of spool_health.COMMIT_FAILURES
+    mistake: Exception | None = None  # with its traceback, for the log
 
 
 @dataclass(slots=True)
@@ -50,6 +49,12 @@ class PartitionFound:
 class _Write:
     job: CommitJob
     reply_to: Address
+
+
+@dataclass(slots=True)
+class _Read:
+    request: ReadPage
+    report_to: Address | None
 
 
 @dataclass(slots=True)
@@ -69,6 +74,9 @@ class StoreWriter(Protocol):
 
     def has_room(self) -> bool:
         """Return whether a store that was full takes messages again."""
+
+    def report_reads(self, report_to: Address) -> None:
+        """Have PagesUnread told there from now on."""
 
 
 class StoreReader(Protocol):
@@ -90,12 +98,13 @@ def carry_out(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
     try:
         store.commit(job)
     except StoreFull as error:
-        return CommitFailed(str(error), "full")
+        return CommitFailed(str(error), FULL)
+    except StoreDamaged as error:
+        return CommitFailed(str(error), DAMAGED)
     except StorageError as error:
-        return CommitFailed(str(error), "refused")
+        return CommitFailed(str(error), REFUSED)
     except Exception as error:
-        log.exception("a commit failed")
-        return CommitFailed(f"the commit failed: {error!r}", "mistake")
+        return CommitFailed(f"the commit failed: {error!r}", MISTAKE, error)
     return CommitDone()
 
 
@@ -106,9 +115,11 @@ def read_back(store: Store, request: ReloadPartition) -> PartitionFound:
     """
     try:
         return PartitionFound(request, read_partition(store.recover(), request.partition_id))
+    except StorageError as error:
+        log.error("partition %d cannot be read back: %s", request.partition_id, error)
     except Exception:
         log.exception("partition %d cannot be read back", request.partition_id)
-        return PartitionFound(request, None)
+    return PartitionFound(request, None)
 
 
 class WriterThread(pykka.ThreadingActor):
@@ -138,12 +149,15 @@ class ReaderThread(pykka.ThreadingActor):
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         super().__init__()
-        self._store = store
+        self._reads = PageReads(store)
         self._runtime = runtime
 
-    def on_receive(self, message: ReadPage) -> None:
+    def on_receive(self, message: _Read) -> None:
         """Read a page, and answer."""
-        self._runtime.post_from_thread(message.partition, read_page(self._store, message))
+        page, unread = self._reads.read(message.request)
+        self._runtime.post_from_thread(message.request.partition, page)
+        if unread is not None and message.report_to is not None:
+            self._runtime.post_from_thread(message.report_to, unread)
 
 
 class ThreadedStore:
@@ -153,6 +167,7 @@ class ThreadedStore:
         self._store = store
         self._writer: pykka.ActorRef[WriterThread] = WriterThread.start(store, runtime)
         self._reader: pykka.ActorRef[ReaderThread] = ReaderThread.start(store, runtime)
+        self._report_to: Address | None = None
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""
@@ -164,7 +179,11 @@ class ThreadedStore:
 
     def read(self, request: ReadPage) -> None:
         """Read a page; answer the partition with PageRead."""
-        self._reader.tell(request)
+        self._reader.tell(_Read(request, self._report_to))
+
+    def report_reads(self, report_to: Address) -> None:
+        """Have PagesUnread told there from now on."""
+        self._report_to = report_to
 
     def has_room(self) -> bool:
         """Return whether a store that was full takes messages again."""
@@ -176,22 +195,44 @@ class ThreadedStore:
         self._reader.stop()
 
 
-def read_page(store: Store, request: ReadPage) -> PageRead:
-    """Return a page, or why it cannot be had: whatever that is, somebody waits for it, and the thread goes on."""
-    first = request.first_sequence
-    try:
-        return PageRead(
-            first, [(run.first_sequence, run.batch) for run in store.read_page(request.partition_id, first)], ""
-        )
-    except PageNotFound as error:
-        return PageRead(first, [], str(error))
-    except DamagedRecord as error:
-        return PageRead(first, [], str(error))
-    except StorageError as error:
-        log.warning("a page of partition %d cannot be read now: %s", request.partition_id, error)
-    except Exception:
-        log.exception("reading a page of partition %d failed", request.partition_id)
-    return PageRead(first, [], "", failed=True)
+@final
+class PageReads:
+    """Reads pages for whoever asks, and notes when those of a partition begin, or cease, to fail.
+
+    A page that cannot be read is asked for again and again; the spool is told once.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._failing: dict[int, str] = {}  # partition id -> why
+
+    def read(self, request: ReadPage) -> tuple[PageRead, PagesUnread | None]:
+        """Return a page, or why it cannot be had, and what is news to the spool.
+
+        Whatever that is, somebody waits for it, and the thread goes on.
+        """
+        first, partition_id = request.first_sequence, request.partition_id
+        try:
+            runs = self._store.read_page(partition_id, first)
+        except (PageNotFound, DamagedRecord) as error:
+            return PageRead(first, [], str(error)), self._news(PagesUnread(partition_id, ""))
+        except StorageError as error:
+            unread = PagesUnread(partition_id, str(error), is_damage=isinstance(error, StoreDamaged))
+        except Exception as error:
+            unread = PagesUnread(partition_id, f"reading failed: {error!r}", mistake=error)
+        else:
+            page = PageRead(first, [(run.first_sequence, run.batch) for run in runs], "")
+            return page, self._news(PagesUnread(partition_id, ""))
+        return PageRead(first, [], "", failed=True), self._news(unread)
+
+    def _news(self, unread: PagesUnread) -> PagesUnread | None:
+        if unread.reason == self._failing.get(unread.partition_id, ""):
+            return None
+        if unread.reason:
+            self._failing[unread.partition_id] = unread.reason
+        else:
+            del self._failing[unread.partition_id]
+        return unread
 
 
 def store_has_room(store: Store) -> bool:

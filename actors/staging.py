@@ -32,7 +32,7 @@ from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.paging import PagePlan
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS
+from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_SPOOL_FAILED
 from messaging.routing import TopicSpace
 from messaging.staging import (
     BAD_TRANSACTION,
@@ -122,7 +122,9 @@ class StagingActor(LoopActor):
         verdict = gate.verdict_on_bytes(size) or gate.verdict_on_count(count)
         if verdict != ADMITTED:
             gate.refused(verdict)
-            raise StagingRefused(TOO_MUCH_STAGED, REFUSAL_TEXTS[verdict])
+            raise StagingRefused(
+                NOT_STORED if verdict == REFUSED_SPOOL_FAILED else TOO_MUCH_STAGED, REFUSAL_TEXTS[verdict]
+            )
         page = self._area.stage(
             message.transaction,
             message.part,

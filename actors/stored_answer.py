@@ -2,14 +2,18 @@
 
 from typing import Any, final
 
-from actors.data_messages import Confirmed
+from actors.data_messages import Confirmed, Refused
 from actors.futures import LoopFuture
 from messaging.address import Address
 
 
+class StoreRefused(Exception):
+    """What was to be kept in the catalog is not in the store. The text says why."""
+
+
 @final
 class StoredAnswer(Address):
-    """Where the spool says that something is stored. For what is written until it is done, and so is never refused."""
+    """Where the spool says that something is stored: the value, or StoreRefused once the store has failed for good."""
 
     def __init__(self, value: Any) -> None:
         self.future: LoopFuture[Any] = LoopFuture()
@@ -17,5 +21,8 @@ class StoredAnswer(Address):
 
     def post(self, message: object) -> None:
         """Give the answer."""
-        assert isinstance(message, Confirmed), "it is written until it is done"
-        self.future.set(self._value)
+        if isinstance(message, Refused):
+            self.future.set_exception((StoreRefused, StoreRefused(message.reason), None))
+        else:
+            assert isinstance(message, Confirmed), "nobody but the spool answers"
+            self.future.set(self._value)

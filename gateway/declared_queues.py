@@ -6,7 +6,7 @@ from typing import cast
 from actors.cell import ActorCell
 from actors.directory_messages import CreateQueue, FindQueue, PutTemplate, QueueExists, QueueHandle, TemplateExists
 from actors.queue_assembly import NAMED
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from gateway.config.sections import Queues
 from messaging.queue_config import QueueDefinition
 from messaging.wrong_value import seen

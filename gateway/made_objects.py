@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import orjson
 
 from actors.catalog import WriteRow
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from gateway.answers import AlreadyExists, NotFound, Refused
 from gateway.config.section import NamedSection
 from gateway.described import described
@@ -55,6 +55,11 @@ def kind_of_sections(
     )
 
 
+def made_rows(kind: MadeKind[Any], catalog: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the rows of one kind, by the names of their objects."""
+    return {key.removeprefix(kind.row_key): value for key, value in catalog.items() if key.startswith(kind.row_key)}
+
+
 class MadeObjects(Generic[T]):
     """The objects of one kind in one message VPN.
 
@@ -75,14 +80,12 @@ class MadeObjects(Generic[T]):
         self._alone = asyncio.Lock()
         self._under_way: set[asyncio.Task[None]] = set()
         self.objects: dict[str, T] = {}  # as they are in the store, by name
-        for key, value in catalog.items():
-            if key.startswith(kind.row_key):
-                name = key.removeprefix(kind.row_key)
-                try:
-                    self.objects[name.decode()] = kind.read(value)
-                except ValueError as problem:
-                    shown = name.decode(errors="backslashreplace")
-                    log.error("%s %r of the store is left out: %s", kind.not_found.kind, shown, problem)
+        for name, value in made_rows(kind, catalog).items():
+            try:
+                self.objects[name.decode()] = kind.read(value)
+            except ValueError as problem:
+                shown = name.decode(errors="backslashreplace")
+                log.error("%s %r of the store is left out: %s", kind.not_found.kind, shown, problem)
 
     def origin(self, name: str) -> str:
         """Return where the object that counts comes from. Raises NotFound."""

@@ -33,7 +33,8 @@ NO_LIMIT: Final = NEVER_REACHED
 class SpoolGate:
     """What all durable queues below use of the spool together: of the node, or of one message VPN, its child.
 
-    `blocked` says why the store takes no more (disk or map full), or is empty. The spool actor sets and clears it.
+    `blocked` says why the store takes no more, or is empty, and `blocked_refusal` whether that is for want of room or
+    because it has failed. The spool actor sets and clears them.
     Invariant: what a child uses, its parent uses too.
     """
 
@@ -54,6 +55,7 @@ class SpoolGate:
         self.accepted_bytes: i64 = 0
         self.accepted_count: i64 = 0
         self.blocked = ""
+        self.blocked_refusal: int = REFUSED_SPOOL_FULL
         self.usage_threshold = Threshold(nobody_hears)
         self.count_threshold = Threshold(nobody_hears)
         self.usage_exceeded = Exceedance(nobody_minds)
@@ -66,7 +68,9 @@ class SpoolGate:
             verdict = parent.verdict_on_bytes(size)
             if verdict != ADMITTED:
                 return verdict
-        if self.blocked or self.usage_bytes + size > self.usage_bytes_max:
+        if self.blocked:
+            return self.blocked_refusal
+        if self.usage_bytes + size > self.usage_bytes_max:
             return self.refusal
         return ADMITTED
 
@@ -103,9 +107,10 @@ class SpoolGate:
     def refused(self, verdict: int) -> None:
         """Note a refusal that came from here or from above."""
         parent = self.parent
+        if self.blocked and verdict == self.blocked_refusal:
+            return  # that the store is full, or has failed, is told when it becomes so
         if verdict == self.refusal:
-            if not self.blocked:  # that the store is full is told when it becomes so
-                self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
+            self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
         elif parent is not None:
             parent.refused(verdict)
         elif verdict == REFUSED_SPOOL_COUNT:

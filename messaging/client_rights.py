@@ -22,6 +22,9 @@ _NO_VERDICTS: Final[dict[str, bool]] = {}  # of all clients that asked for none 
 
 # Why something was denied, in metrics and in the audit log.
 NOT_AUTHENTICATED: Final = "not_authenticated"
+FOREIGN_ORIGIN: Final = "foreign_origin"  # a web page that may not use the port
+FOREIGN_HOST: Final = "foreign_host"  # a name of the broker that it does not know, where nobody has to log in
+LOGINS_BUSY: Final = "logins_busy"
 VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # a client named one that is not there, or not its own
 VPN_DOWN: Final = "message_vpn_unavailable"
 CONNECT_ACL: Final = "connect_acl"

@@ -23,6 +23,8 @@ CLIENT_LEVEL_CHARS_MAX: Final = 200  # of a client's name in a topic
 # These have a meaning in topics of some protocol, or none at all in MQTT's.
 ESCAPED_IN_TOPICS: Final = "%/+#*>\0"
 
+_MORE_THAN_A_WORD: Final = frozenset(" '\"=\\")
+
 RATE_PER_S: Final = 50  # of one kind: a thousand devices that reconnect at once are news once
 BURST: Final = 200
 
@@ -46,6 +48,7 @@ class EventKind:
 
 SYSTEM_STARTUP_COMPLETE: Final = EventKind("SYSTEM_SYSTEM_STARTUP_COMPLETE", NOTICE)
 SYSTEM_SPOOL_CHANGED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_CHG", WARNING)  # it takes messages no more, or again
+SYSTEM_SPOOL_FAILED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_FAILED", ERROR)  # ours: not for want of room
 SYSTEM_SPOOL_HIGH: Final = EventKind("SYSTEM_AD_MSG_SPOOL_HIGH", WARNING)
 SYSTEM_SPOOL_HIGH_CLEAR: Final = EventKind("SYSTEM_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
 SYSTEM_SPOOL_QUOTA_EXCEEDED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_QUOTA_EXCEED", WARNING)
@@ -79,6 +82,8 @@ VPN_REBALANCE_STARTED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_STA
 VPN_REBALANCE_COMPLETED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED", INFO)
 VPN_REST_CONSUMER_UP: Final = EventKind("VPN_REST_CONSUMER_UP", INFO)
 VPN_REST_CONSUMER_DOWN: Final = EventKind("VPN_REST_CONSUMER_DOWN", WARNING)
+# Ours: the address of a web server is none that may be pushed to.
+VPN_REST_TARGET_REFUSED: Final = EventKind("VPN_REST_CONSUMER_TARGET_REFUSED", WARNING)
 VPN_QUEUE_BINDING_UP: Final = EventKind("VPN_REST_DELIVERY_POINT_BINDING_UP", INFO)
 VPN_QUEUE_BINDING_DOWN: Final = EventKind("VPN_REST_DELIVERY_POINT_BINDING_DOWN", WARNING)
 VPN_CURSOR_LAG_EXCEEDED: Final = EventKind("VPN_AD_CURSOR_LAG_EXCEED", WARNING)  # ours: a durable cursor was let go
@@ -147,7 +152,7 @@ class Event:
 
     def text(self) -> str:
         """Return the line that is logged and published: `SCOPE: EVENT: vpn client description`."""
-        return f"{self.kind.scope}: {self.kind.name}: {self.vpn} {self.client} {self.description}"
+        return f"{self.kind.scope}: {self.kind.name}: {self.vpn} {as_word(self.client)} {self.description}"
 
     def topic(self, prefix: str, router: str) -> str:
         """Return the topic below SMF_PREFIX or MQTT_PREFIX, as in `#LOG/INFO/CLIENT/router/EVENT/vpn/client`."""
@@ -161,6 +166,14 @@ class Event:
 
     def __repr__(self) -> str:
         return f"Event({self.text()!r})"
+
+
+def as_word(name: str) -> str:
+    """Return a name that a client chose as one word of a text: in quotes, and escaped, where it could be read as more.
+
+    Else a name such as `a connected, b` would say what did not happen.
+    """
+    return name if name and name.isprintable() and _MORE_THAN_A_WORD.isdisjoint(name) else repr(name)
 
 
 def topic_level(name: str) -> str:

@@ -19,6 +19,7 @@ REFUSED_NO_MATCH: Final = 10  # nobody subscribes to the topic, and the VPN says
 REFUSED_NOT_STORED: Final = 11  # admitted, and then the store could not write it
 REFUSED_PUBLISH_ACL: Final = 12  # the client's ACL profile keeps it from publishing to the topic
 REFUSED_GUARANTEED_SEND: Final = 13  # its client profile lets it publish direct messages only
+REFUSED_SPOOL_FAILED: Final = 14  # the spool cannot be written, for another reason than room
 
 REFUSAL_TEXTS: Final = (
     "",
@@ -35,6 +36,7 @@ REFUSAL_TEXTS: Final = (
     "503 Spool Over Quota: the message could not be stored",
     "403 Publish ACL Denied: the client may not publish to this topic",
     "403 Permission Denied: the client profile does not allow to send guaranteed messages",
+    "503 Message Spool Failed: the broker cannot write its message spool",
 )
 REFUSAL_COUNTERS: Final = (
     "",
@@ -51,6 +53,7 @@ REFUSAL_COUNTERS: Final = (
     "spool_to_disk_failed",
     "publish_acl_denied",
     "guaranteed_send_denied",
+    "spool_failed",
 )
 
 REJECT_NEVER: Final = 0  # drop for this queue, confirm the publisher
@@ -60,7 +63,7 @@ REJECT_ALWAYS: Final = 2
 
 def refuses_publisher(verdict: int, reject_behavior: int) -> bool:
     """Return whether a publisher hears of a queue's verdict, or the message is only dropped there."""
-    if verdict in (REFUSED_SPOOL_FULL, REFUSED_VPN_FULL, REFUSED_SPOOL_COUNT):
+    if verdict in (REFUSED_SPOOL_FULL, REFUSED_VPN_FULL, REFUSED_SPOOL_COUNT, REFUSED_SPOOL_FAILED):
         return True  # whatever the queue says: no queue can take it
     if verdict == REFUSED_SHUT_DOWN:
         return reject_behavior == REJECT_ALWAYS

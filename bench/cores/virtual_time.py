@@ -14,7 +14,7 @@ from typing import Any, final
 from actors.clock import Clock
 from actors.messages import ReadPage, ReloadPartition
 from actors.runtime import Runtime
-from actors.spool_io import carry_out, read_back, read_page, store_has_room
+from actors.spool_io import PageReads, carry_out, read_back, store_has_room
 from gateway.config.load import load
 from gateway.node import Node, open_store
 from gateway.surroundings import Surroundings
@@ -79,6 +79,8 @@ class _StoreAtOnce:
 
     def __init__(self, store: Store, _: Runtime) -> None:
         self._store = store
+        self._reads = PageReads(store)
+        self._report_to: Address | None = None
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         reply_to.post(carry_out(self._store, job))
@@ -87,7 +89,13 @@ class _StoreAtOnce:
         reply_to.post(read_back(self._store, request))
 
     def read(self, request: ReadPage) -> None:
-        request.partition.post(read_page(self._store, request))
+        page, unread = self._reads.read(request)
+        request.partition.post(page)
+        if unread is not None and self._report_to is not None:
+            self._report_to.post(unread)
+
+    def report_reads(self, report_to: Address) -> None:
+        self._report_to = report_to
 
     def has_room(self) -> bool:
         return store_has_room(self._store)

@@ -16,7 +16,7 @@ from actors.inbox import Flushed, Scheduled
 from actors.messages import FlowGone, FlowState
 from actors.tasks import run_for
 from messaging.client_rights import NOT_AUTHENTICATED
-from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind
+from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind, as_word
 from protocols.amqp import conditions
 from protocols.amqp.attaching import attach_publisher
 from protocols.amqp.binding import attach_consumer, end_browser, end_consumer
@@ -275,7 +275,7 @@ class AmqpConnection(Behaviour, Flushed):
     def tell_flow(self, kind: EventKind, link: IncomingLink) -> None:
         """Tell operators that a link on which the client sends has begun or ended."""
         what = "opened" if kind is CLIENT_FLOW_OPENED else "closed"
-        self.services.events.emit(kind, f"publisher flow {link.name} {what}", client=self.client)
+        self.services.events.emit(kind, f"publisher flow {as_word(link.name)} {what}", client=self.client)
 
     def _end_publisher(self, link: IncomingLink, *, closed: bool) -> None:
         if link in self.sides.publishing.links:
@@ -344,7 +344,7 @@ class AmqpConnection(Behaviour, Flushed):
             self.sides.publishing.confirmed(message.token)
             self.gate.answered(self.sides.publishing.unanswered_count)
         elif isinstance(message, Refused):
-            self.sides.publishing.confirmed(message.token, message.reason)
+            self.sides.publishing.confirmed(message.token, message)
             self.gate.answered(self.sides.publishing.unanswered_count)
         elif isinstance(message, Resume):
             self.gate.resume()

@@ -7,6 +7,7 @@ protocol.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
+from actors.data_messages import Refused
 from actors.publish_result import PublishResult
 from actors.publishing import Publisher
 from messaging.address import Address
@@ -20,6 +21,7 @@ from messaging.refusals import (
     REFUSED_NOT_FOUND,
     REFUSED_PUBLISH_ACL,
     REFUSED_SHUT_DOWN,
+    REFUSED_SPOOL_FAILED,
 )
 from protocols.amqp import conditions
 from protocols.amqp.errors import DecodeError
@@ -51,6 +53,7 @@ INVALID_MESSAGE: Final = "invalid_message"  # counter: presettled messages that 
 _CONDITIONS: Final[dict[int, str]] = {
     REFUSED_MESSAGE_TOO_LARGE: conditions.MESSAGE_SIZE_EXCEEDED,
     REFUSED_SHUT_DOWN: conditions.NOT_ALLOWED,
+    REFUSED_SPOOL_FAILED: conditions.INTERNAL_ERROR,
     REFUSED_NOT_FOUND: conditions.NOT_FOUND,
     REFUSED_PUBLISH_ACL: conditions.UNAUTHORIZED_ACCESS,
     REFUSED_GUARANTEED_SEND: conditions.UNAUTHORIZED_ACCESS,
@@ -108,7 +111,7 @@ class _Answer:
         self.publishing = publishing
         self.ids = ids
         self.pending = pending
-        self.refusal = ""
+        self.refusal: Refused | None = None
 
 
 @final
@@ -318,7 +321,7 @@ class PublishingSide:
 
     # --- outcomes ---
 
-    def confirmed(self, token: int, refusal: str = "") -> None:
+    def confirmed(self, token: int, refusal: Refused | None = None) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
         answer = self._answers.get(token)
         if answer is None:

@@ -17,6 +17,7 @@ from actors.data_messages import Confirmed, Refused
 from actors.futures import LoopFuture
 from actors.publishing import Publisher
 from messaging.address import Address
+from messaging.refusals import REFUSED_SPOOL_FAILED
 from protocols.amqp import conditions
 from protocols.amqp.encoding import encode
 from protocols.amqp.outcomes import ACCEPTED_STATE, DeliveryState, rejected
@@ -44,7 +45,7 @@ class _Storing:
         self.pending = pending
         self.inbox = inbox
         self.token = token
-        self.refusal = ""
+        self.refusal: Refused | None = None
 
 
 @final
@@ -88,13 +89,15 @@ class RememberedLink(Address):
             return
         storing.pending -= 1
         if isinstance(message, Refused):
-            storing.refusal = storing.refusal or message.reason
+            storing.refusal = storing.refusal or message
         if storing.pending:
             return
         del self._storing[message.token]
         refusal = storing.refusal
         self.note(storing.tags, stored_state(refusal))
-        storing.inbox.post(Refused(storing.token, refusal) if refusal else Confirmed(storing.token))
+        storing.inbox.post(
+            Confirmed(storing.token) if refusal is None else Refused(storing.token, refusal.reason, refusal.verdict)
+        )
         if not self._storing:
             waiting, self._waiting = self._waiting, []
             for each in waiting:
@@ -212,9 +215,12 @@ def unsettled_map(known: list[tuple[bytes, DeliveryState]], bytes_max: int) -> t
     return AmqpMap(pairs), False
 
 
-def stored_state(refusal: str) -> DeliveryState:
-    """Return the outcome of what the store has or, with a reason, could not take."""
-    return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, refusal) if refusal else ACCEPTED_STATE
+def stored_state(refusal: Refused | None) -> DeliveryState:
+    """Return the outcome of what the store has or could not take."""
+    if refusal is None:
+        return ACCEPTED_STATE
+    is_failure = refusal.verdict == REFUSED_SPOOL_FAILED
+    return rejected(conditions.INTERNAL_ERROR if is_failure else conditions.RESOURCE_LIMIT_EXCEEDED, refusal.text())
 
 
 def _is_over(link: RememberedLink, now_ms: int) -> bool:

@@ -8,8 +8,8 @@ it ends. What AMQP itself calls shared, known by container and link, is `protoco
 from typing import TYPE_CHECKING
 
 from actors.directory_messages import QueueHandle, QueuesExhausted
-from actors.queue_directory import StoreRefused
 from actors.router_messages import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
+from actors.stored_answer import StoreRefused
 from messaging.batch import AT_LEAST_ONCE
 from messaging.destinations import Subscriber
 from messaging.topics import SharedFilter, TopicError, parse_shared

@@ -18,7 +18,7 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME, PARTITION_COUNT_MAX

@@ -17,7 +17,7 @@ from messaging.address import Address
 from messaging.client_rights import PUBLISHER_OF_ANOTHER, ClientDenied
 from messaging.credit import CreditWindow
 from messaging.cursors import QUEUE_IN_USE
-from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
+from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, as_word
 from messaging.selector_words import SelectorError
 from messaging.selectors import Selector
 from protocols.flow import codes
@@ -105,7 +105,7 @@ def close_publisher(connection: "FlowConnection", flow: PublisherFlow) -> None:
 
 
 def _shown(flow: PublisherFlow) -> str:
-    return str(flow.flow_id) if flow.named is None else flow.named.name
+    return str(flow.flow_id) if flow.named is None else as_word(flow.named.name)
 
 
 async def bind(connection: "FlowConnection", asked: Bind) -> None:

@@ -18,7 +18,7 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from messaging.client_rights import ClientDenied
 from messaging.queue_config import QueueDefinition, QueueInvalid, changed, is_named
 from protocols.flow import codes

@@ -25,6 +25,7 @@ from messaging.refusals import (
     REFUSED_QUEUE_COUNT,
     REFUSED_QUEUE_FULL,
     REFUSED_SHUT_DOWN,
+    REFUSED_SPOOL_FAILED,
 )
 from messaging.topics import TopicError, check_published_topic, queue_topic
 from protocols.counters import ProtocolCounters
@@ -46,6 +47,7 @@ _CODES: Final[dict[int, int]] = {
     REFUSED_LOW_PRIORITY: codes.LOW_PRIORITY,
     REFUSED_NOT_FOUND: codes.QUEUE_NOT_FOUND,
     REFUSED_SHUT_DOWN: codes.QUEUE_DISABLED,
+    REFUSED_SPOOL_FAILED: codes.NOT_STORED,
     REFUSED_NO_MATCH: codes.NOBODY_SUBSCRIBES,
     REFUSED_PUBLISH_ACL: codes.NOT_PERMITTED,
     REFUSED_GUARANTEED_SEND: codes.NOT_PERMITTED,

@@ -17,8 +17,10 @@ from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
 from messaging.held import DeliverySource
+from messaging.refusals import REFUSED_SPOOL_FAILED
 from messaging.settlement import FAILED, RELEASED
 from protocols.http.held import Held, HeldMessage
+from protocols.http.problems import not_stored
 from protocols.http.readers import FlowReader
 from protocols.settling import send_back, source_of
 
@@ -128,7 +130,10 @@ class HttpFlow(Behaviour):
     # --- what the worker says ---
 
     async def settle(self, numbers: list[int], outcome: int) -> list[int]:
-        """Settle deliveries; return, once the store knows, the numbers of those that the flow did not hold."""
+        """Settle deliveries; return, once the store knows, the numbers of those that the flow did not hold.
+
+        Raises HttpProblem when the store has failed: then they are delivered again after the next start.
+        """
         not_held: list[int] = []
         settlements: list[DurableSettlement] = []
         for number in numbers:
@@ -147,6 +152,9 @@ class HttpFlow(Behaviour):
             if not await settlement.done:
                 not_held.append(settlement.number)
             self._settlements.pop(settlement.number, None)
+        for settlement in settlements:
+            if settlement.failure is not None:
+                raise not_stored(settlement.failure)
         return sorted(not_held)
 
     def extend(self, numbers: list[int]) -> list[int]:
@@ -279,10 +287,13 @@ class DurableSettlement(Address):
     def __init__(self, number: int) -> None:
         self.number = number
         self.done: LoopFuture[bool] = LoopFuture()
+        self.failure: Refused | None = None  # of the store
 
     def post(self, message: object) -> None:
         """Take the partition's refusal, or the word that the store has it."""
         assert isinstance(message, (Confirmed, Refused))
+        if isinstance(message, Refused) and message.verdict == REFUSED_SPOOL_FAILED:
+            self.failure = message
         if not self.done.done:
             self.done.set(isinstance(message, Confirmed))
 

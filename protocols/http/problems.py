@@ -10,7 +10,7 @@ from typing import Final, final
 
 import orjson
 
-from messaging.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
+from actors.data_messages import Refused
 
 JSON_TYPE: Final = b"application/json"
 XML_TYPE: Final = b"application/xml"
@@ -60,10 +60,9 @@ def refusal_problem(text: str, refused_by: str, also_refused: str = "") -> HttpP
     return HttpProblem(int(status), (detail or reason) + queue + also_refused, reason=reason)
 
 
-def not_stored(why: str) -> HttpProblem:
+def not_stored(refusal: Refused) -> HttpProblem:
     """Return the problem of a message that was taken, and then could not be stored."""
-    problem = refusal_problem(REFUSAL_TEXTS[REFUSED_NOT_STORED], "")
-    return HttpProblem(problem.status, f"{problem.detail}: {why}", reason=problem.reason)
+    return refusal_problem(refusal.text(), "")
 
 
 def error_body(problem: HttpProblem, *, as_json: bool) -> bytes:

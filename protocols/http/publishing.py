@@ -2,6 +2,7 @@
 
 from typing import final
 
+from actors.data_messages import Refused
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
 from messaging.refusals import ADMITTED
@@ -37,7 +38,7 @@ class _Offer:
         self.first = first  # its place in the submission
         self.count = count
         self.pending = pending
-        self.refusal = ""
+        self.refusal: Refused | None = None
 
 
 @final
@@ -79,7 +80,7 @@ class PublishingSide:
             for row in range(batch.count):
                 self._offer(batch.select([row]), submission)
 
-    def confirmed(self, token: int, refusal: str = "") -> None:
+    def confirmed(self, token: int, refusal: Refused | None = None) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
         offer = self._offers.get(token)
         if offer is None:
@@ -88,7 +89,7 @@ class PublishingSide:
         offer.refusal = offer.refusal or refusal
         if offer.pending == 0:
             del self._offers[token]
-            if offer.refusal:
+            if offer.refusal is not None:
                 for place in range(offer.first, offer.first + offer.count):
                     offer.submission.problems[place] = not_stored(offer.refusal)
             offer.submission.offer_done()
@@ -97,4 +98,4 @@ class PublishingSide:
         """Let go of what waits: the connection is gone, and the answers are for nobody."""
         for token in list(self._offers):
             self._offers[token].pending = 1
-            self.confirmed(token, "the connection ended")
+            self.confirmed(token, Refused(token, "the connection ended"))

@@ -3,7 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Final
 
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
 from messaging.topics import EVENT_TOPICS

@@ -14,7 +14,7 @@ from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedD
 from actors.futures import LoopFuture
 from actors.inbox import Flushed, Scheduled
 from actors.messages import FlowGone, FlowState
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from actors.tasks import run_for
 from messaging.batch import MessageBatch
 from protocols.gathered import write_gathered
@@ -42,7 +42,7 @@ from protocols.mqtt.first_bytes import PUBREL
 from protocols.mqtt.messages import SessionReleased, TakeOver
 from protocols.mqtt.packet_place import PacketPlace
 from protocols.mqtt.partial_packet import misses_much
-from protocols.mqtt.publishing import PublishingSide, PublishRefused
+from protocols.mqtt.publishing import PublishingSide, PublishRefused, not_stored_code
 from protocols.mqtt.reason_codes import (
     ADMINISTRATIVE_ACTION,
     NOT_AUTHORIZED,
@@ -237,7 +237,7 @@ class MqttConnection(Behaviour, Flushed):
         try:
             publishing.publish(event)
         except PublishRefused as refusal:
-            self.end(QUOTA_EXCEEDED, str(refusal))
+            self.end(refusal.reason_code, str(refusal))
             return
         gate_of(self).published(publishing.publisher.pressures, publishing.line.unanswered_count)
 
@@ -350,7 +350,7 @@ class MqttConnection(Behaviour, Flushed):
         try:
             self._publishing().confirmed(message.token)
         except PublishRefused as refusal:
-            self.end(QUOTA_EXCEEDED, str(refusal))
+            self.end(refusal.reason_code, str(refusal))
             return
         gate_of(self).answered(self._publishing().line.unanswered_count)
 
@@ -361,12 +361,12 @@ class MqttConnection(Behaviour, Flushed):
         if message.token < 0:
             assert attached.writes is not None, "who has written something"
             attached.writes.refused(message.token, message.reason)
-            self.end(QUOTA_EXCEEDED, f"the session could not be stored: {message.reason}")
+            self.end(not_stored_code(message), f"the session could not be stored: {message.text()}")
             return
         try:
-            self._publishing().refused(message.token, message.reason)
+            self._publishing().refused(message)
         except PublishRefused as refusal:
-            self.end(QUOTA_EXCEEDED, str(refusal))
+            self.end(refusal.reason_code, str(refusal))
 
     def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
         """Give the session to the connection that is this client now [3.1.4-3]."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from actors.data_messages import Refused
 from actors.publish_result import PublishResult
 from actors.publishing import Publisher
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
@@ -13,10 +14,9 @@ from messaging.refusals import (
     REFUSED_GUARANTEED_SEND,
     REFUSED_NO_MATCH,
     REFUSED_NOT_FOUND,
-    REFUSED_NOT_STORED,
     REFUSED_PUBLISH_ACL,
     REFUSED_SHUT_DOWN,
-    refusal_text,
+    REFUSED_SPOOL_FAILED,
 )
 from messaging.topics import EVENT_TOPICS, GATEWAY_TOPICS, is_queue_topic
 from protocols.counters import ProtocolCounters
@@ -42,6 +42,7 @@ REASON_CODES: Final = {
     REFUSED_SHUT_DOWN: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_NOT_FOUND: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_NO_MATCH: UNSPECIFIED_ERROR,
+    REFUSED_SPOOL_FAILED: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_PUBLISH_ACL: NOT_AUTHORIZED,
     REFUSED_GUARANTEED_SEND: NOT_AUTHORIZED,
 }
@@ -50,8 +51,17 @@ DROPPED: Final = "invalid_topic"  # counter: messages on such topics, wills too,
 RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {EVENT_TOPICS} are the gateway's"
 
 
+def not_stored_code(message: Refused) -> int:
+    """Return the reason code of what could not be stored."""
+    return REASON_CODES.get(message.verdict, QUOTA_EXCEEDED)
+
+
 class PublishRefused(Exception):
     """A 3.x client's publish was refused: the protocol has no word for it but the end of the connection."""
+
+    def __init__(self, reason_code: int, text: str) -> None:
+        super().__init__(text)
+        self.reason_code = reason_code
 
 
 class PublishingSide:
@@ -133,9 +143,9 @@ class PublishingSide:
         self.line.confirmed(token, SUCCESS)
         self.answer()
 
-    def refused(self, token: int, reason: str) -> None:
+    def refused(self, message: Refused) -> None:
         """Note that a publish could not be stored."""
-        self.line.confirmed(token, QUOTA_EXCEEDED, f"{refusal_text(REFUSED_NOT_STORED, '')}: {reason}")
+        self.line.confirmed(message.token, not_stored_code(message), message.text())
         self.answer()
 
     def answer(self) -> None:
@@ -155,7 +165,7 @@ class PublishingSide:
             for first, last in entry.packet_ids:
                 self._acknowledge(kind, first, last, code, text)
         if refusal:
-            raise PublishRefused(f"publish refused with reason code 0x{refusal:02x}: {refusal_reason}")
+            raise PublishRefused(refusal, f"publish refused with reason code 0x{refusal:02x}: {refusal_reason}")
 
     def _acknowledge(self, kind: int, first: int, last: int, code: int, text: str = "") -> None:
         self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
@@ -259,7 +269,7 @@ class PublishingSide:
     def _decided(self, token: int, publication: Publication) -> None:
         """The first one is in the store, or it is not: then the client hears no, and sends it a third time."""
         if publication.refused:
-            self.refused(token, "an earlier copy was refused")
+            self.refused(Refused(token, "an earlier copy was refused"))
         else:
             self.confirmed(token)
 

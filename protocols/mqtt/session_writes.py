@@ -7,7 +7,7 @@ from actors.cell import ActorCell
 from actors.data_messages import SessionRows
 from actors.futures import LoopFuture
 from actors.inbox import Flushed, Scheduled
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from messaging.publication import Publication
 from protocols.mqtt.services import MqttServices
 from protocols.mqtt.session import Session

@@ -14,7 +14,7 @@ from http_client import create, event_stream, http_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
-EVENTS = b"GET /QUEUE/q%b HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n"
+EVENTS = b"GET /QUEUE/q%b HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 
 
 async def comes(broker: RunningBroker) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -49,7 +49,9 @@ async def test_a_message_of_a_client_that_left_before_its_password_was_checked_i
     _, writer = await comes(broker)
     async with leaving_nothing_behind():
         says_who = b"Authorization: Basic " + base64.b64encode(b"anna:secret")
-        writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n" + says_who + b"\r\n\r\nhello")
+        writer.write(
+            b"POST /QUEUE/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n" + says_who + b"\r\n\r\nhello"
+        )
         await sign_in.begun.wait()
         await leaves(broker, writer)
         sign_in.may_end.set()
@@ -81,7 +83,7 @@ async def test_a_body_that_does_not_come_to_its_end_is_waited_for_no_longer(
     """RFC 9110 15.5.9, RFC 9112 7.1. The request has begun: it is too large to wait for, or its client asks first."""
     async with leaving_nothing_behind():
         reader, writer = await comes(broker)
-        begun = b"POST /a HTTP/1.1\r\nHost: h\r\n" + head + b"\r\n\r\n" + behind
+        begun = b"POST /a HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n" + behind
         writer.write(begun)
         async with asyncio.timeout(DEADLINE_S):
             while broker.node.http.counters.bytes_received < len(begun):
@@ -97,8 +99,9 @@ async def test_a_client_that_leaves_while_it_is_held_back_is_held_back_no_longer
     slow = await broker.connect(level=5)
     await slow.subscribe("t")
     slow.stop_reading()
-    post = b"POST /t HTTP/1.1\r\nHost: h\r\nSolace-Delivery-Mode: Direct\r\nContent-Length: 60000\r\n\r\n" + bytes(
-        60_000
+    post = (
+        b"POST /t HTTP/1.1\r\nHost: localhost\r\nSolace-Delivery-Mode: Direct\r\nContent-Length: 60000\r\n\r\n"
+        + bytes(60_000)
     )
     async with leaving_nothing_behind() as before:
         _, writer = await comes(broker)

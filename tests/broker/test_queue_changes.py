@@ -8,7 +8,7 @@ from actors import queue_core
 from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from actors.futures import LoopFuture
 from actors.queue_assembly import NAMED
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from gateway.answers import Refused
 from gateway.config.load import load
 from inside_client import InsideClient

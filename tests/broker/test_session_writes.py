@@ -11,7 +11,7 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, SessionRows
 from actors.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
 from actors.loop_actor import LoopActor
-from actors.queue_directory import StoreRefused
+from actors.stored_answer import StoreRefused
 from actors.supervision import ONE_CONNECTION
 from actors.tasks import run
 from messaging.batch import EXACTLY_ONCE, MessageBatch

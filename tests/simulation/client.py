@@ -335,7 +335,11 @@ class Client(Wired):
                 raise Violation(f"{self.name} was disconnected with 0x{code:02x}, and had done nothing wrong")
 
     def _connected(self, answer: mqtt.Answer) -> None:
-        if answer.reason_code in (0x80, 0x97):  # it was taken over or the node stopped meanwhile; the store had failed
+        if answer.reason_code in (
+            0x80,
+            0x83,
+            0x97,
+        ):  # taken over, or the node stopped; the store failed
             return
         if answer.reason_code:
             raise Violation(f"{self.name} was refused with 0x{answer.reason_code:02x}")

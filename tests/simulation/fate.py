@@ -11,6 +11,7 @@ from simulation.world import World
 from storage.errors import DamagedRecord
 from storage.record_page import decode_page, directory_row
 
+BROKEN_US_MAX = 9_000_000  # a node gives up waiting after five seconds
 FAILURES_MAX = 8  # a partition that fails six times in a minute is read back from the store
 
 
@@ -44,6 +45,15 @@ def _room(world: World, _: Step) -> None:
 def _refuse(world: World, step: Step) -> None:
     _store_fails(world)
     world.faults.failures_left += 1 + step.amount % 3
+
+
+def _broken(world: World, step: Step) -> None:
+    """Break the store's own pages; the node is killed at some time, and started on what was committed before."""
+    _store_fails(world)
+    world.faults.broken = True
+    world.advance(1 + step.amount % BROKEN_US_MAX)
+    world.faults.broken = False
+    world.power_fails()
 
 
 def _slow(world: World, step: Step) -> None:
@@ -104,6 +114,7 @@ FATE: Final[dict[str, Callable[[World, Step], None]]] = {
     "full": _full,
     "room": _room,
     "refuse": _refuse,
+    "broken": _broken,
     "slow": _slow,
     "damage": _damage,
     "unreadable": _unreadable,

@@ -3,6 +3,7 @@
 import logging
 
 DAMAGE = ("cannot be read", "was set aside")
+FAILURES = ("the simulated disk", "the spool has failed 5 times in a row")
 
 
 class LogWatch(logging.Handler):
@@ -11,7 +12,7 @@ class LogWatch(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.errors: list[str] = []
-        self.expected = list(DAMAGE)  # errors that the simulation causes
+        self.expected = [*DAMAGE, *FAILURES]  # errors that the simulation causes
         self._logger = logging.getLogger("sluicegate")
         self._before = self._logger.level, self._logger.propagate
         self._logger.setLevel(logging.ERROR)

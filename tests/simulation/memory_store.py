@@ -7,7 +7,7 @@ decoded with the store's own record formats; what LMDB adds (transactions, space
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from storage.errors import DamagedRecord, PageNotFound, StoreFailed, StoreFull
+from storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, StoreFull
 from storage.interface import (
     CommitJob,
     PageKey,
@@ -43,6 +43,7 @@ class Faults:
 
     full: bool = False  # jobs that bring messages are refused
     failures_left: int = 0  # so many commits are refused by the system, whatever they do
+    broken: bool = False  # the store's own pages are damaged: nothing can be committed until the next start
     reads_fail: int = 0  # so many reads of pages are refused
     refused: Callable[[], None] = lambda: None  # is told of each commit that is refused
 
@@ -63,6 +64,9 @@ class MemoryStore:
         if job.record is not None and job.record_number <= self._last_record_number:
             raise ValueError(f"journal record {job.record_number} after {self._last_record_number}")
         faults = self._faults
+        if faults.broken:
+            faults.refused()
+            raise StoreDamaged("the simulated disk has broken pages")
         if faults.failures_left > 0:
             faults.failures_left -= 1
             faults.refused()

@@ -246,7 +246,7 @@ class Requester(Wired):
     ) -> None:
         if self._wire is None or self._is_last_sent:
             return
-        rng, fields = self.rng, {"Host": "gateway", **(said or {})}
+        rng, fields = self.rng, {"Host": "localhost", **(said or {})}
         if body and rng.random() < ODD_SHARE:
             fields["Content-Encoding"], body = "gzip", gzip.compress(body, mtime=0)
         if rng.random() < CLOSE_SHARE:

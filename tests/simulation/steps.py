@@ -55,6 +55,7 @@ WEIGHTS = {
     "full": 0.6,
     "room": 1.5,
     "refuse": 0.6,
+    "broken": 0.2,
     "slow": 1.5,
     "damage": 0.3,
     "unreadable": 0.5,

@@ -7,7 +7,7 @@ from random import Random
 
 from actors.messages import ReadPage, ReloadPartition
 from actors.runtime import Runtime
-from actors.spool_io import carry_out, read_back, read_page, store_has_room
+from actors.spool_io import PageReads, carry_out, read_back, store_has_room
 from messaging.address import Address
 from storage.interface import CommitJob, Store
 
@@ -39,6 +39,12 @@ class StepwiseStore:
         self._pace = pace
         self._reads: list[ReadPage] = []
         self._reading = False
+        self._page_reads = PageReads(store)
+        self._report_to: Address | None = None
+
+    def report_reads(self, report_to: Address) -> None:
+        """Tell there when pages begin, or cease, to fail."""
+        self._report_to = report_to
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Commit after a while, and report after another."""
@@ -74,7 +80,9 @@ class StepwiseStore:
             self._runtime.loop.call_later(self._pace.delay_s(), self._read, self._reads.pop(0))
 
     def _read(self, request: ReadPage) -> None:
-        answer = read_page(self._store, request)
+        answer, unread = self._page_reads.read(request)
         self._reading = False
         self._runtime.loop.call_later(self._pace.delay_s(), request.partition.post, answer)
+        if unread is not None and self._report_to is not None:
+            self._report_to.post(unread)
         self._read_next()

@@ -13,7 +13,7 @@ from simulation.world import World
 A_WHILE_US = 2_000_000
 LOCK_S = 5
 FLOW = "f1"
-REQUEST = b"POST /TOPIC/in/x HTTP/1.1\r\nhost: gateway\r\ncontent-length: 3\r\n\r\nabc"
+REQUEST = b"POST /TOPIC/in/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\nabc"
 
 
 class Scene:

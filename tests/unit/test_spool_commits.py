@@ -13,7 +13,8 @@ from actors.data_messages import Confirmed, Refused, Settled, Store
 from actors.loop_actor import LoopActor
 from actors.messages import PageOut, Withdraw, WriteTables
 from actors.runtime import Runtime
-from actors.spool import COMMIT_AGAIN_MS, JOURNAL_RECORDS_MAX, Spool
+from actors.spool import JOURNAL_RECORDS_MAX, TRY_AGAIN_MS, Spool
+from actors.spool_health import SpoolHealth
 from actors.spool_io import CommitDone, CommitFailed
 from actors.supervision import ONE_CONNECTION
 from lone_actors import recorder
@@ -54,6 +55,7 @@ class Keeper:
                 planner=self.planner,
                 writer=self,
                 gate=SpoolGate(usage_bytes_max=1 << 40),
+                health=SpoolHealth(),
                 commit_interval_ms=interval_ms,
                 partitions=self.partitions,
                 tracing=None,
@@ -87,6 +89,9 @@ class Keeper:
 
     def reload(self, request: object, reply_to: Address) -> None:
         raise AssertionError("no partition fails")
+
+    def report_reads(self, report_to: Address) -> None:
+        """Nothing is read."""
 
     def has_room(self) -> bool:
         return True
@@ -255,7 +260,7 @@ def test_who_waits_for_rows_hears_whether_they_are_safe_and_others_need_not_wait
 
     spool.write_a_row()
     spool.write_a_row(listener, token=8)
-    spool.passes(us=1_000_000)
+    spool.passes(us=1_000_000 + COMMIT_US)
     _, confirmed = heard
     assert isinstance(confirmed, Confirmed)
     assert confirmed.token == 8
@@ -377,9 +382,9 @@ def test_a_store_that_fails_is_given_a_pause_before_it_is_tried_again(spool: Kee
     spool.passes(us=COMMIT_US)
     spool.failures_left = 2
     spool.settle(token)
-    spool.passes(us=1_000_000)
+    spool.passes(us=3_000_000)
 
-    pause_us = COMMIT_AGAIN_MS * 1_000 + COMMIT_US
+    pause_us = TRY_AGAIN_MS * 1_000 + COMMIT_US
     first_us = INTERVAL_MS * 1_000
     assert spool.began_us == [0, *[first_us + number * pause_us for number in range(3)]]
     assert spool.failures_left == 0

@@ -17,6 +17,7 @@ from messaging.events import (
     Event,
     EventAllowance,
     EventKind,
+    as_word,
 )
 
 
@@ -30,6 +31,26 @@ def test_the_line_names_scope_event_vpn_and_client() -> None:
         event(SYSTEM_STARTUP_COMPLETE, vpn=NOBODY).text() == "SYSTEM: SYSTEM_SYSTEM_STARTUP_COMPLETE: - - it happened"
     )
     assert event(CLIENT_CONNECTED, client="c1").text() == "CLIENT: CLIENT_CLIENT_CONNECT: default c1 it happened"
+
+
+@pytest.mark.parametrize(
+    ("client", "word"),
+    [
+        ("c1", "c1"),
+        ("a/b:c@d-e_f#g%h", "a/b:c@d-e_f#g%h"),
+        ("gr\u00fcn", "gr\u00fcn"),
+        ("c1 it happened", "'c1 it happened'"),
+        ("c1=x", "'c1=x'"),
+        ("o'neill", '"o\'neill"'),
+        ("a\\b", "'a\\\\b'"),
+        ("\u202ex\n", "'\\u202ex\\n'"),
+        ("", "''"),
+    ],
+)
+def test_a_name_that_could_be_read_as_more_than_one_word_has_quotes(client: str, word: str) -> None:
+    """Who chooses `x it happened` for a name does not make it happen to `x`."""
+    assert as_word(client) == word
+    assert event(CLIENT_CONNECTED, client=client).text().endswith(f": default {word} it happened")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""A store whose own pages are broken, played on virtual time."""
+
+import pytest
+
+from actors.stored_answer import StoreRefused
+from simulation.client import ONLINE
+from simulation.world import World
+
+A_WHILE_US = 2_000_000
+
+
+def test_a_deletion_that_is_not_stored_is_refused_and_the_queue_is_there_after_the_next_start(world: World) -> None:
+    world.faults.broken = True
+
+    with pytest.raises(StoreRefused, match="broken pages"):
+        world.ask(world.view.delete_queue("first"))
+
+    world.faults.broken = False
+    world.power_fails()
+    assert "first" in [view.config.name for view in world.ask(world.view.list_queues())]
+
+
+def test_what_is_published_beside_damage_is_refused_and_a_stop_does_not_wait_for_the_store(world: World) -> None:
+    """Nothing is written any more, though the store would take it again; the next start is as after a crash."""
+    publisher = world.clients["p0"]
+    publisher.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    assert publisher.state == ONLINE
+    journal = dict(world.image.journal)
+    world.faults.broken = True
+    publisher.publish("work/a/x", "k", 1, 10)
+    world.advance(A_WHILE_US)
+    world.faults.broken = False
+    publisher.publish("work/a/x", "k", 1, 10)
+    world.advance(A_WHILE_US)
+    assert world.node.spool_health.is_damaged()
+    assert world.image.journal == journal
+
+    before_us = world.loop.now_us
+    world.ask(world.node.stop())
+    assert world.loop.now_us - before_us < A_WHILE_US
+    assert not world.image.clean
