@@ -5,10 +5,13 @@ What becomes of the lines (rotation, shipping) is the service manager's or the c
 """
 
 import logging
+import os
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Final, TextIO
@@ -16,7 +19,8 @@ from typing import Final, TextIO
 import orjson
 
 from gateway.config.sections import Log
-from gateway.printable import printable
+from gateway.printable import printable, printable_json, quoted
+from storage.file_rights import FILE_MODE
 
 LEVELS: Final[dict[str, int]] = {
     "debug": logging.DEBUG,
@@ -29,6 +33,7 @@ log: Final = logging.getLogger("sluicegate.node")
 HANDLER_NAME: Final = "sluicegate"
 VALUE_CHARS_MAX: Final = 1000  # of one extra value; a client chooses some of them
 
+_PAIR: Final = re.compile(r"[^\s=]=")
 # Every attribute a record has without `extra`, so that the rest is what the caller added.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -91,6 +96,12 @@ class AuditFile(WatchedFileHandler):
             log.warning("the audit log is written again; up to %d lines are missing", self._lost_count)
             self._lost_count = 0
 
+    def _open(self) -> TextIOWrapper:
+        """Open the file, which is made for us and readers of our group: it tells who came, and from where."""
+        made = open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=_opener)  # noqa: SIM115
+        assert isinstance(made, TextIOWrapper), "its mode is one of texts"
+        return made
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
         """Go on without a line."""
         self._has_failed = True
@@ -106,14 +117,28 @@ class AuditFile(WatchedFileHandler):
         super().close()
 
 
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
+
+
 class TextLines(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO    gateway.node client connected client='c1'`"""
+    """`2026-01-31T12:00:00.123Z INFO    gateway.node client connected client='c1'`
+
+    What clients choose can forge no line and no pair. A value stands between two apostrophes, and none is within but
+    behind a backslash. So does the text, if a pair could be read in it. Lines of a traceback are indented.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and the traceback below it if there is one."""
-        extra = "".join(f" {key}={_short(value)!r}" for key, value in _extra(record).items())
-        line = f"{_time(record)} {record.levelname:<7} {record.name} {printable(record.getMessage())}{extra}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        extra = "".join(f" {key}={quoted(_short(value))}" for key, value in _extra(record).items())
+        said = record.getMessage()
+        text = quoted(said) if _PAIR.search(said) else printable(said)
+        line = f"{_time(record)} {record.levelname:<7} {record.name} {text}{extra}"
+        return f"{line}\n{_indented(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+def _indented(traceback: str) -> str:
+    return "\n".join(f"  {printable(each)}" for each in traceback.split("\n"))
 
 
 class JsonLines(logging.Formatter):
@@ -131,7 +156,7 @@ class JsonLines(logging.Formatter):
             line.setdefault(key, value if isinstance(value, bool | int | float | None) else _short(value))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        return printable_json(orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode())
 
 
 def _time(record: logging.LogRecord) -> str:

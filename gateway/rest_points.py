@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from actors.supervision import VITAL
@@ -10,10 +11,12 @@ from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.described import changed, described
 from gateway.made_objects import MadeObjects
 from gateway.origins import CONFIGURATION, OPERATOR
+from gateway.rest_refusals import ALLOWED_HOSTS, refused_hosts, reserved_headers
 from gateway.rest_settings import settings_of
 from gateway.rest_views import RestDeliveryPointView, point_view
 from gateway.stored_rest_points import POINTS
 from gateway.tree import SupervisorActor
+from messaging.queue_config import QueueInvalid
 from protocols.rest.point import RestDeliveryPoint as RunningPoint
 from protocols.rest.point import RestServices
 from protocols.rest.settings import PointSettings
@@ -107,8 +110,11 @@ class RestPoints:
         return self._made.objects | self._configured()
 
     async def _keep(self, point: RestDeliveryPoint) -> None:
+        targets = self._node.config.rest.targets()
+        for finding in chain(reserved_headers(point), refused_hosts(point, targets)):
+            raise QueueInvalid(finding.field, finding.reason, finding.allowed or ALLOWED_HOSTS)
         try:
-            settings_of(point)
+            settings_of(point, targets)
         except ValueError as error:
             raise Refused(f"a file that it names cannot be used: {error}") from None
         await self._made.put(point.name, point)
@@ -141,8 +147,8 @@ class RestPoints:
         if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
             return None
         try:
-            return settings_of(definition)
-        except ValueError as error:  # a secret or a certificate that was there is not
+            return settings_of(definition, self._node.config.rest.targets())
+        except ValueError as error:  # of an earlier release; or a secret or certificate that was there is not
             self._reasons[name] = str(error)
             log.error("REST delivery point %r does not start: %s", name, error)
             return None

@@ -6,31 +6,39 @@ from hashlib import sha256
 from pathlib import Path
 
 from gateway.config.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
+from gateway.rest_refusals import reserved_headers
 from gateway.secret_files import first_line
+from protocols.rest.allowed_targets import AllowedTargets
 from protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
 from protocols.tls import load_certificate, reading
 
 
-def settings_of(configured: RestDeliveryPoint) -> PointSettings:
-    """Return the settings of a point. Raises ValueError for a file that cannot be used, by its name."""
+def settings_of(configured: RestDeliveryPoint, targets: AllowedTargets) -> PointSettings:
+    """Return the settings of a point.
+
+    Raises ValueError for a header that is not the point's to set, and for a file that cannot be used, by its name.
+    """
+    for finding in reserved_headers(configured):
+        raise ValueError(f"{finding.field}: {finding}")
     return PointSettings(
         configured.name,
         tuple(
             BindingSettings(each.queue, each.target(), tuple(each.request_headers.items()))
             for each in configured.queue_bindings
         ),
-        tuple(consumer_settings(each) for each in configured.rest_consumers),
+        tuple(consumer_settings(each, targets) for each in configured.rest_consumers),
     )
 
 
-def consumer_settings(configured: RestConsumer) -> ConsumerSettings:
-    """Return the settings of a consumer. Raises as `settings_of`."""
+def consumer_settings(configured: RestConsumer, targets: AllowedTargets) -> ConsumerSettings:
+    """Return the settings of a consumer. Raises ValueError for a file that cannot be used, by its name."""
     tls = _tls(configured) if configured.tls_enabled else None
     return ConsumerSettings(
         name=configured.name,
         enabled=configured.enabled,
         remote_host=configured.remote_host,
         remote_port=configured.remote_port,
+        targets=targets,
         http_method=configured.http_method.upper(),
         outgoing_connection_count=configured.outgoing_connection_count,
         max_post_wait_ms=configured.max_post_wait_time_s * 1000,

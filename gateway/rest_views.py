@@ -25,6 +25,7 @@ class RestConsumerView:
     connections_in_use: int
     connections_max: int
     requests: dict[str, int]  # by status, or `no-answer`
+    targets_refused: int  # connections that were not made, for their address is not allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def _consumer_view(consumer: "RestConsumer") -> RestConsumerView:
         connections_in_use=consumer.in_use_count,
         connections_max=consumer.settings.outgoing_connection_count,
         requests=dict(consumer.statuses),
+        targets_refused=consumer.refused_count,
     )
 
 
@@ -111,6 +113,8 @@ def point_samples(points: "Sequence[RestDeliveryPoint]") -> Iterator[Sample]:
         for consumer in point.consumers:
             labels = (point.name, consumer.settings.name)
             yield Sample("sluicegate_rest_consumer_up", int(consumer.is_up), labels)
+            if consumer.refused_count:
+                yield Sample("sluicegate_rest_consumer_targets_refused_total", consumer.refused_count, labels)
             for status, count in consumer.statuses.items():
                 yield Sample("sluicegate_rest_consumer_requests_total", count, (*labels, status))
         for binding in point.bindings:

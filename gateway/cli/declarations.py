@@ -14,7 +14,7 @@ from gateway.cli.admin_client import URL_DEFAULT, UrlOption
 from gateway.cli.admin_objects import AdminObjects
 from gateway.cli.declared_kinds import DECLARED
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json
+from gateway.cli.output import JsonOption, as_json_text, print_json
 from gateway.config.errors import ConfigError, Place, Problem
 from gateway.config.load import text_in, text_of
 from gateway.config.yaml_document import read_yaml
@@ -32,7 +32,7 @@ from gateway.declarations import (
     differences,
     read_declaration,
 )
-from gateway.printable import printable
+from gateway.printable import printable, printable_json
 
 DIFFERS: Final = 4  # exit code of a dry run that found something to do
 STANDARD_INPUT: Final = "-"
@@ -56,11 +56,7 @@ def export(
     client = AdminObjects(url)
     names = vpns or [each.name for each in client.list_message_vpns().message_vpns]
     document = {"version": VERSION, "message_vpns": {name: _exported(client.in_vpn(name)) for name in names}}
-    dumped = (
-        orjson.dumps(document).decode() + "\n"
-        if as_json
-        else yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    )
+    dumped = as_json_text(document) + "\n" if as_json else as_yaml(document)
     size = len(dumped.encode())
     if size > BYTES_MAX:
         advice = "One message VPN at a time: --vpn NAME."
@@ -111,6 +107,23 @@ def apply(
         typer.echo(f"{count} {'change' if count == 1 else 'changes'}{' to be made' if dry_run else ''}", err=True)
     if dry_run and count:
         raise typer.Exit(DIFFERS)
+
+
+def as_yaml(document: object) -> str:
+    """Return a document as apply reads it, with what a terminal would obey escaped."""
+    # YAML's writer leaves some of that as it is: bidirectional marks, for example.
+    return printable_json(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Has texts between double quotes that hold what cannot be seen: only there can it be escaped."""
+
+
+def _write_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _write_text)
 
 
 def _exported(client: AdminObjects) -> dict[str, list[Fields]]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import typer
 
 from gateway.cli.closed_pipes import ReadGroup
+from gateway.printable import printable
 
 OK: Final = 0
 FAILED: Final = 1  # the gateway refused, or something went wrong
@@ -58,6 +59,6 @@ def report(failure: CommandFailed) -> None:
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     console.print("error:", style="bold red", end=" ")
-    console.print(failure.text, markup=False)
-    if failure.advice:
-        console.print(failure.advice, markup=False)
+    for text in (failure.text, failure.advice):
+        if text:
+            console.print("\n".join(map(printable, text.split("\n"))), markup=False)

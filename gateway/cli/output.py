@@ -6,13 +6,19 @@ import orjson
 import typer
 
 from gateway.adapters import adapter
+from gateway.printable import printable_json
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def print_json(value: object) -> None:
     """Print one JSON document on one line, at once: a program may be waiting for it. Views are as the admin port's."""
-    typer.echo(orjson.dumps(value, default=_view, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode())
+    typer.echo(as_json_text(value))
+
+
+def as_json_text(value: object) -> str:
+    """Return a document as JSON, with what a terminal would obey escaped: a person may be looking, too."""
+    return printable_json(orjson.dumps(value, default=_view, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode())
 
 
 def _view(view: object) -> object:

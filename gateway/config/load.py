@@ -21,6 +21,7 @@ from gateway.config.sources import (
     apply_settings,
 )
 from gateway.config.virtual_destinations import PLACED_PROBLEM
+from gateway.rest_refusals import refused_hosts, reserved_headers
 from gateway.rest_settings import consumer_settings
 from messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
@@ -57,7 +58,8 @@ def load(
         found = [_problem(document, details) for details in error.errors(include_url=False)]
         raise ConfigError(sorted(dict.fromkeys(found), key=_reading_order)) from None
     problems = _plain_passwords(document, config) + _wrong_selectors(document, config)
-    problems += _wrong_queue_names(document, config) + _unusable_files(document, config)
+    problems += _wrong_queue_names(document, config) + _refused_points(document, config)
+    problems += _unusable_files(document, config)
     if problems:
         raise ConfigError(problems)
     return config
@@ -164,6 +166,18 @@ def _wrong_queue_names(document: Document, config: Config) -> list[Problem]:
     return problems
 
 
+def _refused_points(document: Document, config: Config) -> list[Problem]:
+    """Find REST delivery points that ask for what none may have."""
+    problems: list[Problem] = []
+    targets = config.rest.targets()
+    for name, vpn in config.message_vpns().items():
+        for index, point in enumerate(vpn.rest_delivery_points):
+            for finding in (*reserved_headers(point), *refused_hosts(point, targets)):
+                path: Path = (*vpn_path(name), "rest_delivery_points", index, *finding.path)
+                problems.append(Problem(document.place(path), _dotted(path), str(finding)))
+    return problems
+
+
 def _unusable_files(document: Document, config: Config) -> list[Problem]:
     """Find files of REST delivery points that cannot be used. Those of points that operators made are their matter."""
     problems: list[Problem] = []
@@ -173,7 +187,7 @@ def _unusable_files(document: Document, config: Config) -> list[Problem]:
                 if not point.enabled or not consumer.names_a_file():
                     continue
                 try:
-                    consumer_settings(consumer)
+                    consumer_settings(consumer, config.rest.targets())
                 except ValueError as problem:
                     path: Path = (*vpn_path(name), "rest_delivery_points", index, "rest_consumers", number)
                     problems.append(Problem(document.place(path), _dotted(path), str(problem)))

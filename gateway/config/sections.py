@@ -19,6 +19,7 @@ from gateway.config.attribute_texts import plain_value, plain_values
 from gateway.config.listeners import LOOPBACK, Host, Port
 from gateway.config.section import Section
 from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
+from gateway.config.web_pages import AllowedHosts, AllowedOrigins
 from messaging.pressure import PressureLimits
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, AttributeValue
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
@@ -27,6 +28,7 @@ from messaging.selector_dialect import Dialect
 from messaging.selectors import DIALECTS
 from messaging.thresholds import ThresholdPair
 from messaging.wrong_value import seen
+from protocols.rest.allowed_targets import AllowedTargets, parse_targets
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
 COUNT_MAX: Final = 1 << 40  # messages; far beyond what a spool of 64 TiB holds of the smallest
@@ -47,6 +49,9 @@ class Node(Section):
     """The node itself."""
 
     name: str = Field(default="sluicegate", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length=1, max_length=64)
+    allowed_hosts: AllowedHosts = Field(
+        default=(), description="names by which clients of HTTP and WebSocket call the node; '*': any name"
+    )
 
 
 class Data(Section):
@@ -95,6 +100,7 @@ class Mqtt(Section):
     reject_control_characters: bool = Field(
         default=False, description="refuse U+0001 to U+001F and the like in topics and ids"
     )
+    allowed_origins: AllowedOrigins = ()
 
 
 def _pair(given: str) -> str:
@@ -136,6 +142,7 @@ class Amqp(Section):
     transaction_timeout_s: int = Field(
         default=60, ge=1, le=3600, description="time without a use after which a transaction is rolled back"
     )
+    allowed_origins: AllowedOrigins = ()
 
     @model_validator(mode="after")
     def _check_relation(self) -> Self:
@@ -152,6 +159,12 @@ class Http(Section):
     head_timeout_s: int = Field(default=10, ge=1, le=600, description="for the head of a request, and for the first")
     body_timeout_s: int = Field(
         default=30, ge=1, le=600, description="of silence within the body of a request, or with an answer not read on"
+    )
+    body_rate_min: Size = Field(
+        default=KIB,
+        ge=1,
+        le=MIB,
+        description="bytes a second at least, on the average of a body that takes longer than body_timeout_s",
     )
     keep_alive_s: int = Field(default=60, ge=1, le=3600, description="between two requests of a connection")
     max_body_size: Size = Field(
@@ -171,9 +184,7 @@ class Http(Section):
     )
     lock_s_max: int = Field(default=3600, ge=1, le=43_200, description="the longest time that a worker may ask for")
     wait_s_max: int = Field(default=300, ge=0, le=3600, description="the longest that a request waits for messages")
-    allowed_origins: tuple[str, ...] = Field(
-        default=(), description="web pages whose scripts may publish and consume, as https://example.com; '*': all"
-    )
+    allowed_origins: AllowedOrigins = ()
 
     @model_validator(mode="after")
     def _check_relation(self) -> Self:
@@ -212,6 +223,24 @@ class Flow(Section):
     compression: bool = Field(default=True, description="compress frames, for clients that ask for it")
 
 
+class Rest(Section):
+    """What holds for the REST delivery points of all message VPNs."""
+
+    allowed_targets: tuple[str, ...] = Field(
+        default=(), max_length=1000, description="hosts and networks that they may push to; empty: all but link-local"
+    )
+
+    @field_validator("allowed_targets")
+    @classmethod
+    def _check_targets(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        parse_targets(entries)
+        return entries
+
+    def targets(self) -> AllowedTargets:
+        """Return the list, read."""
+        return parse_targets(self.allowed_targets)
+
+
 class Spool(Section):
     """The store of guaranteed messages."""
 
@@ -239,7 +268,7 @@ class Spool(Section):
 
 
 class Limits(Section):
-    """Numbers of messages that the node holds at most."""
+    """Numbers of messages that the node holds at most, and what it takes for logins."""
 
     messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of all durable queues")
     messages_threshold: Pair = Field(default="80/60%", description="event for their number")
@@ -248,6 +277,12 @@ class Limits(Section):
     )
     delivered_unacked_threshold: Pair = Field(default="80/60%", description="event for their number")
     queue_messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of one queue")
+    login_memory_bytes_max: Size = Field(
+        default=256 * MIB,
+        ge=MIB,
+        le=64 * GIB,
+        description="memory for passwords that are checked at the same time; one always is",
+    )
 
 
 def _queue_problem(problem: QueueInvalid) -> PydanticCustomError:

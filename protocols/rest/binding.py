@@ -17,7 +17,7 @@ from actors.messages import BindFlow, BindRefused
 from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
 from messaging.credit import CreditWindow
-from messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP
+from messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP, as_word
 from messaging.flows import UNBOUNDED
 from messaging.settlement import FAILED, RELEASED
 from protocols.http.flow import FlowTerms, HttpFlow
@@ -139,7 +139,8 @@ class QueueBinding(FlowReader):
         self._timer = self._runtime.after(REBIND_MS, self.start)
 
     def _tell(self, kind: Any, what: str) -> None:
-        self._point.services.events.emit(kind, f"queue binding {self._point.name}/{self.settings.queue} {what}")
+        name = as_word(f"{self._point.name}/{self.settings.queue}")
+        self._point.services.events.emit(kind, f"queue binding {name} {what}")
 
     # --- what the flow says ---
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from actors.events import Events
 from actors.runtime import Runtime
-from messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP
+from messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP, VPN_REST_TARGET_REFUSED
+from protocols.rest.allowed_targets import TargetRefused
 from protocols.rest.settings import RETRY_DELAY_MS_MAX, ConsumerSettings
 
 log = logging.getLogger("sluicegate.rest")
@@ -49,6 +50,8 @@ class RestConsumer:
         self.reason = "not tried yet"  # why it is not up
         self.in_use_count = 0  # connections with a request
         self.statuses: dict[str, int] = {}  # what requests ended with: a status code, or `no-answer`
+        self.refused_count = 0  # connections that were not made, for their address is not allowed
+        self._refusal = ""  # the last one that was told
         self._runtime = runtime
         self._events = events
         self._name = f"{point_name}/{settings.name}"
@@ -68,7 +71,9 @@ class RestConsumer:
         settings = self.settings
         self._session = aiohttp.ClientSession(
             connector=Connector(
-                limit=settings.outgoing_connection_count, ssl=True if settings.tls is None else settings.tls
+                limit=settings.outgoing_connection_count,
+                ssl=True if settings.tls is None else settings.tls,
+                socket_factory=self._socket,
             ),
             # Of a host that says nothing at all it must be known that no request was made.
             timeout=aiohttp.ClientTimeout(
@@ -138,13 +143,16 @@ class RestConsumer:
 
     async def _probe(self) -> None:
         settings = self.settings
+        refused_count = self.refused_count
         try:
             async with asyncio.timeout(settings.max_post_wait_ms / 1000):
-                _, writer = await asyncio.open_connection(
-                    settings.remote_host,
-                    settings.remote_port,
-                    ssl=settings.tls,
-                )
+                host = None if settings.tls is None else settings.remote_host
+                connected = await self._connected()
+                try:
+                    _, writer = await asyncio.open_connection(sock=connected, ssl=settings.tls, server_hostname=host)
+                except BaseException:
+                    connected.close()
+                    raise
             writer.close()
         except (OSError, TimeoutError, ssl.SSLError, UnicodeError) as error:  # the last is of a name that no host has
             self._next_look = None
@@ -155,8 +163,52 @@ class RestConsumer:
             self._failures_count = 0
             self.is_up = True
             self.reason = ""
+            if self.refused_count == refused_count:
+                self._refusal = ""
             self._events.emit(VPN_REST_CONSUMER_UP, f"REST consumer {self._name} is up")
             self._changed()
+
+    async def _connected(self) -> socket.socket:
+        """Return a socket that is connected to the first address that lets us. Raises OSError."""
+        settings, loop = self.settings, asyncio.get_running_loop()
+        refusal = settings.targets.host_refusal(settings.remote_host)
+        if refusal:
+            raise self._refused(refusal)
+        infos = await loop.getaddrinfo(settings.remote_host, settings.remote_port, type=socket.SOCK_STREAM)
+        failure = OSError(f"{settings.remote_host} has no address")
+        for info in infos:
+            try:
+                made = self._socket(info)
+                made.setblocking(False)
+                try:
+                    await loop.sock_connect(made, info[4])
+                except BaseException:
+                    made.close()
+                    raise
+            except OSError as error:
+                failure = error
+            else:
+                return made
+        raise failure
+
+    def _socket(self, info: Any) -> socket.socket:
+        """Return a socket for one address, as `getaddrinfo` says it. Raises TargetRefused for one that is not allowed.
+
+        Each connection begins here, a look and those of requests, and what is judged is where it goes.
+        """
+        family, kind, protocol, _, address = info
+        refusal = self.settings.targets.refusal(self.settings.remote_host, address[0])
+        if refusal:
+            raise self._refused(refusal)
+        return socket.socket(family, kind, protocol)
+
+    def _refused(self, refusal: str) -> TargetRefused:
+        """Count and tell a refusal, and return it; the same one is told again when it was over meanwhile."""
+        self.refused_count += 1
+        if refusal != self._refusal:
+            self._refusal = refusal
+            self._events.emit(VPN_REST_TARGET_REFUSED, f"REST consumer {self._name} is not connected: {refusal}")
+        return TargetRefused(refusal)
 
     def _down(self, reason: str) -> None:
         if self._is_stopped or self._next_look is not None:
@@ -177,6 +229,8 @@ class RestConsumer:
 def _why(error: Exception) -> str:
     """Return what the system says of a failure, without its number; empty: nothing."""
     cause = getattr(error, "os_error", error)  # what aiohttp has put into one of its own
+    if isinstance(cause, TargetRefused):
+        return str(cause)
     if isinstance(cause, OSError) and not isinstance(cause, (ssl.SSLError, socket.gaierror)) and cause.errno:
         return os.strerror(cause.errno)  # asyncio has put an address in the place of these words
     return getattr(cause, "strerror", None) or str(error)

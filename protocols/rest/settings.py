@@ -4,6 +4,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
+from protocols.rest.allowed_targets import AllowedTargets
 from protocols.rest.targets import Target
 
 RETRY_DELAY_MS_MAX: Final = 60_000  # what delays are doubled up to
@@ -17,6 +18,7 @@ class ConsumerSettings:
     enabled: bool
     remote_host: str
     remote_port: int
+    targets: AllowedTargets  # what addresses it may have
     http_method: str  # POST or PUT
     outgoing_connection_count: int  # and as many requests at once
     max_post_wait_ms: int  # for an answer

@@ -25,7 +25,7 @@ class MemoryRestPoints:
     points: dict[str, RestDeliveryPoint] = field(default_factory=lambda: {"billing": BILLING})
 
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
-        consumer = RestConsumerView("erp", "http://erp:8080", False, "connection refused", 0, 3, {"200": 4})
+        consumer = RestConsumerView("erp", "http://erp:8080", False, "connection refused", 0, 3, {"200": 4}, 0)
         binding = QueueBindingView("orders", "/in", True, "", {"accepted": 4})
         return [
             RestDeliveryPointView(

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.cli.declarations import DIFFERS
+from gateway.cli.declarations import DIFFERS, as_yaml
 from gateway.cli.failures import FAILED, USAGE
 from gateway.config.client_profiles import AclProfileSettings
 from gateway.config.yaml_document import read_yaml
 from gateway.declarations import ADD, REMOVE, DeclarationInvalid, Objects, differences, read_declaration
 from gateway.profile_views import ProfileKind
+from gateway.stored_users import asked_user
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
@@ -252,6 +253,32 @@ def test_a_text_that_export_writes_without_quotes_is_the_text(text: str) -> None
     """Whatever looks like a number to us does so to who writes, and has quotes."""
     written = yaml.safe_dump({"name": text})
     assert read_yaml(written, "export").root == {"name": text}
+
+
+@given(
+    text=st.text(max_size=20)
+    | st.text("\x85\x9b\u202e\u2066\u061c\u2028\ufeff\x7f\x1b\U000e0001 :#'\"\\\n-a", max_size=20)
+)
+def test_a_document_has_nothing_in_it_that_a_terminal_obeys_and_reads_the_same(text: str) -> None:
+    """C1 controls, which some terminals take for escape sequences, and marks that turn a line around, too."""
+    document = {"name": text, "list": [text], text: {"key": text}}
+    written = as_yaml(document)
+    assert all(line.isprintable() for line in written.split("\n"))
+    assert read_yaml(written, "export").root == document
+
+
+def test_what_is_exported_can_be_looked_at_whatever_names_objects_have(shell: Shell, node: MemoryNode) -> None:
+    """A name in which a mark turns the rest of the line around reads like that of somebody else."""
+    name = "x\u202enimda\x9b31m"
+    node.users[name] = asked_user({"name": name, "password": "grace"})
+    for arguments in ((), ("--json",)):
+        exported = shell.run("config", "export", *arguments)
+        assert "x\\u202enimda\\" in exported
+        assert all(line.isprintable() for line in exported.split("\n"))
+        assert [each["name"] for each in yaml.safe_load(exported)["message_vpns"]["default"]["users"]] == [name]
+    listed = shell.run("user", "list", "--json")
+    assert listed.rstrip("\n").isprintable()
+    assert name in [each["name"] for each in orjson.loads(listed)["users"]]
 
 
 def test_a_document_that_is_no_text_is_a_mistake_wherever_it_comes_from(tmp_path: Path) -> None:

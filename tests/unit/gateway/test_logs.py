@@ -2,14 +2,18 @@
 
 import io
 import logging
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.config.sections import Log
-from gateway.logs import HANDLER_NAME, set_up_logging
+from gateway.logs import HANDLER_NAME, TextLines, set_up_logging
 
 
 @pytest.fixture
@@ -39,6 +43,65 @@ def test_a_client_cannot_forge_a_line(root: logging.Logger) -> None:
     logging.getLogger("gateway.test").warning("bad topic %s", "a\n2026-01-01 ERROR forged", extra={"client": "x\ny"})
     assert stream.getvalue().count("\n") == 1
     assert "bad topic a\\n2026" in stream.getvalue()
+
+
+FORGED = (
+    "x' client='admin",
+    'x" client="admin',
+    "x\\' client='admin",
+    "x client=admin",
+    "' client='admin' '",
+    "x\u202e client='admin'",
+)
+
+
+def read_pairs(line: str) -> dict[str, str]:
+    """Return the pairs of a line as a careful reader takes them: from left to right, quotes and escapes heeded."""
+    found = re.findall(r"""'(?:[^'\\]|\\.)*'|(\w+)='((?:[^'\\]|\\.)*)'|[^\s'=]+|[\s=]""", line)
+    return {key: value.replace("\\'", "'").replace("\\\\", "\\") for key, value in found if key}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_client_cannot_forge_a_pair_in_a_text_or_in_a_value(root: logging.Logger, name: str) -> None:
+    """docs/operations.md, Log lines. Nor does one appear to who looks for the pair of somebody else's name."""
+    stream = io.StringIO()
+    set_up_logging(Log(), stream=stream)
+    logging.getLogger("sluicegate.mqtt").info("client %s left", name, extra={"event": "E", "client": name})
+    line = stream.getvalue()
+    assert read_pairs(line) == {"event": "E", "client": name.replace("\u202e", "\\u202e")}
+    assert "client='admin'" not in line
+    assert re.findall(r"(?<!\S)client='", line) == ["client='"]
+
+
+@given(name=st.text(max_size=30), text=st.text(max_size=30))
+def test_whatever_is_said_the_pairs_of_a_line_are_those_that_were_given(name: str, text: str) -> None:
+    record = logging.makeLogRecord(
+        {"name": "n", "levelname": "INFO", "msg": "%s", "args": (text + "=",), "client": name}
+    )
+    line = TextLines().format(record)
+    assert line.isprintable()
+    assert list(read_pairs(line.partition(" n ")[2])) == ["client"]
+
+
+def test_what_a_terminal_would_obey_is_escaped_in_lines_for_machines_too(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    set_up_logging(Log(format="json"), stream=stream)
+    logging.getLogger("gateway.test").info("bad \x9b31m", extra={"client": "\u202ex\x7f"})
+    assert stream.getvalue().rstrip("\n").isprintable()
+    assert orjson.loads(stream.getvalue())["client"] == "\u202ex\x7f"
+
+
+def test_a_traceback_with_words_of_a_client_begins_no_line(root: logging.Logger) -> None:
+    stream = io.StringIO()
+    set_up_logging(Log(), stream=stream)
+    try:
+        raise ValueError("bad\n2026-01-01T00:00:00.000Z ERROR forged\x1b[2J")
+    except ValueError:
+        logging.getLogger("gateway.test").exception("failed")
+    first, *others = stream.getvalue().rstrip("\n").split("\n")
+    assert "failed" in first
+    assert others[0] == "  Traceback (most recent call last):"
+    assert all(line.startswith("  ") and line.isprintable() for line in others)
 
 
 def test_setting_up_again_replaces_the_handler_and_the_level(root: logging.Logger) -> None:
@@ -76,6 +139,21 @@ def test_an_audit_file_that_cannot_be_made_changes_nothing(
     logging.getLogger("gateway.test").info("still shown")
     assert "still audited" in (tmp_path / "audit").read_text()
     assert "still shown" in stream.getvalue()
+
+
+def test_an_audit_file_is_for_its_user_and_the_readers_of_its_group(
+    root: logging.Logger, audit: logging.Logger, tmp_path: Path
+) -> None:
+    """It tells who came, and from where. One that is begun after the first was moved away is made so, too."""
+    before = os.umask(0)
+    try:
+        set_up_logging(Log(audit_file=tmp_path / "audit"), stream=io.StringIO())
+        audit.info("one")
+        (tmp_path / "audit").rename(tmp_path / "moved")
+        audit.info("two")
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"audit": 0o640, "moved": 0o640}
 
 
 def test_an_audit_file_on_a_full_disk_gives_way_to_another_one(
