@@ -27,7 +27,7 @@ class HttpPublisher:
         self._modulus = plan.sequence_modulus
         self._padding = b"." * (plan.payload_bytes - 8)
         self._head = (
-            f"POST /TOPIC/{plan.topic.format(lane=lane.number)} HTTP/1.1\r\nHost: bench\r\n"
+            f"POST /TOPIC/{plan.topic.format(lane=lane.number)} HTTP/1.1\r\nHost: localhost\r\n"
             f"Content-Type: application/octet-stream\r\nContent-Length: {plan.payload_bytes}\r\n\r\n"
         ).encode() + bytes(4)
         self._rest = b""

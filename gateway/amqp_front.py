@@ -34,6 +34,11 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         """A frame need not be cut, so the longest frame."""
         return self._node.config.amqp.max_frame_size
 
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports."""
+        return self._node.config.amqp.allowed_origins
+
     def make_connection(self, cell: ActorCell) -> AmqpConnection:
         """Return a connection for a stream that was just accepted."""
         return AmqpConnection(cell, self.vpns)

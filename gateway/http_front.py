@@ -35,6 +35,11 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
         """There is no WebSocket."""
         return 0
 
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports."""
+        return self._node.config.http.allowed_origins
+
     def make_connection(self, cell: ActorCell) -> HttpConnection:
         """Return a connection for a stream that was just accepted."""
         return HttpConnection(cell, self.vpns)
@@ -65,12 +70,14 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
             spool=node.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
+            pages=self.pages,
             limits=HttpLimits(
                 body_bytes_max=http.max_body_size,
                 message_bytes_max=http.max_message_size,
                 batch_messages_max=http.batch_messages_max,
                 head_timeout_ms=http.head_timeout_s * 1000,
                 body_timeout_ms=http.body_timeout_s * 1000,
+                body_rate_min=http.body_rate_min,
                 keep_alive_ms=http.keep_alive_s * 1000,
                 flows_max=http.max_flows,
                 flows_per_client_max=http.max_flows_per_client,
@@ -78,7 +85,6 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
                 lock_ms=http.lock_s * 1000,
                 lock_ms_max=http.lock_s_max * 1000,
                 wait_ms_max=http.wait_s_max * 1000,
-                allowed_origins=frozenset(http.allowed_origins),
             ),
             counters=self.counters,
             heads=self._heads,

@@ -1,5 +1,7 @@
 """From a listener's configuration to the listener: plain or TLS, with WebSocket frames around the protocol or not."""
 
+from collections.abc import Callable
+
 from actors.events import Events
 from gateway.config.listeners import HTTP_ALPN, TlsListener
 from gateway.config.listeners import Listener as ListenerConfig
@@ -7,7 +9,8 @@ from gateway.file_limit import files_for_clients
 from gateway.surroundings import Surroundings
 from messaging.events import SYSTEM_TLS_FAILED
 from protocols.listeners import BaseListener, Listener
-from protocols.transports import ConnectionFactory
+from protocols.transports import ConnectionFactory, PeerInfo
+from protocols.web_pages import ForeignRequest, WebPages
 from protocols.websocket import MESSAGE_BYTES_MAX, WebSocketSettings, over_websocket
 
 
@@ -20,12 +23,19 @@ def make_listener(
     alpn: str,
     subprotocols: tuple[str, ...],
     message_bytes_max: int,
+    pages: WebPages,
+    on_foreign: Callable[[PeerInfo, ForeignRequest], None],
 ) -> Listener:
-    """Return a listener, not started yet. Raises TlsFilesRefused for a certificate that cannot be used."""
+    """Return a listener, not started yet. Raises TlsFilesRefused for a certificate that cannot be used.
+
+    `pages` and `on_foreign` are for WebSocket only.
+    """
     path = getattr(config, "path", None)
     if path is not None:
         bytes_max = max(message_bytes_max, MESSAGE_BYTES_MAX)  # clients put several packets or frames into one, too
-        settings = WebSocketSettings(path=path, subprotocols=subprotocols, message_bytes_max=bytes_max)
+        settings = WebSocketSettings(
+            pages=pages, on_foreign=on_foreign, path=path, subprotocols=subprotocols, message_bytes_max=bytes_max
+        )
         connect = over_websocket(connect, settings)
     tls = config.tls(alpn=alpn if path is None else HTTP_ALPN) if isinstance(config, TlsListener) else None
     return surroundings.listener(

@@ -29,6 +29,11 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
         """A packet need not be cut, so the longest packet."""
         return self._node.config.mqtt.maximum_packet_size
 
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports."""
+        return self._node.config.mqtt.allowed_origins
+
     def make_connection(self, cell: ActorCell) -> MqttConnection:
         """Return a connection for a stream that was just accepted."""
         return MqttConnection(cell, self.vpns)

@@ -23,9 +23,9 @@ from actors.directory_messages import (
     UpdateRefused,
 )
 from actors.messages import PurgeQueue, QueueOverview
-from actors.queue_directory import StoreRefused
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
+from actors.stored_answer import StoreRefused
 from gateway.account_port import AccountsView
 from gateway.answers import (
     ClientNotFound,
@@ -403,7 +403,8 @@ class NodeView(AccountsView, NodePort):
             reasons.append("the node is starting or stopping")
         if self._node.spool_gate.blocked:
             reasons.append(f"the spool takes no messages: {self._node.spool_gate.blocked}")
-        return Health(live=not self._node.failed.done(), ready=not reasons, reasons=tuple(reasons))
+        live = not self._node.failed.done() and self._node.spool_health.is_live()
+        return Health(live=live, ready=not reasons, reasons=tuple(reasons))
 
     async def _find(self, name: str) -> QueueHandle:
         handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(name))

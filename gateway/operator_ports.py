@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from gateway.admin.places import Places
 from gateway.config.admin import Admin, AdminTls
 from gateway.config.listeners import HTTP_ALPN
 from gateway.config.sections import Health
@@ -64,6 +65,7 @@ class OperatorPorts:
         self._node = node
         self._bound: dict[str, list[socket.socket]] = {}  # not served yet, by name
         self.servers: dict[str, AdminServer] = {}  # those that are open, by name
+        self.places = {name: Places() for name in ("health", "admin.tls", "admin")}
 
     async def bind(self) -> None:
         """Take the addresses, and look at the certificate. Raises CannotStart."""
@@ -127,6 +129,9 @@ class OperatorPorts:
             events=node.runtime.events,
             queue_label_max=node.config.metrics.queue_label_max,
             probes_only=isinstance(config, Health),
+            allowed_hosts=lambda: node.config.node.allowed_hosts,
+            places=self.places[name],
+            body_timeout_s=node.config.admin.body_timeout_s,
             bound=self._bound[name],
         )
 

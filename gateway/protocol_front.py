@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 from actors.cell import ActorCell, Behaviour
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION, VITAL
+from gateway.config.listeners import TlsListener
 from gateway.listening import make_listener, tell_failed_handshakes
 from gateway.start_errors import opening
 from gateway.tree import SupervisorActor
@@ -19,7 +20,8 @@ from protocols.identity import Identity
 from protocols.listeners import Listener
 from protocols.message_vpns import MessageVpns, VpnServices
 from protocols.reading_gate import ReadingGate
-from protocols.transports import Connection
+from protocols.transports import Connection, PeerInfo
+from protocols.web_pages import ForeignRequest, WebPages
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -73,12 +75,18 @@ class ProtocolFront(ABC, Generic[C, S]):
         self._make_connection = self.make_connection  # one for all cells, which keep it
         self._ticker: TimerHandle | None = None
         self._accepted_count = 0
+        self.pages = {listener: self._pages(listener) for listener in self.schemes}  # which may use a listener's port
         self.vpns: MessageVpns[S] = self._make_vpns()
 
     @property
     @abstractmethod
     def message_bytes_max(self) -> int:
         """The longest packet or frame of a client, which a WebSocket may bring in one message."""
+
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports: none, for those that speak no HTTP."""
+        return ()
 
     @abstractmethod
     def make_connection(self, cell: ActorCell) -> Behaviour:
@@ -101,6 +109,8 @@ class ProtocolFront(ABC, Generic[C, S]):
                         alpn=self.alpn,
                         subprotocols=self.subprotocols,
                         message_bytes_max=self.message_bytes_max,
+                        pages=self.pages[name],
+                        on_foreign=self._refused_a_page,
                     )
                     await listener.start()
                 tell_failed_handshakes(listener, self._node.runtime.events, f"{self.name} client")
@@ -172,6 +182,23 @@ class ProtocolFront(ABC, Generic[C, S]):
     def _make_vpns(self) -> MessageVpns[S]:
         services = {name: self.make_services(vpn) for name, vpn in self._node.vpns.items()}
         return MessageVpns(services, {name: each.vpn for name, each in self._node.config.listeners.by_name().items()})
+
+    def _pages(self, listener: str) -> WebPages:
+        node = self._node
+        config = node.config.listeners.by_name()[listener]  # its host and kind stay until a restart
+        return WebPages(
+            is_tls=isinstance(config, TlsListener),
+            origins_setting=f"{self.name}.allowed_origins",
+            origins=lambda: self.allowed_origins,
+            hosts=lambda: (config.host.lower(), *node.config.node.allowed_hosts),
+            is_open=lambda: any(vpn.accounts.authenticator.admits_anonymous(listener) for vpn in node.vpns.values()),
+        )
+
+    def _refused_a_page(self, peer: PeerInfo, foreign: ForeignRequest) -> None:
+        """Count and tell of a WebSocket that was refused before there was a connection in it."""
+        text = f"{foreign.status} {foreign.title}: {self.name} client at {peer.host}:{peer.port}: {foreign.detail}"
+        self.vpns.of_listener(peer.listener).clients.denials.deny(foreign.reason, "", text)
+        self.counters.count(self.counters.refused, foreign.reason)
 
     def _tick(self) -> None:
         self.look_at_the_clock()

@@ -1,15 +1,15 @@
 """WebSocket (RFC 6455): a connection around a connection, that turns frames into the byte stream inside them.
 
 To a listener it is a `Connection`, to the protocol inside it is the `ByteTransport`. The framing and the handshake are
-those of the `websockets` library's sans-IO protocol; the policy is ours: which path and subprotocols are served, that
-only binary frames are [MQTT 6.0.0-1], and how a stream ends. Frames and packets are independent [MQTT 6.0.0-2]: what
-a frame holds goes in as it comes, a fragment too. Compression is never negotiated: its windows would cost
-more memory than everything else about an idle connection.
+those of the `websockets` library's sans-IO protocol; the policy is ours: which path and subprotocols are served, to
+pages of which origins, that only binary frames are [MQTT 6.0.0-1], and how a stream ends. Frames and packets are
+independent [MQTT 6.0.0-2]: what a frame holds goes in as it comes, a fragment too. Compression is never negotiated: its
+windows would cost more memory than everything else about an idle connection.
 """
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
@@ -23,6 +23,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from protocols.web_pages import ForeignRequest, WebPages, authority_of
 
 ABSOLUTE: Final = re.compile(r"^https?://[^/?#]*", re.IGNORECASE)  # what a target may begin with [RFC 6455 4.2.1]
 UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake
@@ -37,6 +38,8 @@ BUFFERED_BYTES_MAX: Final = 8 << 20  # a peer that pings and never reads is cut 
 class WebSocketSettings:
     """What an upgrade request has to match."""
 
+    pages: WebPages  # which web pages may use the port
+    on_foreign: Callable[[PeerInfo, ForeignRequest], None]  # hears of what they may not
     # In our order of preference. A client that offers none of them is refused. MQTT's names: 3.1 clients knew the
     # second only, and a client that offers both speaks 3.1.1 or 5 [MQTT 6.0.0-3] [MQTT 6.0.0-4].
     subprotocols: tuple[str, ...] = ("mqtt", "mqttv3.1")
@@ -241,6 +244,10 @@ class WebSocketConnection:
             return self._frames.reject(HTTPStatus.NOT_FOUND, text)
         if len(request.headers.get_all("Host")) != 1:  # [RFC 6455 4.2.1]; the library does not look
             return self._frames.reject(HTTPStatus.BAD_REQUEST, "not one Host header\n")
+        foreign = self._foreign(request)
+        if foreign is not None:
+            self._settings.on_foreign(self._peer, foreign)
+            return self._frames.reject(HTTPStatus(foreign.status), f"{foreign.title}: {foreign.detail}\n")
         offered = [each.strip().lower() for each in ",".join(request.headers.get_all("Upgrade")).split(",")]
         if "websocket" in offered:  # the library knows no list; what else is in it is passed over [RFC 9110 7.8]
             del request.headers["Upgrade"]
@@ -252,6 +259,14 @@ class WebSocketConnection:
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             response.headers["Sec-WebSocket-Version"] = "13"  # a client of another one has to be told [RFC 6455 4.2.2]
         return response
+
+    def _foreign(self, request: Request) -> ForeignRequest | None:
+        """Return why a request is refused that a web page has sent, None if it is not [RFC 6455 4.2.2, 10.2]."""
+        headers = request.headers
+        host = authority_of(request.path) or headers["Host"]
+        return self._settings.pages.refusal(
+            host, ", ".join(headers.get_all("Origin")), ", ".join(headers.get_all("Sec-Fetch-Site"))
+        )
 
     def _refuse_what_is_no_request(self, malformed: InvalidMessage) -> None:
         """Answer what the library only hangs up on [RFC 6455 4.2.2]."""

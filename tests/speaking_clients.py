@@ -94,7 +94,7 @@ class Mqtt:
 
 
 class Amqp:
-    """AMQP 1.0; the codes are error conditions, and `sasl-1` for a failed authentication."""
+    """AMQP 1.0; the codes are error conditions, and `sasl-1` and the like for the outcome of SASL."""
 
     def __init__(
         self, broker: RunningBroker, name: str = "device", *, sasl_hostname: str | None = None, hostname: str = ""
@@ -117,8 +117,8 @@ class Amqp:
             await _sasl_frame(reader)  # the mechanisms
             outcome = await _sasl_frame(reader)
         self._client = AmqpClient(reader, writer)
-        if outcome.endswith(b"\x50\x01"):
-            return "sasl-1"
+        if outcome[-2:-1] == b"\x50" and outcome[-1]:
+            return f"sasl-{outcome[-1]}"
         writer.write(AMQP_HEADER + frame(0, Open(self._name, hostname=self._hostname).encode()))
         writer.write(frame(0, Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100).encode()))
         async with asyncio.timeout(DEADLINE_S):

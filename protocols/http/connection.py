@@ -46,6 +46,8 @@ class HttpConnection(Behaviour):
     high mark is held back by not beginning its next request, and by not reading what comes behind that.
     """
 
+    cross_origin: CrossOrigin  # from `opened` on
+
     def __init__(self, cell: ActorCell, vpns: MessageVpns[HttpServices]) -> None:
         self.runtime = cell.runtime
         services = vpns.default
@@ -55,7 +57,6 @@ class HttpConnection(Behaviour):
         self.client = cell.name  # the origin of what it publishes
         self.identity = Identity(services.clients, cell.runtime.clock)
         self.replies = ReplyBox(cell, services.router, services.counters)
-        self.cross_origin = CrossOrigin(services.limits.allowed_origins)
         self.peer_host = ""
         self.has_left = False  # the transport is gone
         self._cell = cell
@@ -68,6 +69,9 @@ class HttpConnection(Behaviour):
         self._sign_in: SignIn | None = None
         self._peer_name = "?"
         self._since_ms = 0  # the first byte of a head, the last of a body so far, or the last answer
+        self._ticked_ms = 0
+        self._body: Request | None = None  # whose body came when time was brought last
+        self._body_ms = 0  # for how long it has come since it was first seen so
         self._has_asked = False  # there was a request
         self._served: Request | None = None  # that has a task
         self._reading_paused = False
@@ -91,6 +95,7 @@ class HttpConnection(Behaviour):
         self._peer_name = f"{peer.host}:{peer.port}"
         self._listener_services = self.vpns.of_listener(peer.listener)
         self._sign_in = SignIn(self.vpns, peer, self._clock)
+        self.cross_origin = CrossOrigin(self._listener_services.pages[peer.listener])
         self._transport = transport
 
     def received(self, data: bytes) -> None:
@@ -140,13 +145,18 @@ class HttpConnection(Behaviour):
             self._reader.tick(now_ms)
         if self._writable is not None:
             self._look_for_progress(now_ms)
+        passed_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
         engine = self._engine
         if self._transport is None or self._reading_paused or self._resumed is not None or engine.awaits_our_word:
             return  # a client that we do not read from cannot send, nor does one that waits for our word
         limits = self.services.limits
         silent_ms = now_ms - self._since_ms
-        if engine.in_body:
-            is_late = silent_ms > limits.body_timeout_ms
+        body = engine.coming
+        self._body_ms = self._body_ms + passed_ms if body is self._body else 0
+        self._body = body
+        if body is not None:
+            due_ms = limits.body_timeout_ms + body.body_bytes * 1000 // limits.body_rate_min
+            is_late = silent_ms > limits.body_timeout_ms or self._body_ms > due_ms
         else:
             is_late = silent_ms > limits.head_timeout_ms and (engine.in_head or not self._has_asked)
         if is_late:
@@ -219,8 +229,8 @@ class HttpConnection(Behaviour):
             if request is None:
                 return
             self._has_asked = True
-            request.answer_headers = self.cross_origin.headers(request)
             try:
+                self._check_page(request)
                 is_served = serve_at_once(self, request)
             except Exception as error:
                 self._failed(request, error)
@@ -248,6 +258,15 @@ class HttpConnection(Behaviour):
         else:
             log.error("a request of the client at %s failed", self._peer_name, exc_info=error)
             request.answer_problem(HttpProblem(INTERNAL, "a fault of this broker; its log says more"))
+
+    def _check_page(self, request: Request) -> None:
+        """Refuse what a web page has sent that may not use this port. Raises HttpProblem."""
+        foreign = self.cross_origin.refusal(request)
+        if foreign is not None:
+            text = f"{foreign.status} {foreign.title}: HTTP client at {self._peer_name}: {foreign.detail}"
+            self._listener_services.clients.denials.deny(foreign.reason, self.client, text)
+            self._counters.count(self._counters.refused, foreign.reason)
+            raise HttpProblem(foreign.status, foreign.detail, reason=foreign.title)
 
     # --- what requests need ---
 
@@ -394,7 +413,7 @@ class HttpConnection(Behaviour):
             self._publishing.confirmed(message.token)
             self._answered()
         elif isinstance(message, Refused):
-            self._publishing.confirmed(message.token, message.reason)
+            self._publishing.confirmed(message.token, message)
             self._answered()
         elif isinstance(message, MessageBatch):
             self.replies.take(message)

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 EXTEND: Final = "extend"
 
 _NO_STORE: Final = (b"cache-control", b"no-store")
+# Of a body that somebody has published: opened in a browser, it runs nothing, and is of no origin, least of all ours.
+_NO_PAGE: Final = (
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+)
 _READING: Final = ("max", "wait_s", "window")
 _BINDING: Final = ("browse", "lock_s", "selector", *_READING)
 
@@ -213,7 +218,7 @@ async def _read(
     else:
         only = messages[0]
         settled_at = (b"sluicegate-settle", settle_path(flow_id, only).encode("ascii"))
-        request.answer(OK, only.payload(), [*delivery_headers(only, wall_ms), settled_at, *fields])
+        request.answer(OK, only.payload(), [*delivery_headers(only, wall_ms), *_NO_PAGE, settled_at, *fields])
 
 
 def _flow_headers(flow: HttpFlow) -> list[tuple[bytes, bytes]]:

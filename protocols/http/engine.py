@@ -12,6 +12,7 @@ from protocols.http.head_rules import problem_of
 from protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE, VERSION_NOT_SUPPORTED, HttpProblem
 from protocols.http.requests import Request
 from protocols.http.responses import ResponseHeads
+from protocols.web_pages import authority_of
 
 # Of a request line and its headers, and of trailers; parsers have no limit of their own, and put together a header's
 # pieces at a cost that grows with the square of its length.
@@ -94,6 +95,11 @@ class HttpEngine:
     def is_idle(self) -> bool:
         """Whether nothing has come that is not answered."""
         return not self._line and not self.in_head and not self.in_body
+
+    @property
+    def coming(self) -> Request | None:
+        """The request whose body comes."""
+        return self._request if self.in_body else None
 
     @property
     def awaits_our_word(self) -> bool:
@@ -179,6 +185,9 @@ class HttpEngine:
         request.method = parser.get_method().decode("ascii")
         request.raw_path = url.path or b"/"  # "http://host" has none (RFC 9112 3.2.2)
         request.raw_query = url.query or b""
+        request.host = request.header("host")
+        if url.host is not None:  # it counts, whatever Host says (RFC 9112 3.2.2)
+            request.host = authority_of(self._target.decode("latin-1"))
         version = parser.get_http_version()
         request.is_http_1_0 = version == "1.0"
         request.is_last = request.is_http_1_0 or not parser.should_keep_alive()

@@ -17,7 +17,8 @@ class HttpLimits:
     message_bytes_max: int  # of each message in it
     batch_messages_max: int
     head_timeout_ms: int  # from the first byte of a request to the end of its headers, and from accept to the first
-    body_timeout_ms: int  # of silence within a body
+    body_timeout_ms: int  # of silence within a body, and for what of it comes more slowly than at the least rate
+    body_rate_min: int  # bytes a second, on the average of a whole body
     keep_alive_ms: int  # from an answer to the next request
     flows_max: int  # of all clients
     flows_per_client_max: int
@@ -25,4 +26,3 @@ class HttpLimits:
     lock_ms: int  # that a worker has to settle a message, unless it says otherwise
     lock_ms_max: int
     wait_ms_max: int  # that a request may wait for messages
-    allowed_origins: frozenset[str]  # of pages whose scripts may read our answers; "*": of all

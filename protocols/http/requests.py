@@ -35,6 +35,7 @@ class Request:
         self.method = ""
         self.raw_path = b""
         self.raw_query = b""
+        self.host = ""  # that it is for: of a whole URL, or the header's; empty: it does not say
         self.fields: list[tuple[str, str]] = []  # as they were sent
         self.is_http_1_0 = False
         self.is_last = False  # the connection ends with its answer
@@ -67,8 +68,8 @@ class Request:
 
     def came(self, piece: bytes) -> None:
         """Take a piece of the body. Nobody reads it when the answer is there already."""
+        self.body_bytes += len(piece)
         if not self.is_answered:
-            self.body_bytes += len(piece)
             self._pieces.append(piece)
             self._wake()
 

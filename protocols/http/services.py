@@ -1,5 +1,6 @@
 """What every HTTP connection in a message VPN uses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
@@ -12,6 +13,7 @@ from protocols.counters import ProtocolCounters
 from protocols.http.flows import HttpFlows
 from protocols.http.limits import HttpLimits
 from protocols.http.responses import ResponseHeads
+from protocols.web_pages import WebPages
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class HttpServices:
     spool: Address
     authenticator: Authenticator
     clients: ClientRoster
+    pages: Mapping[str, WebPages]  # which may use a listener's port, by its name
     limits: HttpLimits
     counters: ProtocolCounters
     heads: ResponseHeads

@@ -179,7 +179,9 @@ async def test_a_browser_that_follows_events_reads_on(broker: RunningBroker, bro
     orders = await queue(broker)
     port = broker.node.http.listeners["http"].port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
-    writer.write(f"GET /QUEUE/orders{browses} HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n".encode())
+    writer.write(
+        f"GET /QUEUE/orders{browses} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode()
+    )
     async with asyncio.timeout(READ_ON_S):
         await reader.readuntil(b"\r\n\r\n")  # whatever there is in the queue
     writer.transport.pause_reading()  # type: ignore[attr-defined]  # one for both directions

@@ -11,8 +11,8 @@ from http_client import create, http_client, publish, ready_count
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
-POST = b"POST /QUEUE/%b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b"
-POLL = b"GET /QUEUE/q HTTP/1.1\r\nHost: h\r\n\r\n"
+POST = b"POST /QUEUE/%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
+POLL = b"GET /QUEUE/q HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Wire:
@@ -79,7 +79,7 @@ async def test_a_request_that_waits_holds_up_those_behind_it_and_waits_for_those
 async def test_a_client_that_asks_first_need_not_send_what_is_refused(broker: RunningBroker) -> None:
     """RFC 9110 10.1.1: Expect: 100-continue, as curl has it."""
     await create(broker, "q")
-    ask = b"POST %b HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    ask = b"POST %b HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
     async with wire(broker) as client:
         client.writer.write(ask % b"/TOPIC/a/%23")
         assert (await client.answer())[0] == 400
@@ -96,7 +96,7 @@ async def test_a_client_that_asks_first_is_not_late_while_a_poll_before_it_waits
     await create(broker, "q")
     async with wire(broker) as client:
         asks = POLL.replace(b"/q ", b"/q?wait_s=100 ")
-        asks += b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        asks += b"POST /QUEUE/q HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
         client.writer.write(asks)
         async with asyncio.timeout(DEADLINE_S):
             while broker.node.http.counters.bytes_received < len(asks):
@@ -119,7 +119,7 @@ async def test_a_body_may_come_in_many_pieces(broker: RunningBroker) -> None:
     async with wire(broker) as client:
         client.writer.write(post(body))
         assert (await client.answer())[0] == 200
-        client.writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        client.writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         for start in range(0, len(body), 100_000):
             piece = body[start : start + 100_000]
             client.writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -135,7 +135,9 @@ async def test_a_request_for_another_protocol_is_answered_in_this_one(broker: Ru
     asks = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
     async with wire(broker) as client:
         for body in (b"one", b"two"):
-            client.writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\n%bContent-Length: 3\r\n\r\n%b" % (asks, body))
+            client.writer.write(
+                b"POST /QUEUE/q HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: 3\r\n\r\n%b" % (asks, body)
+            )
             assert (await client.answer())[0] == 200
         client.writer.write(POLL)
         assert (await client.answer())[1] == b"one"
@@ -145,16 +147,16 @@ async def test_a_connection_that_asks_for_nothing_more_is_closed(broker: Running
     """`http.keep_alive_s` counts from the last answer."""
     async with wire(broker) as client, wire(broker) as busy:
         for each in (client, busy):
-            each.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+            each.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
             assert (await each.answer())[0] == 200
         broker.forward(59)
         broker.node.http.look_at_the_clock()
-        busy.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+        busy.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         assert (await busy.answer())[0] == 200
         broker.forward(2)
         broker.node.http.look_at_the_clock()
         assert await client.rest() == b""
-        busy.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+        busy.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         assert (await busy.answer())[0] == 200
     assert broker.node.http.counters.violated == {}
 
@@ -168,7 +170,7 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read_from(broker: 
     count = 200
     async with wire(broker) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # one for both directions
-        client.writer.write(b"GET /QUEUE/q?browse=true HTTP/1.1\r\nHost: h\r\n\r\n" * count)
+        client.writer.write(b"GET /QUEUE/q?browse=true HTTP/1.1\r\nHost: localhost\r\n\r\n" * count)
         async with asyncio.timeout(DEADLINE_S):
             while broker.node.http.counters.bytes_sent < len(body):
                 await asyncio.sleep(0.01)
@@ -186,7 +188,7 @@ async def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(broker: Run
         await publish(publisher, "q", body)
     async with wire(broker) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # one for both directions
-        client.writer.write(b"GET /QUEUE/q?browse=true HTTP/1.1\r\nHost: h\r\n\r\n" * 200)
+        client.writer.write(b"GET /QUEUE/q?browse=true HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
         port = broker.node.http
         async with asyncio.timeout(DEADLINE_S):
             while not any(each.is_writing_paused for each in port.open_connections()):
@@ -204,7 +206,7 @@ async def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(broker: Run
 async def test_what_is_refused_before_it_has_come_ends_the_connection(broker: RunningBroker) -> None:
     """The answer is read by a client that is still sending: nothing resets the connection before."""
     async with wire(broker) as client:
-        client.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(50_000))
+        client.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n" + bytes(50_000))
         assert (await client.answer())[0] == 413
         client.writer.write(bytes(150_000))
         assert await client.rest() == b""

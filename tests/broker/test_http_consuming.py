@@ -372,7 +372,7 @@ async def test_a_stopping_gateway_lets_its_workers_go(broker: RunningBroker) -> 
 async def test_a_client_that_leaves_while_it_waits_takes_nothing_along(broker: RunningBroker) -> None:
     await create(broker, "q")
     _, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
-    writer.write(b"GET /QUEUE/q?wait_s=300 HTTP/1.1\r\nHost: h\r\n\r\n")
+    writer.write(b"GET /QUEUE/q?wait_s=300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     async with asyncio.timeout(DEADLINE_S):
         while not broker.node.default.http_flows.count:
             await asyncio.sleep(0.01)

@@ -1,7 +1,7 @@
 """WebSocket: the upgrade, frames into bytes and back, and every way to end. RFC 6455; MQTT 5.0 section 6."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -16,10 +16,13 @@ from websockets.uri import parse_uri
 from loops import RunOnLoop
 from protocols.listeners import Listener
 from protocols.transports import PeerInfo, Place
+from protocols.web_pages import ForeignRequest, WebPages
 from protocols.websocket import (
     EVENTS_PER_TURN_MAX,
+    MESSAGE_BYTES_MAX,
     PIECE_BYTES,
     SENT_BYTES_MAX,
+    UPGRADE_S,
     WebSocketConnection,
     WebSocketSettings,
     over_websocket,
@@ -27,6 +30,25 @@ from protocols.websocket import (
 from recorded_connection import RecordedConnection, Recorder
 
 HOST = "192.0.2.1"
+
+
+def for_everybody(
+    *,
+    on_foreign: Callable[[PeerInfo, ForeignRequest], None] = lambda peer, foreign: None,
+    message_bytes_max: int = MESSAGE_BYTES_MAX,
+    upgrade_s: float = UPGRADE_S,
+) -> WebSocketSettings:
+    """Return the settings of a port where nobody has to log in, and that is for no page of another origin."""
+    pages = WebPages(
+        is_tls=False,
+        origins_setting="mqtt.allowed_origins",
+        origins=tuple,
+        hosts=lambda: ("gate.example",),
+        is_open=lambda: True,
+    )
+    return WebSocketSettings(
+        pages=pages, on_foreign=on_foreign, message_bytes_max=message_bytes_max, upgrade_s=upgrade_s
+    )
 
 
 class PretendStream:
@@ -72,7 +94,10 @@ class Dialogue:
     def __init__(self, *, message_bytes_max: int = 1000) -> None:
         self.inside = RecordedConnection()
         self.stream = PretendStream()
-        settings = WebSocketSettings(message_bytes_max=message_bytes_max)
+        self.foreign: list[ForeignRequest] = []
+        settings = for_everybody(
+            message_bytes_max=message_bytes_max, on_foreign=lambda _, foreign: self.foreign.append(foreign)
+        )
         self.ours = WebSocketConnection(connect=lambda: self.inside, settings=settings)
         self.ours.opened(self.stream, PeerInfo(listener="test", host=HOST, port=4711))
 
@@ -155,6 +180,33 @@ UPGRADE = (
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
 )
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "reason"),
+    [
+        (UPGRADE.replace(b"\r\n\r\n", b"\r\nOrigin: http://localhost:3000\r\n\r\n"), 403, "foreign_origin"),
+        (UPGRADE.replace(b"Host: localhost", b"Host: evil.example"), 421, "foreign_host"),
+        (UPGRADE.replace(b"GET /mqtt", b"GET http://evil.example/mqtt"), 421, "foreign_host"),
+    ],
+    ids=["origin", "host", "absolute target"],
+)
+def test_an_upgrade_for_a_foreign_page_is_refused(
+    dialogue: Dialogue, request_bytes: bytes, status: int, reason: str
+) -> None:
+    """[RFC 6455 4.2.2, 10.2]: before there is a connection in it; RFC 9112 3.2.2: of a whole URL its host counts."""
+    dialogue.ours.received(request_bytes)
+    assert dialogue.stream.written.startswith(b"HTTP/1.1 %d " % status)
+    assert [each.reason for each in dialogue.foreign] == [reason]
+    assert dialogue.stream.ending == "lingering"
+    assert not hasattr(dialogue.inside, "transport")
+
+
+def test_an_upgrade_for_a_page_of_the_port_itself_is_granted(dialogue: Dialogue) -> None:
+    dialogue.ours.received(UPGRADE.replace(b"\r\n\r\n", b"\r\nOrigin: http://localhost\r\n\r\n"))
+    assert dialogue.stream.written.startswith(b"HTTP/1.1 101 ")
+    assert dialogue.foreign == []
+    dialogue.leave()
 
 
 @pytest.mark.parametrize(
@@ -405,7 +457,7 @@ def test_no_input_raises_or_opens_the_inside_twice(prefix: bytes, reads: list[by
 def test_an_upgrade_that_never_comes_ends_the_stream(run: RunOnLoop) -> None:
     async def scenario() -> None:
         recorder = Recorder()
-        settings = WebSocketSettings(upgrade_s=0.05)
+        settings = for_everybody(upgrade_s=0.05)
         listener = Listener(name="ws", host="127.0.0.1", port=0, connect=over_websocket(recorder.connect, settings))
         await listener.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
@@ -421,7 +473,7 @@ def test_an_upgrade_that_never_comes_ends_the_stream(run: RunOnLoop) -> None:
 def test_a_foreign_client_talks_over_a_real_socket(run: RunOnLoop) -> None:
     async def scenario() -> None:
         recorder = Recorder()
-        connect = over_websocket(recorder.connect, WebSocketSettings())
+        connect = over_websocket(recorder.connect, for_everybody())
         listener = Listener(name="ws", host="127.0.0.1", port=0, connect=connect)
         await listener.start()
         url = f"ws://127.0.0.1:{listener.port}/mqtt"
