@@ -81,6 +81,7 @@ COMPILED: Final = (
     "protocols/tcp_transport.py",  # and one of these beneath
     "protocols/transports.py",  # who is at its other end
     "protocols/unread_answers.py",  # the watch holds it
+    "protocols/web_pages.py",  # each HTTP request asks it
     "protocols/writing_watch.py",  # every direct message to a client passes it
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )

@@ -18,15 +18,17 @@ from messaging.client_roster import ClientRoster, ClientUsername
 from messaging.routing import TopicSpace
 from messaging.vpn_quota import VpnQuota
 from protocols import scram
+from protocols.account_secrets import AccountSecrets
 from protocols.authentication import Authenticator, Credentials, Mechanism
 from protocols.login_attempts import LoginAttempts
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from protocols.password_checks import PasswordChecks
 
 
 class Accounts:
     """The accounts of one message VPN, and its authenticator, which knows them as they are now.
 
-    `attempts` outlives it. Of two accounts of one name that of the configuration counts.
+    `attempts` and `checks` outlive it. Of two accounts of one name that of the configuration counts.
     """
 
     def __init__(
@@ -36,20 +38,23 @@ class Accounts:
         listeners: Listeners,
         runtime: Runtime,
         attempts: LoginAttempts,
+        checks: PasswordChecks,
         made: Mapping[str, StoredUser],
     ) -> None:
         self._authentication = authentication
         self._proofs = proofs
         self._listeners = listeners
         self._made = made
-        self._secrets: dict[str, str] = {}  # of all accounts, by name
-        self._scram = scram.ScramSha256({}, runtime.rng.randbytes)
+        self._secrets = AccountSecrets({})  # of all accounts
+        self._scram = scram.ScramSha256({}, authentication.scram_iterations, runtime.rng.randbytes)
         self.authenticator = Authenticator(
             credentials=self._credentials(),
             scram_matches=scram.password_matches,
             attempts=attempts,
+            checks=checks,
             clock=runtime.clock,
             wait=runtime.sleep,
+            random_bytes=runtime.rng.randbytes,
         )
 
     def configure(self, authentication: Authentication, proofs: Proofs) -> None:
@@ -65,9 +70,9 @@ class Accounts:
         user = self._made.get(name)
         self._scram.change(name, None if user is None else user.scram)
         if user is None:
-            self._secrets.pop(name, None)
+            self._secrets.drop(name)
         else:
-            self._secrets[name] = user.password_hash
+            self._secrets.put(name, user.password_hash)
 
     def _credentials(self) -> Credentials:
         authentication, proofs = self._authentication, self._proofs
@@ -76,11 +81,13 @@ class Accounts:
             for name, listener in self._listeners.enabled().items()
             if authentication.anonymous_allowed_on(listener.host)
         ]
-        self._scram.configure({name: user.scram for name, user in self._made.items()} | proofs.secrets)
+        secrets = {name: user.scram for name, user in self._made.items()} | proofs.secrets
+        self._scram.configure(secrets, authentication.scram_iterations)
         mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram}
         if proofs.verifier is not None:
             mechanisms |= {name: OAuthMechanism(name, proofs.verifier) for name in (OAUTHBEARER, XOAUTH2)}
-        self._secrets = {name: user.password_hash for name, user in self._made.items()} | proofs.secrets
+        made = {name: user.password_hash for name, user in self._made.items()}
+        self._secrets = AccountSecrets(made | proofs.secrets)
         return Credentials(
             secrets=self._secrets,
             anonymous_listeners=frozenset(anonymous),

@@ -16,6 +16,8 @@ from gateway.config.message_vpns import vpn_setting
 from gateway.config.model import Config
 from gateway.config.sections import Queues
 from gateway.file_limit import files_wanted
+from protocols.scram import ITERATIONS_MIN, few_iterations, iterations_of
+from protocols.web_pages import ANY
 from storage.inspection import Finding, Severity
 
 MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what comes with it
@@ -24,7 +26,9 @@ MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what com
 def lint(config: Config, *, now_s: float) -> Iterator[Finding]:
     """Yield what may not have been meant. `now_s` is the time in seconds since the epoch, for certificates."""
     yield from _reachable(config)
+    yield from _web_pages(config)
     yield from _files(config)
+    yield from _scram_keys(config)
     yield from _certificates(config, now_s)
     yield from _spool(config)
     yield from _queues(config)
@@ -51,6 +55,21 @@ def _reachable(config: Config) -> Iterator[Finding]:
             yield _warning(setting, f"anybody who reaches {listener.host} may connect: {where}")
 
 
+def _web_pages(config: Config) -> Iterator[Finding]:
+    """Ports that any web page may use."""
+    for name, origins in (
+        ("mqtt", config.mqtt.allowed_origins),
+        ("amqp", config.amqp.allowed_origins),
+        ("http", config.http.allowed_origins),
+    ):
+        if ANY in origins:
+            text = f"{ANY!r}: every web page may use these ports by the browser of whoever looks at it"
+            yield _warning(f"{name}.allowed_origins", text)
+    if ANY in config.node.allowed_hosts:
+        text = f"{ANY!r}: a web page whose name leads here may use every port where nobody has to log in"
+        yield _warning("node.allowed_hosts", text)
+
+
 def _asks_for_a_certificate(listener: Listener) -> bool:
     return isinstance(listener, TlsListener) and listener.client_ca is not None
 
@@ -69,6 +88,15 @@ def _files(config: Config) -> Iterator[Finding]:
         mode = path.stat().st_mode
         if mode & stat.S_IRWXO:
             yield _warning(setting, f"everybody on this machine can read {path} (mode {stat.S_IMODE(mode):04o})")
+
+
+def _scram_keys(config: Config) -> Iterator[Finding]:
+    """Keys from which a password can be guessed faster than it need be."""
+    for place, account in config.accounts():
+        count = iterations_of(account.secret()) if account.has_secret() else 0
+        if 0 < count < ITERATIONS_MIN:
+            section = ".".join(str(part) for part in place[:-1])
+            yield _warning(f"{section}: {account.name}", few_iterations(count))
 
 
 def _certificates(config: Config, now_s: float) -> Iterator[Finding]:

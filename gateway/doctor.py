@@ -5,9 +5,8 @@ It changes nothing. A node that runs has its spool open for writing, so its spoo
 
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,14 +14,19 @@ from typing import Final
 from gateway.config.model import Config
 from gateway.config.sizes import rounded_size
 from gateway.config_lint import lint
+from protocols.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from storage.backup import SPARE_BYTES
 from storage.backup_folder import BackupNote, checked_pieces, read_note
 from storage.environment import DATA_FILE, disk_free_bytes
 from storage.errors import StorageError
+from storage.file_rights import open_to_others, told_rights
 from storage.folder_lock import LOCK_FILE
 from storage.inspection import Finding, Severity, inspect_spool
 from storage.spool_reader import SpoolReader
+from storage.store import SPOOL_FILES
+from storage.tree_walk import walk_trees
 
+DAMAGES_SHOWN_MAX: Final = 100
 MAP_FULL_SHARE: Final = 0.8  # of the map: time to act
 
 
@@ -57,7 +61,7 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     try:
         _examine_data(examination, config, looked)
     except OSError as error:
-        examination.error("data.path", _in_words(error))
+        examination.error("data.path", in_words(error))
     return examination
 
 
@@ -70,14 +74,15 @@ def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
         for _ in checked_pieces(folder, note):
             pass
     except (StorageError, OSError) as error:
-        examination.error(str(folder), _in_words(error) if isinstance(error, OSError) else str(error))
+        examination.error(str(folder), in_words(error) if isinstance(error, OSError) else str(error))
         return examination
     examination.looked_at["checksum"] = f"right, over {note.data_bytes} bytes"
     _examine_spool(examination, lambda: SpoolReader.open_backup(folder), folder, looked)
     return examination
 
 
-def _in_words(error: OSError) -> str:
+def in_words(error: OSError) -> str:
+    """Return what the system says went wrong, and with which file."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
@@ -92,7 +97,7 @@ def _examine_data(examination: Examination, config: Config, looked: Callable[[],
     if not (folder / DATA_FILE).exists():
         examination.looked_at["spool"] = "none: the first start makes one"
         return
-    with _claimed(folder) as holder:
+    with claimed(folder) as holder:
         if holder is not None:
             examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}: make a backup, and examine that"
         else:
@@ -113,9 +118,9 @@ def _examine_folder(examination: Examination, config: Config) -> None:
     for path in (folder, *(folder / name for name in (DATA_FILE, LOCK_FILE))):
         if path.exists() and not os.access(path, os.R_OK | os.W_OK):
             examination.error(str(path), "it may not be read and written by this user")
-    mode = folder.stat().st_mode
-    if mode & stat.S_IWOTH:
-        examination.warn(str(folder), f"everybody on this machine may write into it (mode {stat.S_IMODE(mode):04o})")
+    rights = open_to_others(folder, SPOOL_FILES)
+    if rights:
+        examination.warn(str(folder), told_rights(rights))
     free, size = disk_free_bytes(folder), _size(folder / DATA_FILE)
     examination.looked_at["disk"] = f"{rounded_size(free)} free"
     if free < SPARE_BYTES:
@@ -134,7 +139,7 @@ def _size(path: Path) -> int:
 
 
 @contextmanager
-def _claimed(folder: Path) -> Iterator[str | None]:
+def claimed(folder: Path) -> Iterator[str | None]:
     """Keep nodes from starting on the folder for the length of the block; yield the process id of one that runs.
 
     Without a lock file, or the right to read it, nobody can be kept from anything.
@@ -157,11 +162,44 @@ def _examine_spool(
     examination: Examination, opened: Callable[[], SpoolReader], folder: Path, looked: Callable[[], None]
 ) -> None:
     try:
+        if not _examine_trees(examination, folder):
+            return  # LMDB could be ended by what it reads there, and this process with it
         with opened() as reader:
             examination.looked_at |= _counts(reader)
             examination.findings += inspect_spool(reader, looked=looked)
+            examination.findings += _users_with_old_keys(reader)
     except StorageError as error:
         examination.error(str(folder / DATA_FILE), str(error))
+
+
+def _users_with_old_keys(reader: SpoolReader) -> Iterator[Finding]:
+    """Yield the users whose SCRAM keys an earlier release made. What cannot be read of users, a start reports."""
+    from gateway.made_objects import made_rows  # late: the broker's code, for a spool that could be opened
+    from gateway.stored_users import USERS
+
+    for vpn in reader.vpns.values():
+        for row in made_rows(USERS, vpn.rows.catalog).values():
+            with suppress(ValueError):
+                user = USERS.read(row)
+                count = iterations_of(user.scram)
+                if 0 < count < ITERATIONS_MIN:
+                    yield Finding(Severity.WARNING, f"{vpn.name}: user {user.name}", few_iterations(count))
+
+
+def _examine_trees(examination: Examination, folder: Path) -> bool:
+    """Walk over LMDB's own pages; return whether they are in order. Raises OSError, StoreFailed."""
+    damages = walk_trees(folder / DATA_FILE)
+    if not damages:
+        return True
+    tables = sorted({each.table for each in damages})
+    examination.looked_at["trees"] = f"damaged: {', '.join(tables)}"
+    for damage in damages[:DAMAGES_SHOWN_MAX]:
+        examination.error(damage.table, f"page {damage.page} of {DATA_FILE}: {damage.problem}")
+    if len(damages) > DAMAGES_SHOWN_MAX:
+        examination.error(str(folder / DATA_FILE), f"{len(damages) - DAMAGES_SHOWN_MAX} more pages are broken")
+    text = "its own order is broken, so its records were not looked at: restore a backup, or bring what can be read"
+    examination.error(str(folder / DATA_FILE), f"{text} into a new spool with `sluicegate doctor --salvage FOLDER`")
+    return False
 
 
 def _counts(reader: SpoolReader) -> dict[str, int | str]:

@@ -22,7 +22,15 @@ def checks_of(gate: QueueGate, size_bytes: int, priority: int) -> list[CheckView
         chain.insert(0, spool)
         spool = spool.parent
     checks = [
-        _check(gate, each.refusal, each.usage_bytes, each.usage_bytes_max, size_bytes, "bytes", each.blocked)
+        _check(
+            gate,
+            each.blocked_refusal if each.blocked else each.refusal,
+            each.usage_bytes,
+            each.usage_bytes_max,
+            size_bytes,
+            "bytes",
+            each.blocked,
+        )
         for each in chain
     ]
     checks.append(_check(gate, REFUSED_QUEUE_FULL, gate.usage_bytes, gate.usage_bytes_max, size_bytes, "bytes"))

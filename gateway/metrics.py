@@ -43,6 +43,15 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_connections_opened_total", COUNTER, "Client connections accepted", ("protocol",)),
     Metric("sluicegate_connections_refused_total", COUNTER, "Client connections refused", ("protocol", "reason")),
     Metric("sluicegate_clients_denied_total", COUNTER, "What clients were denied", ("reason", "vpn")),
+    Metric("sluicegate_logins_checked_total", COUNTER, "Passwords held against hashes"),
+    Metric("sluicegate_logins_waiting", GAUGE, "Passwords that wait to be held against hashes"),
+    Metric("sluicegate_logins_refused_total", COUNTER, "Logins that were not looked at", ("reason",)),
+    Metric(
+        "sluicegate_operator_requests_refused_total",
+        COUNTER,
+        "Requests and connections to ports of operators for which there was no place",
+        ("listener", "reason"),
+    ),
     Metric("sluicegate_connections_failed_total", COUNTER, "Connections ended by a violation", ("protocol", "reason")),
     Metric(
         "sluicegate_certificate_begins_seconds",
@@ -172,6 +181,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("rest_delivery_point", "rest_consumer", "status", "vpn"),
     ),
     Metric(
+        "sluicegate_rest_consumer_targets_refused_total",
+        COUNTER,
+        "Connections to REST consumers that were not made, for their address is not allowed",
+        ("rest_delivery_point", "rest_consumer", "vpn"),
+    ),
+    Metric(
         "sluicegate_rest_delivery_point_messages_total",
         COUNTER,
         "Messages that delivery points settled",
@@ -180,6 +195,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
     Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
     Metric("sluicegate_spool_commit_failures_total", COUNTER, "Commits that failed", ("reason",)),
+    Metric(
+        "sluicegate_spool_failed",
+        GAUGE,
+        "Whether the spool has failed: 1 or 0",
+        ("reason",),
+    ),
+    Metric("sluicegate_spool_unread_partitions", GAUGE, "Partitions with pages that the spool cannot read"),
     Metric("sluicegate_spool_messages_written_total", COUNTER, "Messages written to the spool"),
     Metric("sluicegate_spool_messages_elided_total", COUNTER, "Messages settled before they had to be written"),
     Metric("sluicegate_spool_used_bytes", GAUGE, "Bytes of the spool in use"),

@@ -12,6 +12,7 @@ from actors.clock import Clock
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.spool import Spool
+from actors.spool_health import SpoolHealth
 from actors.spool_io import StoreThreads
 from actors.supervision import VITAL
 from actors.waking import watch_for_room
@@ -30,7 +31,7 @@ from gateway.http_front import HttpFront
 from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.operator_ports import OperatorPorts
-from gateway.proofs import Secrets, read_secrets
+from gateway.proofs import Proofs, Secrets, read_secrets
 from gateway.protocol_front import ProtocolFront
 from gateway.recovery import Recovered, read_store, register_partitions
 from gateway.start_errors import CannotStart
@@ -50,11 +51,14 @@ from messaging.selectors import Selectors
 from protocols.amqp.native_fields import AmqpFields
 from protocols.listeners import BaseListener
 from protocols.login_attempts import LoginAttempts
-from storage.errors import StorageError
+from protocols.password_checks import PasswordChecks
+from storage.errors import StorageError, StoreDamaged
+from storage.file_rights import make_folder, open_to_others, told_rights
 from storage.interface import CommitJob, Store
 from storage.queue_catalog import PartitionIds
+from storage.record_cursor import CursorState
 from storage.spool_plan import SpoolPlanner
-from storage.store import RESERVE_BYTES, SpoolStore
+from storage.store import RESERVE_BYTES, SPOOL_FILES, SpoolStore
 from storage.stored_state import NOTHING_STORED
 
 log = logging.getLogger("sluicegate.node")
@@ -107,6 +111,7 @@ class Node:
         self.spool = self._spawn_spool()
         self.partition_ids = PartitionIds(self.recovered.stored(DEFAULT_VPN).catalog, self.recovered.partitions)
         self.attempts = LoginAttempts()
+        self.password_checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=clock)
         self.vpns: dict[str, MessageVpn] = {}  # those that are configured, and those that the store knows
         names = dict.fromkeys([*config.message_vpns(), *self.recovered.vpns])
         secrets = read_secrets(config, names, [], clock.wall_ms)
@@ -123,13 +128,21 @@ class Node:
         self.flow = FlowFront(self)
         self.http = HttpFront(self)
         self.fronts: tuple[ProtocolFront[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
-        self.admin_accounts = AdminAccounts(
-            config.admin, secrets.operators, clock=clock, wait=self.runtime.sleep, random_bytes=rng.randbytes
-        )
+        self.admin_accounts = self._make_admin_accounts(secrets.operators)
         self.operator_ports = OperatorPorts(self)
         self.certificates: dict[str, Validity] = {}  # of the ports in TLS, by the names of their listeners
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
         self._alone = asyncio.Lock()  # of a start and reloads: it takes time to make what a configuration declares
+
+    def _make_admin_accounts(self, proofs: Proofs) -> AdminAccounts:
+        return AdminAccounts(
+            self.config.admin,
+            proofs,
+            checks=self.password_checks,
+            clock=self.clock,
+            wait=self.runtime.sleep,
+            random_bytes=self.runtime.rng.randbytes,
+        )
 
     # --- start ---
 
@@ -267,6 +280,7 @@ class Node:
     async def stop(self) -> None:
         """Close the doors, let everybody finish, and leave the store in order."""
         self.ready = False
+        self.password_checks.stop()
         for vpn in self.vpns.values():
             vpn.keep_queues()
         self.following.end()
@@ -282,11 +296,19 @@ class Node:
             await self.trace_export.stop()
         self.runtime.stop()
         self.threads.stop()
-        states = last_cursors(closed, self.planner)
+        try:
+            self._leave_in_order(last_cursors(closed, self.planner))
+        except StorageError as error:
+            log.error("the spool was not closed in order, and the next start takes it for a crash: %s", error)
+        self.store.close()
+
+    def _leave_in_order(self, states: list[CursorState]) -> None:
+        """Write what a start in order reads. Raises StoreFull and StoreFailed."""
+        if self.spool_health.is_damaged():
+            raise StoreDamaged(self.spool_gate.blocked)  # nothing is written beside damage
         if states:
             self.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
         self.store.mark_clean()
-        self.store.close()
 
     async def _spool_is_idle(self) -> None:
         done = asyncio.get_running_loop().create_future()
@@ -299,6 +321,7 @@ class Node:
     # --- putting together ---
 
     def _spawn_spool(self) -> ActorCell:
+        self.spool_health = SpoolHealth()  # asked for when the actor is gone, too
         return self.runtime.spawn(
             lambda cell: LoopActor(
                 cell,
@@ -307,6 +330,7 @@ class Node:
                     planner=self.planner,
                     writer=self.threads,
                     gate=self.spool_gate,
+                    health=self.spool_health,
                     commit_interval_ms=self.config.spool.commit_interval_ms,
                     partitions=self.partition_addresses,
                     tracing=self.tracing,
@@ -327,13 +351,18 @@ def open_store(config: Config) -> SpoolStore:
     """Open the store in the data folder. Raises CannotStart."""
     folder: Path = config.data.path
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         map_bytes_max = config.spool.map_bytes_max
         reserve_bytes = min(RESERVE_BYTES, map_bytes_max // RESERVE_OF_SMALL_MAPS)
-        return SpoolStore.open(folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=config.spool.sync)
+        sync = config.spool.sync
+        store = SpoolStore.open(folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=sync)
+        rights = open_to_others(folder, SPOOL_FILES)
     except OSError as error:
         reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror or error
         text = f"the data folder {folder} cannot be used: {reason}"
         raise CannotStart(text, advice="Another one: --data DIR.") from None
     except StorageError as error:
         raise CannotStart(str(error)) from None
+    if rights:
+        log.warning("%s", told_rights(rights))
+    return store

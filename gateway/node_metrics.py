@@ -10,6 +10,7 @@ from actors.cursor_messages import CursorOverview
 from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
 from actors.queue_totals import QueueTotals
+from actors.spool_health import FAILURES
 from actors.staging_messages import StagingOverview
 from gateway.reader_views import cursor_view
 from gateway.rest_views import point_samples
@@ -45,6 +46,7 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
         Sample("sluicegate_build", 1, (VERSION,)),
         Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
         *_front(node),
+        *_logins(node),
         *[sample._replace(vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
         *_losses(node, vpns),
         *_amqp_transactions(node.amqp.transactions),
@@ -72,6 +74,18 @@ def _front(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_slow_subscribers", slow_count)
     yield Sample("sluicegate_message_bytes", int(node.memory.used_bytes))
     yield Sample("sluicegate_delivered_unacked_messages", int(node.credit.used))
+
+
+def _logins(node: "Node") -> Iterator[Sample]:
+    checks, refused = node.password_checks, "sluicegate_logins_refused_total"
+    yield Sample("sluicegate_logins_checked_total", checks.checked_count)
+    yield Sample("sluicegate_logins_waiting", checks.waiting_count)
+    yield Sample(refused, checks.refused_count, ("busy",))
+    yield Sample(refused, node.attempts.refused_count + node.admin_accounts.attempts.refused_count, ("failed_before",))
+    for name, server in node.operator_ports.servers.items():
+        counts = {**node.operator_ports.places[name].refused_counts, "connections": server.listener.refused_count}
+        for reason, count in counts.items():
+            yield Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
 
 
 def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
@@ -202,6 +216,9 @@ def _spool(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_spool_commit_seconds_total", actor.commits_ns / 1e9)
     for kind, count in actor.commits_failed.items():
         yield Sample("sluicegate_spool_commit_failures_total", count, (kind,))
+    for kind in FAILURES:
+        yield Sample("sluicegate_spool_failed", 1 if node.spool_health.kind == kind else 0, (kind,))
+    yield Sample("sluicegate_spool_unread_partitions", len(node.spool_health.unread_partitions))
     yield Sample("sluicegate_spool_messages_written_total", node.planner.written_count)
     yield Sample("sluicegate_spool_messages_elided_total", node.planner.elided_count)
     damaged = node.recovered.damaged_count + actor.damaged_pages_count

@@ -69,10 +69,12 @@ def asked_changes(user: StoredUser, changes: Mapping[str, object]) -> AskedUser:
     return asked_user({**known, **profiles, **changes})
 
 
-def stored_user(asked: AskedUser, before: StoredUser | None, random_bytes: Callable[[int], bytes]) -> StoredUser:
+def stored_user(
+    asked: AskedUser, before: StoredUser | None, scram_iterations: int, random_bytes: Callable[[int], bytes]
+) -> StoredUser:
     """Return what to keep of a user. Takes tens of milliseconds if it has a new password. Raises QueueInvalid."""
     if asked.password is not None:
-        password_hash, scram_text = _kept(asked.password.get_secret_value(), random_bytes)
+        password_hash, scram_text = _kept(asked.password.get_secret_value(), scram_iterations, random_bytes)
     elif before is not None:
         password_hash, scram_text = before.password_hash, before.scram
     else:
@@ -94,9 +96,9 @@ def _read(row: bytes) -> StoredUser:
         raise ValueError(", ".join(str(each["loc"]) for each in error.errors(include_input=False))) from None
 
 
-def _kept(password: str, random_bytes: Callable[[int], bytes]) -> tuple[str, str]:
+def _kept(password: str, scram_iterations: int, random_bytes: Callable[[int], bytes]) -> tuple[str, str]:
     try:
-        return PasswordHasher().hash(password), scram.stored_text(password, random_bytes)
+        return PasswordHasher().hash(password), scram.stored_text(password, scram_iterations, random_bytes)
     except ValueError as problem:
         allowed = "characters that RFC 4013 does not prohibit, such as all printable ones"
         raise QueueInvalid("password", f"this value is not allowed: {problem}", allowed) from None

@@ -102,7 +102,8 @@ class Users:
             name = getattr(asked, field)
             if name not in names:
                 raise QueueInvalid(field, f"there is no such profile as {name!r}", ", ".join(names))
-        user = await asyncio.to_thread(stored_user, asked, before, self._node.runtime.rng.randbytes)
+        iterations = self._vpn.config.authentication.scram_iterations
+        user = await asyncio.to_thread(stored_user, asked, before, iterations, self._node.runtime.rng.randbytes)
         await self._put(user.name, user)
 
     def _view(self, name: str, configured: Mapping[str, ClientUsername], profiles: ProfileNames) -> UserView:

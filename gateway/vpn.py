@@ -90,6 +90,7 @@ class MessageVpn:
             node.config.listeners,
             node.runtime,
             node.attempts,
+            node.password_checks,
             self.users.made.objects,
         )
         self._book = read_cursor_book(stored.readers)

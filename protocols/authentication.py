@@ -1,12 +1,11 @@
 """Who may connect: one service for all protocols.
 
-Passwords are checked against argon2 hashes on a thread, for that takes tens of milliseconds by design. A name that does
-not exist costs the same time as a wrong password. Mechanisms of several steps (SCRAM) are in files of their own; here
-is what they owe to whoever carries their messages, be it MQTT's AUTH or AMQP's SASL.
+There is one way to check a password, whatever its name: in the order of `login_line`, on a thread, against what
+`account_secrets` has for all names. Only a password that is known to be right is let in without. Mechanisms of several
+steps (SCRAM) are in files of their own; here is what they owe to whoever carries their messages, be it MQTT's AUTH or
+AMQP's SASL.
 """
 
-import asyncio
-import base64
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from actors.clock import Clock
+from protocols.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
 from protocols.login_attempts import LoginAttempts
-
-ARGON2_PREFIX: Final = "$argon2"
-SCRAM_PREFIX: Final = "SCRAM-SHA-256$"
+from protocols.login_line import network_of
+from protocols.password_checks import LoginsBusy, PasswordChecks
+from protocols.proven_passwords import ProvenPasswords
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +72,15 @@ class Mechanism(Protocol):
         """Begin one exchange."""
 
 
-def decoy_hash(hasher: PasswordHasher) -> str:
-    """Return a hash that takes as long to check as others, and is of no password: what unknown names are held against.
-
-    It is put together and not computed: a real one would be a fifth of the time that a node takes to start.
-    """
-    salt, digest = (base64.b64encode(bytes(size)).decode().rstrip("=") for size in (hasher.salt_len, hasher.hash_len))
-    costs = f"m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
-    return f"{ARGON2_PREFIX}id$v=19${costs}${salt}${digest}"
-
-
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """What proofs are held against.
 
-    `secrets` maps user names to argon2 hashes, stored SCRAM secrets or, where a secret came from the environment or a
-    file, plain passwords. `mechanisms` are those of several steps, by the name clients ask for. `token_principal` tells
-    whose bearer token something is; with `tokens_as_passwords` a password of a name that is no account may be a token
-    of that name.
+    `mechanisms` are those of several steps, by the name clients ask for. `token_principal` tells whose bearer token
+    something is; with `tokens_as_passwords` a password of a name that is no account may be a token of that name.
     """
 
-    secrets: Mapping[str, str]
+    secrets: AccountSecrets
     anonymous_listeners: frozenset[str]
     mechanisms: Mapping[str, Mechanism]
     token_principal: Callable[[bytes], Principal] | None = None
@@ -125,7 +113,7 @@ class Authenticator:
 
     `credentials` may be replaced, and their secrets changed, at any time: they hold for every proof that is
     not accepted yet, on open connections too. `scram_matches` tells whether a password is the one behind a stored SCRAM
-    secret. `attempts` says who has to wait after failures.
+    secret. `attempts` says who has to wait after failures; `checks` are those of the whole node.
     """
 
     def __init__(
@@ -134,14 +122,17 @@ class Authenticator:
         credentials: Credentials,
         scram_matches: Callable[[str, bytes], bool],
         attempts: LoginAttempts,
+        checks: PasswordChecks,
         clock: Clock,
         wait: Callable[[int], Awaitable[None]],
+        random_bytes: Callable[[int], bytes],
     ) -> None:
         self.credentials = credentials
         self._scram_matches = scram_matches
         self._hasher = PasswordHasher()
-        self._decoy = decoy_hash(self._hasher)
+        self._proven = ProvenPasswords(random_bytes)
         self._attempts = attempts
+        self._checks = checks
         self._clock = clock
         self._wait = wait  # for so many milliseconds
 
@@ -162,8 +153,12 @@ class Authenticator:
         """Return whether there is an account of that name."""
         return user_name in self.credentials.secrets
 
+    def knows_domain(self, user_name: str) -> bool:
+        """Return whether there is an account whose name ends in the same `@domain`."""
+        return self.credentials.secrets.has_domain(user_name)
+
     async def client(self, user_name: str, password: bytes, *, listener: str, host: str) -> Principal | None:
-        """Return who a client of a listener is by user name and password, or None.
+        """Return who a client of a listener is by user name and password, or None. Raises LoginsBusy.
 
         Where nobody needs an account, a name that no account has is as good as none, and counts as no failure: many
         clients show one whether it is asked for or not (`guest`, `admin`).
@@ -178,23 +173,25 @@ class Authenticator:
     async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:
         """Return who this is, or None. `host` is where it comes from: who has failed often has to wait.
 
-        Whose check began beside those that have used up the free failures meanwhile gets in line as if it came now,
-        right or wrong: a burst would else be looked at as a whole before the first of it counts.
+        Raises LoginsBusy when it is not looked at, for want of time or room. Whose check began beside those that have
+        used up the free failures meanwhile gets in line as if it came now, right or wrong: a burst would else be looked
+        at as a whole before the first of it counts.
         """
         while await self.may_try(host, user_name):
             is_in_line = self.wait_in_line(host, user_name)
-            principal = await self._password(user_name, password)
+            principal = await self._password(user_name, password, host, is_in_line=is_in_line)
             if is_in_line or not self.wait_in_line(host, user_name):
                 self.tried(host, user_name, succeeded=principal is not None)
                 return principal
         return None
 
     async def bearer(self, token: bytes, host: str) -> Principal | None:
-        """Return whose bearer token this is, or None. Tokens name nobody before they are believed: the host waits."""
-        if not await self.may_try(host):
-            return None
+        """Return whose bearer token this is, or None, after a wait if too many from this host were not believed.
+
+        Who shows a right one does not wait for others: nobody finds one by trying.
+        """
         principal = self.token(token)
-        if principal is None:
+        if principal is None and await self.may_try(host):
             self.tried(host, "", succeeded=False)
         return principal
 
@@ -224,20 +221,63 @@ class Authenticator:
         else:
             self._attempts.failed(host, user_name, self._clock.now_ms())
 
-    async def _password(self, user_name: str, password: bytes) -> Principal | None:
+    async def _password(self, user_name: str, password: bytes, host: str, *, is_in_line: bool) -> Principal | None:
+        """Return who this is, or None; nobody, too, when others have used up the free failures meanwhile."""
+        token = self.token(password) if self._may_be_token(password) else None
         secret = self.credentials.secrets.get(user_name)
-        if secret is None and self._may_be_token(password):
-            principal = self.token(password)
-            # A name beside a token may be left empty.
-            return principal if principal is not None and user_name in ("", principal.user_name) else None
-        if secret is not None and not secret.startswith((SCRAM_PREFIX, ARGON2_PREFIX)):
-            return Principal(user_name) if hmac.compare_digest(secret.encode(), password) else None
-        check = self._scram_matches if secret is not None and secret.startswith(SCRAM_PREFIX) else self._verify
-        matches = await asyncio.to_thread(check, secret or self._decoy, password)
+        # A name beside a token may be left empty.
+        if token is not None and secret is None and user_name in ("", token.user_name):
+            return token
+        if not is_in_line and self._attempts.is_crowded(host, user_name, self._clock.now_ms()):
+            is_right = False  # among so many at once it would be found without a wait
+        else:
+            is_right = self._is_known_right(user_name, password)
+        if not is_right:
+            self._attempts.check_begins(host, user_name)
+            try:
+                is_right = await self._check(user_name, password, host, is_in_line=is_in_line)
+            except LoginsBusy:
+                self._attempts.not_looked_at(host, self._clock.now_ms())
+                raise
+            finally:
+                self._attempts.check_ended(host, user_name)
+        return Principal(user_name) if is_right else None
+
+    async def _check(self, user_name: str, password: bytes, host: str, *, is_in_line: bool) -> bool:
+        """Return whether a password is right, at the same cost for every name. Raises LoginsBusy."""
+        standing = self._attempts.standing(host, user_name, self._clock.now_ms())
+        async with self._checks.turn(network_of(host), standing, self.credentials.secrets.checks().cost) as turn:
+            if not is_in_line and self.wait_in_line(host, user_name):
+                return False  # all before it are found wrong by now
+            if self._is_known_right(user_name, password):
+                return True
+            secrets = self.credentials.secrets
+            secret, decoys = secrets.get(user_name), secrets.checks().decoys
+            is_right = await turn.run(lambda: self._matches(secret, decoys, password))
         # Meanwhile the account may have got another password, or be gone.
-        if not matches or secret is None or self.credentials.secrets.get(user_name) != secret:
-            return None
-        return Principal(user_name)
+        if not is_right or secret is None or self.credentials.secrets.get(user_name) != secret:
+            return False
+        self._proven.add(user_name, secret, password)
+        return True
+
+    def _is_known_right(self, user_name: str, password: bytes) -> bool:
+        """Return whether a password is seen to be right. A wrong one costs as little as one that is not known."""
+        secret = self.credentials.secrets.get(user_name)
+        if secret is None:
+            return False
+        if kind_of(secret) == PLAIN:
+            return hmac.compare_digest(secret.encode(), password)
+        return self._proven.has(user_name, secret, password)
+
+    def _matches(self, secret: str | None, decoys: Mapping[str, str], password: bytes) -> bool:
+        """Return whether a password is the one behind a secret. Wrong ones are held against every kind, once."""
+        own = PLAIN if secret is None else kind_of(secret)
+        if secret is not None and own != PLAIN and self._verify(secret, password):
+            return True
+        for kind, decoy in decoys.items():
+            if kind != own:
+                self._verify(decoy, password)
+        return secret is not None and own == PLAIN and hmac.compare_digest(secret.encode(), password)
 
     def _may_be_token(self, password: bytes) -> bool:
         return self.credentials.tokens_as_passwords and password.count(b".") == 2
@@ -257,6 +297,8 @@ class Authenticator:
         return Principal(name) if name else None
 
     def _verify(self, secret: str, password: bytes) -> bool:
+        if secret.startswith(SCRAM_PREFIX):
+            return self._scram_matches(secret, password)
         try:
             return self._hasher.verify(secret, password)
         except (VerifyMismatchError, VerificationError, InvalidHashError):

@@ -62,11 +62,14 @@ class MessageVpns(Generic[S]):
         """Return a user's own name, and the services of the VPN that it names behind its last `@`, or of `here`.
 
         Names with an `@` of their own stay whole where they are those of an account, and on a node that has `default`
-        only, unless they end in `@default`. Raises ClientDenied.
+        only, unless they end in `@default`. So do names that end like that of an account and in no VPN: were those
+        refused for that, it would show which of them are accounts. Raises ClientDenied.
         """
         own, separator, name = user_name.rpartition(SEPARATOR)
         if not separator or here.authenticator.knows(user_name):
             return user_name, here
         if len(self._services) == 1 and name != DEFAULT_VPN:
+            return user_name, here
+        if name not in self._services and here.authenticator.knows_domain(user_name):
             return user_name, here
         return own, self.named(name, here, client)

@@ -3,7 +3,7 @@
 A secret is either a plain password, from which what SCRAM stores is derived once, or that stored form itself, written
 `SCRAM-SHA-256$iterations:salt$stored-key:server-key` as PostgreSQL writes it. An argon2 hash does not help here: its
 account answers like one that does not exist. That answer costs the same steps, with a salt that never changes for a
-name, so an account's existence does not show.
+name and as many iterations as an account has, so an account's existence does not show.
 """
 
 import base64
@@ -14,10 +14,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from protocols.authentication import ARGON2_PREFIX, SCRAM_PREFIX, AuthenticationFailed, Challenge, Principal, Proven
+from protocols.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
+from protocols.authentication import AuthenticationFailed, Challenge, Principal, Proven
 
 NAME: Final = "SCRAM-SHA-256"
-ITERATIONS: Final = 4096  # the least RFC 7677 allows; the secrets are ours, and each exchange costs clients this much
+# What a stolen key costs to guess the password behind it, for each guess. Clients pay it once for each exchange: 5 ms
+# for the least, a third of a second for the most, which the clients of the flow protocol still do.
+ITERATIONS_MIN: Final = 15_000  # RFC 7677, section 4
+ITERATIONS_MAX: Final = 1_000_000
 SALT_BYTES: Final = 16
 _STORED: Final = re.compile(r"SCRAM-SHA-256\$(\d{4,7}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
 
@@ -30,26 +34,34 @@ class ScramSha256:
     name = NAME
     needs_encryption = False
 
-    def __init__(self, secrets: Mapping[str, str], random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, secrets: Mapping[str, str], iterations: int, random_bytes: Callable[[int], bytes]) -> None:
+        """`iterations` are for plain passwords: those of a stored form stand in it."""
         self._secrets = _usable(secrets)
+        self._iterations = iterations
         self._random_bytes = random_bytes
-        self._derived: dict[str, StoredSecret] = {}
+        self._derived: dict[str, StoredSecret] = {}  # of all plain passwords
+        self._counts: list[int] = []  # the iterations of each account, ascending; empty: not known yet
         self._decoy_key = random_bytes(32)  # for good: salts of names that do not exist change as little as others
+        self._derive()
 
     @property
     def can_succeed(self) -> bool:
         """Whether there is an account with a secret of use here."""
         return bool(self._secrets)
 
-    def configure(self, secrets: Mapping[str, str]) -> None:
-        """Go by these accounts from now on."""
+    def configure(self, secrets: Mapping[str, str], iterations: int) -> None:
+        """Go by these accounts from now on, and derive of plain passwords with so many iterations."""
         kept = [name for name in self._derived if secrets.get(name) == self._secrets[name]]
-        self._derived = {name: self._derived[name] for name in kept}
+        self._derived = {name: self._derived[name] for name in kept} if iterations == self._iterations else {}
         self._secrets = _usable(secrets)
+        self._iterations = iterations
+        self._counts = []
+        self._derive()
 
     def change(self, name: str, secret: str | None) -> None:
         """Go by another secret of one account from now on. None: there is no such account any more."""
         self._derived.pop(name, None)
+        self._counts = []
         if secret is None:
             self._secrets.pop(name, None)
         else:
@@ -66,12 +78,34 @@ class ScramSha256:
             secret = self._secrets.get(user_name)
             if secret is None:
                 return self._decoy(user_name)
-            found = self._derived[user_name] = stored_secret(secret, self._random_bytes)
+            found = self._derived[user_name] = stored_secret(secret, self._iterations, self._random_bytes)
         return found
+
+    def _derive(self) -> None:
+        """Derive of all plain passwords: were it done at the first exchange of each, that would tell a name by time."""
+        for name, secret in list(self._secrets.items()):
+            if name in self._derived or secret.startswith(SCRAM_PREFIX):
+                continue
+            try:
+                self._derived[name] = stored_secret(secret, self._iterations, self._random_bytes)
+            except ValueError:  # nobody can show it to us either
+                del self._secrets[name]
 
     def _decoy(self, user_name: str) -> StoredSecret:
         salt = hmac.digest(self._decoy_key, b"salt" + user_name.encode(), "sha256")[:SALT_BYTES]
-        return salt, self._random_bytes(32), self._random_bytes(32), ITERATIONS
+        return salt, self._random_bytes(32), self._random_bytes(32), self._decoy_iterations(user_name)
+
+    def _decoy_iterations(self, user_name: str) -> int:
+        """Return the iterations of one of the accounts: always the same share of all names has as many as it has.
+
+        As accounts get new passwords and more iterations, so do names that do not exist, and each of them once.
+        """
+        if not self._secrets:
+            return self._iterations
+        if not self._counts:
+            self._counts = sorted([iterations_of(each) or self._iterations for each in self._secrets.values()])
+        drawn = int.from_bytes(hmac.digest(self._decoy_key, b"iterations" + user_name.encode(), "sha256")[:8], "big")
+        return self._counts[drawn * len(self._counts) >> 64]
 
 
 def _usable(secrets: Mapping[str, str]) -> dict[str, str]:
@@ -120,9 +154,15 @@ def _library() -> Any:
     return scramp
 
 
-def stored_secret(secret: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
+def stored_secret(secret: str, iterations: int, random_bytes: Callable[[int], bytes]) -> StoredSecret:
     """Return what SCRAM keeps of a secret, plain or stored. Raises ValueError for a stored form that is broken."""
-    return read_stored(secret) if secret.startswith(SCRAM_PREFIX) else _derived(secret, random_bytes)
+    return read_stored(secret) if secret.startswith(SCRAM_PREFIX) else _derived(secret, iterations, random_bytes)
+
+
+def iterations_of(secret: str) -> int:
+    """Return how many iterations a secret was stored with; 0: it is not in the stored form."""
+    parts = _STORED.fullmatch(secret)
+    return 0 if parts is None else int(parts[1])
 
 
 def read_stored(secret: str) -> StoredSecret:
@@ -137,41 +177,52 @@ def read_stored(secret: str) -> StoredSecret:
     return salt, stored_key, server_key, int(parts[1])
 
 
-def _derived(password: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
-    mechanism = _library().ScramMechanism(NAME)
-    salt, stored_key, server_key, iterations = mechanism.make_auth_info(
-        password, iteration_count=ITERATIONS, salt=random_bytes(SALT_BYTES)
-    )
-    return salt, stored_key, server_key, iterations
+def few_iterations(count: int) -> str:
+    """Say that a key was stored with fewer iterations than it would be now."""
+    return f"its SCRAM key has {count} iterations, and a new one at least {ITERATIONS_MIN}: give it a new password"
 
 
-def stored_text(password: str, random_bytes: Callable[[int], bytes]) -> str:
-    """Return the stored form of a plain password as a text. Raises ValueError for one that RFC 4013 prohibits."""
+def _derived(password: str, iterations: int, random_bytes: Callable[[int], bytes]) -> StoredSecret:
+    """RFC 5802, section 3. Raises ValueError for a password that RFC 4013 prohibits."""
+    salt = random_bytes(SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac("sha256", _normalized(password).encode(), salt, iterations)
+    return salt, _stored_key(salted), hmac.digest(salted, b"Server Key", "sha256"), iterations
+
+
+def _stored_key(salted: bytes) -> bytes:
+    return hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+
+
+def _normalized(password: str) -> str:
+    """Return a password in the one form of its text that SCRAM knows. Raises ValueError when RFC 4013 has none."""
+    if password.isascii() and password.isprintable():
+        return password
+    library = _library()
     try:
-        salt, stored_key, server_key, iterations = _derived(password, random_bytes)
-    except _library().ScramException as problem:
+        prepared: str = library.utils.saslprep(password)
+    except library.ScramException as problem:
         raise ValueError(str(problem)) from None
+    return prepared
+
+
+def stored_text(password: str, iterations: int, random_bytes: Callable[[int], bytes]) -> str:
+    """Return the stored form of a plain password as a text. Raises ValueError for one that RFC 4013 prohibits."""
     salt_text, stored_key_text, server_key_text = [
-        base64.b64encode(part).decode("ascii") for part in (salt, stored_key, server_key)
+        base64.b64encode(part).decode("ascii") for part in _derived(password, iterations, random_bytes)[:3]
     ]
     return f"{SCRAM_PREFIX}{iterations}:{salt_text}${stored_key_text}:{server_key_text}"
 
 
 def password_matches(secret: str, password: bytes) -> bool:
     """Return whether a plain password is the one behind a stored SCRAM secret. Takes milliseconds by design."""
-    salt, stored_key, _, iterations = stored_secret(secret, lambda size: bytes(size))
+    salt, stored_key, _, iterations = read_stored(secret)
     salted = hashlib.pbkdf2_hmac("sha256", _prepared(password), salt, iterations)
-    client_key = hmac.digest(salted, b"Client Key", "sha256")
-    return hmac.compare_digest(hashlib.sha256(client_key).digest(), stored_key)
+    return hmac.compare_digest(_stored_key(salted), stored_key)
 
 
 def _prepared(password: bytes) -> bytes:
-    """Return a password in the one form of its text that SCRAM knows (RFC 4013); what has none is left as it is."""
-    if password.isascii():
-        return password
-    library = _library()
+    """Return a password that a client has sent in that form; what has none is left as it is."""
     try:
-        prepared: str = library.utils.saslprep(password.decode())
-    except (library.ScramException, UnicodeDecodeError):
+        return _normalized(password.decode()).encode()
+    except ValueError:  # it is no UTF-8 either, or may be no password
         return password
-    return prepared.encode()

@@ -12,14 +12,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from actors.events import Events
+from actors.stored_answer import StoreRefused
+from gateway.admin.answer_headers import AnswerHeaders
 from gateway.admin.api import AdminApi
 from gateway.admin.console_files import console_routes
 from gateway.admin.guard import Guard
 from gateway.admin.operation import Operation
 from gateway.admin.operations import OPERATIONS, PROBED, VPN_PARAMETER
 from gateway.admin.permission import permit
+from gateway.admin.places import Places
 from gateway.admin.problems import Unacceptable, answer_error
 from gateway.admin.requests import ANSWER_TIMEOUT_S, text
+from gateway.admin.turnstile import Desk, Door
 from gateway.admin_accounts import AdminAccounts
 from gateway.answers import AlreadyExists, NotFound, Refused
 from gateway.metrics import Exposition
@@ -27,11 +31,21 @@ from gateway.ports import NodePort
 from gateway.semp.app import semp_routes
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid
+from protocols.web_pages import WebPages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 # What is named here is an answer; anything else is our mistake, answered with 500 and logged with its traceback.
-EXPECTED: Final = (AlreadyExists, HTTPException, NotFound, QueueInvalid, Refused, TimeoutError, Unacceptable)
+EXPECTED: Final = (
+    AlreadyExists,
+    HTTPException,
+    NotFound,
+    QueueInvalid,
+    Refused,
+    StoreRefused,
+    TimeoutError,
+    Unacceptable,
+)
 HANDLERS: Final = dict.fromkeys((*EXPECTED, Exception), answer_error)
 
 
@@ -41,12 +55,17 @@ def build_app(
     accounts: AdminAccounts,
     events: Events,
     queue_label_max: int = 1000,
+    pages: WebPages,
     loopback_only: bool = False,
     probes_only: bool = False,
+    places: Places,
+    body_timeout_s: float,
 ) -> ASGIApp:
     """Return the admin application over a node, or with `probes_only` what of it anybody may ask.
 
-    `loopback_only`: it is bound to a loopback address. `events` is where it tells of changes and of who is not let in.
+    `pages` says which web pages may use it. `loopback_only`: it is bound to a loopback address. `events` is where it
+    tells of changes and of who is not let in. `places` bounds the requests under way, and a body has to come to its end
+    within `body_timeout_s`.
     """
     api = AdminApi(node=node, exposition=Exposition(queue_label_max=queue_label_max))
     others = [] if probes_only else [*semp_routes(node), *console_routes()]
@@ -54,12 +73,15 @@ def build_app(
     router = Starlette(routes=served, exception_handlers=HANDLERS)
     # A browser makes `queues/orders/` of `queues/orders/cursors/..`: whoever deletes that cursor is led to no queue.
     router.router.redirect_slashes = False
-    return Guard(
-        router,
+    router.state.body_timeout_s = body_timeout_s
+    guard = Guard(
+        Desk(router, places),
         accounts=None if probes_only else accounts,
         events=events,
+        pages=pages,
         loopback_only=loopback_only,
     )
+    return AnswerHeaders(Door(guard, places))
 
 
 def routes(api: AdminApi, *, probes_only: bool = False) -> list[Route]:

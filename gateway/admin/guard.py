@@ -19,27 +19,36 @@ from gateway.admin.permission import READ_ONLY_METHODS, beyond
 from gateway.admin.problems import problem
 from gateway.admin.requests import content_type
 from gateway.admin_accounts import AdminAccounts, NotSignedIn
-from gateway.config.listeners import is_loopback
 from gateway.semp.refusing import ROOT, refused_at_the_door
 from messaging.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
 from protocols.http.authorization import CHALLENGES
+from protocols.web_pages import WebPages
 
 TOLD_CHARS_MAX: Final = 500  # of a name or a path, in what operators read
 # What a page may send elsewhere without asking first, and nobody but a page has a reason to send here.
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 FOR_ACCOUNTS: Final = "this port is for accounts: name and password, or a token"
 NOT_BELIEVED: Final = "the name, the password or the token is not believed; after several failures wait some seconds"
+ACCOUNT_PATH: Final = "/account"  # which every account may read, to know how far it may go
 ABSOLUTE_TARGET: Final = re.compile(rb"https?://(?P<host>[^/]+)(?P<path>/.*)?", re.IGNORECASE)
-OUR_OWN_PAGES: Final = frozenset({"", "same-origin", "none"})  # of Sec-Fetch-Site; only browsers say it
 
 
 class Guard:
     """Lets accounts in, keeps foreign web pages out, and encoded slashes in names."""
 
-    def __init__(self, app: ASGIApp, *, accounts: AdminAccounts | None, events: Events, loopback_only: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        accounts: AdminAccounts | None,
+        events: Events,
+        pages: WebPages,
+        loopback_only: bool,
+    ) -> None:
         self._app = app
         self._accounts = accounts  # None: all that is here is for everybody
         self._events = events
+        self._pages = pages
         self._loopback_only = loopback_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +59,7 @@ class Guard:
         path: str = scope["path"]
         request = Request(scope)
         accounts = None if path in OPEN else self._accounts
-        refusal = _of_a_foreign_page(request, loopback_only=self._loopback_only)
+        refusal = self._of_a_foreign_page(request)
         if refusal is None and accounts is not None:
             refusal = await self._sign_in(request, accounts)
         if refusal is not None:
@@ -59,6 +68,24 @@ class Guard:
             await self._app(scope, receive, send)
         else:
             await self._serve_and_tell(request, receive, send)
+
+    def _of_a_foreign_page(self, request: Request) -> Response | None:
+        """Refuse what only a page from elsewhere would have a browser send: it adds name and password by itself.
+
+        What changes nothing is answered all the same: a browser shows no foreign page the answer, and follows links.
+        """
+        host = request.headers.get("host", "")
+        foreign = self._pages.host_refusal(host)
+        changes = request.method not in READ_ONLY_METHODS
+        if foreign is None and changes:
+            origin = ", ".join(request.headers.getlist("origin"))
+            foreign = self._pages.origin_refusal(host, origin, request.headers.get("sec-fetch-site", ""))
+        if foreign is not None:
+            return _refused(request, foreign.status, foreign.title, foreign.detail)
+        if changes and content_type(request) in FORMS:
+            detail = "forms of web pages may not change anything here; send application/json"
+            return _refused(request, 415, "A form", detail)
+        return None
 
     async def _serve_and_tell(self, request: Request, receive: Receive, send: Send) -> None:
         is_told = False
@@ -94,6 +121,8 @@ class Guard:
             return response
         request.state.account = account
         level = AccessLevel.READ_ONLY if request.method in READ_ONLY_METHODS else AccessLevel.READ_WRITE
+        if level is AccessLevel.READ_ONLY and request.scope["path"] == ACCOUNT_PATH:
+            return None
         highest = account.highest_level()
         if highest < level:
             self._tell(request, 403)
@@ -143,25 +172,3 @@ def _refused(request: Request, status: int, title: str, detail: str) -> Response
 
 def _host(request: Request) -> str:
     return request.client.host if request.client is not None else ""
-
-
-def _of_a_foreign_page(request: Request, *, loopback_only: bool) -> Response | None:
-    """Refuse what only a page from elsewhere would have a browser send: it adds name and password by itself."""
-    host = request.headers.get("host", "")
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    if loopback_only and not is_loopback(name):  # a foreign name that resolves to 127.0.0.1
-        return _refused(
-            request, 421, "Wrong host", f"this port is for this machine only, and {host!r} does not name it"
-        )
-    if request.method in READ_ONLY_METHODS:  # whose answers a browser shows to no foreign page
-        return None
-    origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host:
-        return _refused(request, 403, "Foreign origin", f"a page of {origin} may not change anything here")
-    if request.headers.get("sec-fetch-site", "") not in OUR_OWN_PAGES:
-        return _refused(request, 403, "Foreign origin", "a page from elsewhere may not change anything here")
-    if content_type(request) in FORMS:
-        return _refused(
-            request, 415, "A form", "forms of web pages may not change anything here; send application/json"
-        )
-    return None

@@ -7,6 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from actors.stored_answer import StoreRefused
 from gateway.answers import AlreadyExists, NotFound, Refused
 from messaging.queue_config import QueueInvalid
 
@@ -52,6 +53,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(409, f"{_sentence(error.kind)} already exists", str(error))
         case Refused():
             return problem(409, "Refused", error.reason)
+        case StoreRefused():
+            return problem(503, "Not stored", str(error))
         case TimeoutError():
             return problem(504, "No answer", "the node did not answer in time; GET /actors shows where work piles up")
         case HTTPException(status_code=404):

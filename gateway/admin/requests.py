@@ -12,6 +12,7 @@ from gateway.adapters import adapter
 from gateway.admin.operation import Parameter, TextParameter
 from gateway.admin.operations import VPN_PARAMETER
 from gateway.admin.problems import Unacceptable
+from gateway.config.admin import BODY_TIMEOUT_S_MAX
 from gateway.replay_start import SEQUENCE_MAX
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid
@@ -19,10 +20,11 @@ from messaging.wrong_value import seen
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
-BODY_S: Final = 15.0  # in which a body has to come
-assert BODY_S < ANSWER_TIMEOUT_S, "else a client that is slow is told that the node is"
+assert BODY_TIMEOUT_S_MAX < ANSWER_TIMEOUT_S, "else a client that is slow is told that the node is"
 # The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
-CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 def json_answer(body: bytes, *, status: int = 200) -> Response:
@@ -117,8 +119,9 @@ async def json_object(request: Request) -> dict[str, object]:
 async def _body(request: Request) -> bytearray:
     """Return the body. Raises Unacceptable."""
     body = bytearray()
+    timeout_s: float = request.app.state.body_timeout_s
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(timeout_s):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > BODY_BYTES_MAX:
@@ -126,6 +129,6 @@ async def _body(request: Request) -> bytearray:
     except ClientDisconnect:  # for the audit, since nobody hears it
         raise Unacceptable(400, "Cut off", "the connection ended before the body did") from None
     except TimeoutError:
-        detail = f"the body did not come to its end within {BODY_S:g} s"
+        detail = f"the body did not come to its end within {timeout_s:g} s"
         raise Unacceptable(408, "Too slow", detail, headers={"Connection": "close"}) from None  # RFC 9110 15.5.9
     return body

@@ -2,28 +2,33 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from email.utils import formatdate
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import h11
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from actors.events import Events
 from gateway.admin.app import build_app
+from gateway.admin.places import REQUESTS_MAX, Places
+from gateway.admin.turnstile import is_known
 from gateway.admin_accounts import AdminAccounts
 from gateway.config.listeners import is_loopback
 from gateway.listening import tell_failed_handshakes
 from gateway.ports import NodePort
 from protocols.listeners import BaseListener
+from protocols.login_line import network_of
 from protocols.tls import TlsFiles
+from protocols.web_pages import WebPages
 
-REQUESTS_MAX: Final = 128  # at once, of operators, probes and scrapers; more are answered with 503
-CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # more are closed at once
+CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # with more of them the largest crowd of strangers loses one
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe
+UNREAD_S: Final = 30.0  # in which a client has to take what waits of its answer: no place is held without end
 HEAD_S: Final = 15.0  # in which a request has to begin: who sends none would keep its place from operators
 SHUTDOWN_S: Final = 3  # for answers under way
 _NONE_YET: Final = object()  # no request that was answered
@@ -43,7 +48,6 @@ class AdminServer:
             access_log=False,
             proxy_headers=False,  # else whoever guesses passwords on this machine names another host each time
             server_header=False,
-            limit_concurrency=REQUESTS_MAX,
             timeout_keep_alive=KEEP_ALIVE_S,
         )
         self._state = ServerState()
@@ -93,21 +97,36 @@ async def serve_admin(
     tls: TlsFiles | None = None,
     queue_label_max: int = 1000,
     probes_only: bool = False,
+    allowed_hosts: Callable[[], Collection[str]] = tuple,
+    places: Places,
+    body_timeout_s: float,
     bound: Sequence[socket.socket] = (),
 ) -> AdminServer:
     """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which.
 
-    `bound` is what `protocols.listeners.bind` returned for that address, if it was bound before.
+    `places` bounds the requests under way, and a body has to come to its end within `body_timeout_s`. `allowed_hosts`
+    returns the names by which browsers may call the node. `bound` is what `protocols.listeners.bind` returned for that
+    address, if it was bound before.
 
     Raises OSError when the address cannot be had, and TlsFilesRefused.
     """
+    loopback_only = is_loopback(host)
     app = build_app(
         node,
         accounts=accounts,
         events=events,
         queue_label_max=queue_label_max,
-        loopback_only=is_loopback(host),
+        pages=WebPages(
+            is_tls=tls is not None,
+            origins_setting="",  # the console comes from here, and nobody else's page administers a node
+            origins=tuple,
+            hosts=allowed_hosts,
+            is_open=lambda: loopback_only,  # probes take no account, and without accounts nothing does
+        ),
+        loopback_only=loopback_only,
         probes_only=probes_only,
+        places=places,
+        body_timeout_s=body_timeout_s,
     )
     server = AdminServer(app, name=name, host=host, port=port, tls=tls)
     tell_failed_handshakes(server.listener, events, "operator")
@@ -124,11 +143,41 @@ class _HttpListener(BaseListener):
         super().__init__(name=name, host=host, port=port, tls=tls, connections_max=CONNECTIONS_MAX)
         self._config = config
         self._state = state
+        self._streams: dict[_HttpProtocol, None] = {}  # in the order in which they came
         self._dismissed = asyncio.Event()
+
+    def admit(self) -> bool:
+        """Count one more stream. Where the listener is full it takes the place of one of the largest crowd.
+
+        So nobody shuts probes and operators out with connections.
+        """
+        if self.connection_count >= self.connections_max:
+            self._make_room()
+        return super().admit()
+
+    def _make_room(self) -> None:
+        """End the oldest connection of the network that has most of them, but for those of known ones."""
+        strangers = [each for each in self._streams if not each.is_known()]
+        shaking = {each: network_of(address[0]) if address else "" for each, address in self._shaking.items()}
+        crowds = Counter([*shaking.values(), *[each.network for each in strangers]])
+        if not crowds:
+            return
+        [(largest, _)] = crowds.most_common(1)
+        self.refused_count += 1
+        for transport, network in shaking.items():
+            if network == largest:
+                del self._shaking[transport]
+                self.dismiss()
+                transport.abort()
+                return
+        oldest = next(each for each in strangers if each.network == largest)
+        self._closed(oldest)
+        oldest.transport.abort()
 
     def open(self, transport: asyncio.Transport, address: Any) -> None:
         """Have an admitted stream served."""
-        protocol = _HttpProtocol(self._config, self._state, self.dismiss)
+        protocol = _HttpProtocol(self._config, self._state, self._closed)
+        self._streams[protocol] = None
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
 
@@ -136,6 +185,12 @@ class _HttpListener(BaseListener):
         """One admitted stream is gone."""
         super().dismiss()
         self._dismissed.set()
+
+    def _closed(self, protocol: "_HttpProtocol") -> None:
+        """Give the place of a stream up, unless it had to already."""
+        if protocol in self._streams:
+            del self._streams[protocol]
+            self.dismiss()
 
     async def empty(self) -> None:
         """Wait until no stream is open."""
@@ -150,24 +205,42 @@ class _HttpProtocol(H11Protocol):
     uvicorn waits for either without end.
     """
 
-    def __init__(self, config: Config, state: ServerState, on_closed: Callable[[], None]) -> None:
+    def __init__(self, config: Config, state: ServerState, on_closed: "Callable[[_HttpProtocol], None]") -> None:
         super().__init__(config=config, server_state=state, app_state={})
-        self.connections = set()  # of which uvicorn permits as many as requests: those without a request take no place
+        self.network = ""
         self._on_closed = on_closed
+        self._unread: asyncio.TimerHandle | None = None  # what waits of an answer has to be taken until then
         self._answered: object = None  # the request before, if it was answered when it was last looked
         self._look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        self.server_state.connections.add(self)
+        self.network = network_of(self.client[0]) if self.client is not None else ""
         self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._look is not None:
             self._look.cancel()
-        self.server_state.connections.discard(self)
-        super().connection_lost(exc)
-        self._on_closed()
+        if self._unread is not None:
+            self._unread.cancel()
+        super().connection_lost(exc)  # which has whoever writes go on
+        self._on_closed(self)
+
+    def is_known(self) -> bool:
+        """Return whether a request is under way of somebody who may be here."""
+        return self.cycle is not None and not self.cycle.response_complete and is_known(cast(Scope, self.scope))
+
+    def pause_writing(self) -> None:
+        """Have whoever writes wait for the client, for so long."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken what waited."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def handle_events(self) -> None:
         """Answer what has come. Answers say when they were made: else uvicorn's server gives protocols the date."""

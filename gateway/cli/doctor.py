@@ -1,5 +1,6 @@
 """`sluicegate doctor`: whether configuration, data folder and spool of a node, or a backup, are in order."""
 
+import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.tables import print_table
 from gateway.doctor import Examination, examine_backup, examine_node
+from gateway.salvage import salvage_node
 
 
 def doctor(
@@ -22,9 +24,17 @@ def doctor(
     backup: Annotated[
         Path | None, typer.Option("--backup", metavar="FOLDER", help="Examine this backup, and nothing else.")
     ] = None,
+    salvage: Annotated[
+        Path | None,
+        typer.Option("--salvage", metavar="FOLDER", help="Bring what can be read of its spool into a new one there."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Examine a node that does not run, or a backup, and change nothing. Exit code 1: there are errors."""
+    if backup is not None and salvage is not None:
+        raise typer.BadParameter(
+            "a backup is whole or of no use: --salvage is for the spool of a node", param_hint="--salvage"
+        )
     console = Console(stderr=True)
     columns = (SpinnerColumn(), "{task.completed:.0f} pages")
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -35,6 +45,9 @@ def doctor(
 
         if backup is not None:
             examination = examine_backup(backup, looked=looked)
+        elif salvage is not None:
+            loaded = loaded_config(config, data, settings)
+            examination = salvage_node(loaded, salvage, incarnation=secrets.randbits(64), looked=looked)
         else:
             loaded = loaded_config(config, data, settings)
             examination = examine_node(loaded, now_s=SystemClock().wall_ms() / 1000, looked=looked)

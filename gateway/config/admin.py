@@ -3,7 +3,7 @@
 What an operation asks for is in `gateway.admin.operations`; accounts of clients are `gateway.config.authentication`.
 """
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ from gateway.config.authentication import Account, unique_names
 from gateway.config.listeners import LOOPBACK, Host, Port, TlsPort, VpnName, is_loopback
 from gateway.config.oauth import OAuth
 from gateway.config.section import Section
+
+BODY_TIMEOUT_S_MAX: Final = 25  # less than an answer may take: else a client that is slow is told that the node is
 
 GlobalLevel = Literal["none", "read-only", "read-write", "admin"]
 VpnLevel = Literal["none", "read-only", "read-write"]
@@ -53,6 +55,9 @@ class Admin(Section):
     enabled: bool = True
     host: Host = LOOPBACK
     port: Port = 8080
+    body_timeout_s: int = Field(
+        default=15, ge=1, le=BODY_TIMEOUT_S_MAX, description="for the body of a request, from its first byte to its end"
+    )
     tls: AdminTls = AdminTls()
     users: tuple[AdminUser, ...] = ()
     oauth: OAuth = OAuth()

@@ -16,8 +16,8 @@ from gateway.config.oauth import OAuth
 from gateway.config.section import Section
 from gateway.secret_files import first_line
 from messaging.client_roster import DEFAULT, ClientUsername
-from protocols.authentication import ARGON2_PREFIX, SCRAM_PREFIX
-from protocols.scram import read_stored
+from protocols.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
+from protocols.scram import ITERATIONS_MAX, ITERATIONS_MIN, read_stored
 
 ON_LOOPBACK: Final = "on-loopback"
 
@@ -127,6 +127,12 @@ class Authentication(Section):
     client_profiles: tuple[ClientProfileSettings, ...] = ()
     acl_profiles: tuple[AclProfileSettings, ...] = ()
     oauth: OAuth = OAuth()
+    scram_iterations: int = Field(
+        default=ITERATIONS_MIN,
+        ge=ITERATIONS_MIN,
+        le=ITERATIONS_MAX,
+        description="of SCRAM-SHA-256, for passwords that are set from now on and for plain ones of files",
+    )
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

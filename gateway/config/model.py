@@ -27,6 +27,7 @@ from gateway.config.sections import (
     Mqtt,
     Node,
     Queues,
+    Rest,
     SelectorLanguage,
     Spool,
     Transactions,
@@ -49,6 +50,7 @@ class Config(Section):
     amqp: Amqp = Amqp()
     flow: Flow = Flow()
     http: Http = Http()
+    rest: Rest = Rest()
     rest_delivery_points: RestDeliveryPoints = ()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()

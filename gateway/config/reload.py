@@ -22,10 +22,12 @@ RELOADABLE: Final[tuple[str, ...]] = (
     *[f"listeners.{name}.{each}" for name in Listeners.model_fields for each in ("max_connections", "vpn")],
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
+    "node.allowed_hosts",  # for the next request
     "queues.declared",  # new ones are created; none is changed or deleted
     "queues.defaults",
     "queues.templates",  # new ones are created; none is changed or deleted
     "queues.temporary_grace_s",  # for queues that are made from now on
+    "rest",  # delivery points begin anew
     "rest_delivery_points",  # those that differ begin anew
     "virtual_destinations",  # for the next message
     "vpn",

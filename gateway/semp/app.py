@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from actors.stored_answer import StoreRefused
 from gateway.access_levels import AccessLevel
 from gateway.admin.permission import READ_ONLY_METHODS, permit
 from gateway.admin.problems import NotPermitted, Unacceptable
@@ -97,6 +98,8 @@ def _endpoint(node: NodePort, name: str, methods: dict[str, Performing], to_read
             return refused(asked, already_exists(str(present)))
         except Refused as refusal:
             return refused(asked, not_allowed(refusal.reason))
+        except StoreRefused as not_stored:
+            return refused(asked, not_allowed(str(not_stored), http_status=503))
         except QueueInvalid as wrong:
             return refused(asked, invalid_parameter(str(wrong)))
         except NotPermitted as beyond:

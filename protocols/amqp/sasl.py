@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
+from messaging.client_rights import LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
 from protocols.amqp.events import SaslInitReceived
 from protocols.amqp.hostnames import vpn_of_hostname
-from protocols.amqp.sasl_frames import SASL_AUTH, SASL_OK
+from protocols.amqp.sasl_frames import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
 from protocols.authentication import AuthenticationFailed, Challenge, Proven
 from protocols.sasl import SaslDialogue
 from protocols.transports import PeerInfo
@@ -38,7 +38,7 @@ class AmqpSasl:
             return
         except ClientDenied as denied:
             self._connection.count_refused(denied.reason)
-            self._connection.sasl_outcome(SASL_AUTH, None)
+            self._connection.sasl_outcome(SASL_SYS_TEMP if denied.reason == LOGINS_BUSY else SASL_AUTH, None)
             return
         self._answer(answer)
 

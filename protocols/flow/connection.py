@@ -16,7 +16,14 @@ from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
 from actors.tasks import run_for
 from messaging.batch import MessageBatch
-from messaging.client_rights import NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN, ClientDenied
+from messaging.client_rights import (
+    LOGINS_BUSY,
+    NOT_AUTHENTICATED,
+    TOO_MANY_CONNECTIONS,
+    VPN_DOWN,
+    VPN_UNKNOWN,
+    ClientDenied,
+)
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from protocols.authentication import Principal
 from protocols.flow import codes
@@ -50,6 +57,7 @@ from protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
 log = logging.getLogger("sluicegate.flow")
 
 DENIAL_CODES: Final[dict[str, int]] = {
+    LOGINS_BUSY: codes.LIMIT_EXCEEDED,
     TOO_MANY_CONNECTIONS: codes.LIMIT_EXCEEDED,
     VPN_DOWN: codes.VPN_UNAVAILABLE,
     VPN_UNKNOWN: codes.VPN_NOT_ALLOWED,
@@ -344,7 +352,7 @@ class FlowConnection(Behaviour):
             self.publishing.confirmed(message.token)
             self.gate.answered(self.publishing.unanswered_count)
         elif isinstance(message, Refused):
-            self.publishing.confirmed(message.token, message.reason)
+            self.publishing.confirmed(message.token, message.text())
             self.gate.answered(self.publishing.unanswered_count)
         elif isinstance(message, Resume):
             self.gate.resume()

@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from messaging.client_rights import EGRESS_FLOWS, ENDPOINT_COUNT, SUBSCRIPTION_COUNT, TOO_MANY_CONNECTIONS, VPN_DOWN
+from messaging.client_rights import (
+    EGRESS_FLOWS,
+    ENDPOINT_COUNT,
+    LOGINS_BUSY,
+    SUBSCRIPTION_COUNT,
+    TOO_MANY_CONNECTIONS,
+    VPN_DOWN,
+)
 
 SUCCESS: Final = 0x00  # also: normal disconnection, granted QoS 0
 GRANTED_QOS_1: Final = 0x01
@@ -129,6 +136,7 @@ CONNACK_3X: Final[dict[int, int]] = {
 
 # What the client is told when its profiles deny something; for what is not here NOT_AUTHORIZED.
 DENIAL_CODES: Final[dict[str, int]] = {
+    LOGINS_BUSY: SERVER_BUSY,
     VPN_DOWN: SERVER_UNAVAILABLE,
     TOO_MANY_CONNECTIONS: QUOTA_EXCEEDED,
     SUBSCRIPTION_COUNT: QUOTA_EXCEEDED,

@@ -19,6 +19,7 @@ from http_client import create, http_client, poll, publish
 from messaging.queue_config import QueueInvalid
 from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED
 from protocols.login_attempts import FREE_OF_USER
+from protocols.scram import iterations_of, stored_text
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
@@ -174,6 +175,29 @@ async def test_a_password_holds_for_every_mechanism_and_is_another_at_once(broke
     assert await scram(broker, "new") == "proven"
     assert await comes_in(broker, "amqp", "ada", "old") == "sasl-1"
     assert await comes_in(broker, "amqp", "ada", "new") == OK
+
+
+def _iterations(broker: RunningBroker, name: str) -> int:
+    return iterations_of(broker.node.default.users.made.objects[name].scram)
+
+
+@ONLY_USERS
+async def test_the_next_password_renews_a_scram_key_of_fewer_iterations(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/security.md: one that an earlier release stored stays valid until then, over a restart too."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr("protocols.scram.stored_text", lambda password, _, random: stored_text(password, 4096, random))
+        await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+    await broker.restart()
+    assert _iterations(broker, "ada") == 4096
+    assert await scram(broker, "engine") == "proven"
+    await NodeView(broker.node).update_user("ada", {"client_profile": "default"})
+    assert _iterations(broker, "ada") == 4096  # nobody knows the password
+    await broker.node.reload(load(settings=(*broker.settings, "authentication.scram_iterations=20000")))
+    await NodeView(broker.node).update_user("ada", {"password": "engine"})
+    assert _iterations(broker, "ada") == 20_000
+    assert await scram(broker, "engine") == "proven"
 
 
 @ONLY_USERS

@@ -1,4 +1,7 @@
-"""A damaged record in a stopped store: it is reported and counted, and everything else is served."""
+"""Damage on the disk: of a record, which is set aside, and of LMDB's own pages, which ends all writing.
+
+What is left of a spool whose pages are broken is brought into a new one, from which a broker serves it.
+"""
 
 from pathlib import Path
 
@@ -6,10 +9,14 @@ import lmdb
 import pytest
 
 from delivery_record import DeliveryRecord
-from gateway_process import GatewayProcess
+from gateway_process import GatewayProcess, wait_until
+from plain_http import HTTP
+from storage.tree_pages import LEAF, DataFile
+from storage.tree_walk import FREE_LIST, NAMES, TreeWalk
 from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60
+IMPLEMENTATION_SPECIFIC_ERROR = 0x83
 
 pytestmark = [pytest.mark.crash]
 
@@ -54,3 +61,92 @@ def test_what_is_not_damaged_is_served_and_the_damage_is_counted(tmp_path: Path)
     assert published - 1 <= len(numbers) <= published  # one more may have been stored and not confirmed in time
     assert numbers == sorted(numbers)
     assert set(range(1, published + 1)) - set(numbers), "one is lost with its record"
+
+
+def break_a_tree(data_file: Path, table: str) -> None:
+    """Flip one bit in the header of the first leaf of a tree: then it is a leaf no more."""
+    with DataFile(data_file) as file:
+        walk = TreeWalk(file, file.snapshots[0])
+        walk.run()
+        offset = walk.trees[table].leaves[0] * file.page_bytes + 10
+        assert file.read(offset, 1) == bytes([LEAF])
+    with data_file.open("r+b") as raw:
+        raw.seek(offset)
+        raw.write(b"\0")
+
+
+def health(node: GatewayProcess, what: str) -> int:
+    return HTTP.get(f"{node.admin_url}/health/{what}", timeout=WITHIN_S).status_code
+
+
+def fill(node: GatewayProcess, publisher: WirePublisher, count: int) -> None:
+    node.create_queue("load", subscriptions=["load/>"])
+    publisher.connect(node.mqtt_port)
+    run_until([publisher], lambda: publisher.confirmed_count >= count, within_s=WITHIN_S, what="a backlog")
+    publisher.publishing = False
+    run_until([publisher], lambda: publisher.is_idle, within_s=WITHIN_S, what="the last answers")
+
+
+@pytest.mark.parametrize("table", [FREE_LIST, NAMES])
+def test_a_broken_page_of_lmdb_is_told_from_a_full_spool_and_what_is_there_is_salvaged(
+    tmp_path: Path, table: str
+) -> None:
+    record = DeliveryRecord("load")
+    publisher = WirePublisher("publisher", topic="load", keys=["a", "b"], qos=1, window=4, padding=b"." * 2000)
+    consumer = WireConsumer("consumer", filter_text="$queue/load", qos=1, record=record.note)
+    node = GatewayProcess(tmp_path / "damaged")
+    with node, hung_up_at_the_end([publisher]):
+        fill(node, publisher, 400)
+        confirmed = dict(publisher.confirmed)
+        break_a_tree(node.data / "data.mdb", table)
+        publisher.publishing = True
+        run_until([publisher], lambda: bool(publisher.refused), within_s=WITHIN_S, what="a refusal")
+        publisher.publishing = False
+        assert set(publisher.refused) == {IMPLEMENTATION_SPECIFIC_ERROR}, "not 0x97, which is for want of room"
+        assert health(node, "ready") == 503
+        assert node.metric("sluicegate_spool_failed", reason="damaged") == 1
+        wait_until(lambda: health(node, "live") == 503, within_s=WITHIN_S, what="/health/live that fails")
+        assert node.metric("sluicegate_spool_commit_failures_total", reason="full") == 0
+        assert node.stderr.count("the spool has failed, and takes no messages") == 1
+        assert node.stderr.count("SYSTEM_AD_MSG_SPOOL_FAILED: ") == 1
+        assert publisher.confirmed == confirmed
+    assert "the spool was not closed in order" in node.stderr
+
+    before = (node.data / "data.mdb").read_bytes()
+    examined = node.command("doctor", "--data", str(node.data))
+    assert examined.returncode == 1
+    assert f"{table} " in examined.stdout
+    assert "--salvage" in examined.stdout
+
+    new = GatewayProcess(tmp_path / "new")
+    salvaged = node.command("doctor", "--data", str(node.data), "--salvage", str(new.data))
+    assert salvaged.returncode == 0, salvaged.stdout + salvaged.stderr
+    assert (node.data / "data.mdb").read_bytes() == before, "the damaged spool is only read"
+    assert node.command("doctor", "--data", str(new.data)).returncode == 0
+
+    with new, hung_up_at_the_end([consumer]):
+        consumer.connect(new.mqtt_port)
+        run_until([consumer], lambda: record.has_all(confirmed), within_s=WITHIN_S, what="what was confirmed")
+    record.check_nothing_is_lost(confirmed)
+    record.check_order()
+
+
+def test_nobody_starts_on_a_spool_whose_pages_are_broken_without_hearing_of_it(tmp_path: Path) -> None:
+    """The journal of a broker that was killed: its leaf is found by doctor, and its messages come back."""
+    record = DeliveryRecord("load")
+    publisher = WirePublisher("publisher", topic="load", keys=["a"], qos=1, window=1)
+    consumer = WireConsumer("consumer", filter_text="$queue/load", qos=1, record=record.note)
+    node = GatewayProcess(tmp_path / "damaged")
+    with node, hung_up_at_the_end([publisher]):
+        fill(node, publisher, 60)
+        confirmed = dict(publisher.confirmed)
+        node.kill9()
+    break_a_tree(node.data / "data.mdb", "journal")
+    with pytest.raises(AssertionError, match="doctor"):
+        node.start()
+    new = GatewayProcess(tmp_path / "new")
+    assert node.command("doctor", "--data", str(node.data), "--salvage", str(new.data)).returncode == 0
+    with new, hung_up_at_the_end([consumer]):
+        consumer.connect(new.mqtt_port)
+        run_until([consumer], lambda: record.has_all(confirmed), within_s=WITHIN_S, what="what was confirmed")
+    record.check_nothing_is_lost(confirmed)

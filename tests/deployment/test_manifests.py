@@ -225,6 +225,10 @@ def test_the_image_is_run_as_it_was_built() -> None:
     assert said["USER"] == "10001:10001"
     assert yaml.safe_load(said["ENTRYPOINT"]) == ["sluicegate"]
     assert yaml.safe_load(said["CMD"]) == container([plain])["args"]
+    folders = [each["mountPath"] for each in container([plain])["volumeMounts"] if each["name"] in ("data", "backups")]
+    assert said["VOLUME"].split() == folders
+    made = lines.index(f"RUN install -d -m 0750 -o 10001 -g 10001 {' '.join(folders)}")
+    assert made < lines.index("USER 10001:10001")  # who cannot make them
     exposed = {int(port) for port in said["EXPOSE"].split()}
     assert exposed == {each["containerPort"] for each in container([plain])["ports"]}
     assert sum(line.startswith("FROM ") for line in lines) == 2

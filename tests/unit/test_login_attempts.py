@@ -9,6 +9,7 @@ from protocols.login_attempts import (
     WAIT_MS_MAX,
     LoginAttempts,
 )
+from protocols.login_line import Standing
 
 
 def failed(attempts: LoginAttempts, count: int, *, host: str = "h", user: str = "ada", now_ms: int = 0) -> None:
@@ -87,3 +88,74 @@ def test_of_more_names_and_addresses_than_are_remembered_the_one_that_was_quiet_
 
     assert not attempts.wait_in_line("quiet", "", 0)
     assert attempts.wait_in_line("lately", "", 0)
+
+
+def test_the_addresses_of_one_network_are_counted_together() -> None:
+    """Whoever has one IPv6 address has 2^64 of them."""
+    attempts = LoginAttempts()
+    for number in range(FREE_OF_HOST):
+        attempts.failed(f"2001:db8::{number:x}", f"user{number}", 0)
+    assert attempts.begin("2001:db8::ffff", "ada", 0) == DELAY_MS
+    assert attempts.begin("2001:db8:0:1::ffff", "ada", 0) == 0
+
+
+def test_a_user_who_was_right_lately_waits_for_its_own_failures_only() -> None:
+    attempts = LoginAttempts()
+    attempts.succeeded("h", "ada")
+    failed(attempts, FREE_OF_HOST, user="eve")
+    assert attempts.begin("h", "ada", 0) == 0
+    assert attempts.begin("h", "bob", 0) == DELAY_MS
+    failed(attempts, FREE_OF_USER)
+    assert attempts.begin("h", "ada", 0) == DELAY_MS
+
+
+def test_a_token_whose_user_gave_no_name_forgives_nobody() -> None:
+    attempts = LoginAttempts()
+    failed(attempts, FREE_OF_HOST, user="eve")
+    attempts.succeeded("h", "")
+    assert attempts.begin("h", "ada", 0) == DELAY_MS
+
+
+def test_who_comes_is_known_new_or_has_failed() -> None:
+    attempts = LoginAttempts()
+    assert attempts.standing("h", "ada", 0) is Standing.NEW
+    failed(attempts, 1, user="eve")
+    assert attempts.standing("h", "ada", 0) is Standing.FAILED
+    attempts.succeeded("h", "ada")
+    assert attempts.standing("h", "ada", 0) is Standing.KNOWN
+    assert attempts.standing("elsewhere", "ada", 0) is Standing.NEW
+    failed(attempts, FREE_OF_USER)
+    assert attempts.standing("h", "ada", 0) is Standing.FAILED
+    assert attempts.standing("h", "eve", REMEMBERED_MS) is Standing.NEW
+
+
+def test_of_more_who_were_right_than_are_remembered_the_one_of_longest_ago_is_forgotten() -> None:
+    attempts = LoginAttempts()
+    for user in ("ada", "bob", "ada"):
+        attempts.succeeded("h", user)
+    for number in range(REMEMBERED_MAX - 1):
+        attempts.succeeded("h", f"user{number}")
+    assert attempts.standing("h", "ada", 0) is Standing.KNOWN
+    assert attempts.standing("h", "bob", 0) is Standing.NEW
+
+
+def test_what_is_under_way_uses_up_the_free_failures() -> None:
+    attempts = LoginAttempts()
+    failed(attempts, 1)
+    for _ in range(FREE_OF_USER - 1):
+        assert not attempts.is_crowded("h", "ada", 0)
+        attempts.check_begins("h", "ada")
+    assert attempts.is_crowded("h", "ada", 0)
+    assert not attempts.is_crowded("h", "bob", 0)
+    attempts.check_ended("h", "ada")
+    assert not attempts.is_crowded("h", "ada", 0)
+
+
+def test_an_attempt_for_which_there_was_no_time_has_not_failed_and_is_not_new() -> None:
+    attempts = LoginAttempts()
+    for _ in range(FREE_OF_HOST):
+        attempts.not_looked_at("h", 0)
+    assert attempts.standing("h", "ada", 0) is Standing.FAILED
+    assert attempts.begin("h", "ada", 0) == 0
+    attempts.succeeded("h", "ada")
+    assert attempts.standing("h", "ada", 0) is Standing.KNOWN

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,11 +12,13 @@ from joserfc.jwk import ECKey, OctKey
 from actors.clock import SystemClock
 from messaging.client_roster import ClientRoster
 from messaging.message_vpn import DEFAULT_VPN
+from protocols.account_secrets import AccountSecrets
 from protocols.authentication import AuthenticationFailed, Authenticator, Challenge, Credentials, Principal, Proven
 from protocols.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
 from protocols.login_attempts import LoginAttempts
 from protocols.message_vpns import MessageVpns
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from protocols.password_checks import PasswordChecks
 from protocols.sasl import SaslDialogue
 from protocols.transports import PeerInfo
 from tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
@@ -145,7 +148,7 @@ def test_xoauth2_fails_at_once(server: TokenServer) -> None:
 def authenticator(server: TokenServer, *, token_as_password: bool) -> Authenticator:
     return Authenticator(
         credentials=Credentials(
-            secrets={"grace": "compiler"},
+            secrets=AccountSecrets({"grace": "compiler"}),
             anonymous_listeners=frozenset(),
             mechanisms={OAUTHBEARER: OAuthMechanism(OAUTHBEARER, verifier(server))},
             token_principal=verifier(server).principal,
@@ -153,8 +156,10 @@ def authenticator(server: TokenServer, *, token_as_password: bool) -> Authentica
         ),
         scram_matches=lambda secret, password: False,
         attempts=LoginAttempts(),
+        checks=PasswordChecks(memory_bytes_max=256 << 20, clock=SystemClock()),
         clock=SystemClock(),
         wait=lambda wait_ms: asyncio.sleep(0),
+        random_bytes=Random(1).randbytes,
     )
 
 

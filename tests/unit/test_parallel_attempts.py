@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from actors.clock import Clock
 from messaging.client_roster import ClientRoster
 from messaging.message_vpn import DEFAULT_VPN
+from protocols.account_secrets import AccountSecrets
 from protocols.authentication import (
     AuthenticationFailed,
     Authenticator,
@@ -22,6 +24,7 @@ from protocols.authentication import (
 )
 from protocols.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, WAIT_MS_MAX, LoginAttempts
 from protocols.message_vpns import MessageVpns
+from protocols.password_checks import PasswordChecks
 from protocols.sasl import SaslDialogue
 from protocols.scram import NAME
 from protocols.transports import PeerInfo
@@ -69,11 +72,13 @@ class Door:
         self.attempts = LoginAttempts()
         self.waits_ms: list[int] = []
         self.authenticator = Authenticator(
-            credentials=Credentials({"ada": f"{NAME}$of ada"}, frozenset(), {"CLAIM": Claim()}),
+            credentials=Credentials(AccountSecrets({"ada": f"{NAME}$of ada"}), frozenset(), {"CLAIM": Claim()}),
             scram_matches=check,
             attempts=self.attempts,
+            checks=PasswordChecks(memory_bytes_max=1 << 20, clock=StandingClock(), threads_max=BURST),
             clock=StandingClock(),
             wait=self._wait,
+            random_bytes=Random(1).randbytes,
         )
 
     def comes(self, password: bytes) -> Coroutine[Any, Any, Principal | None]:

@@ -13,11 +13,13 @@ import orjson
 
 from actors.clock import SystemClock
 from actors.events import Events
+from gateway.admin.places import Places
 from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
 from gateway.config.admin import Admin
 from gateway.ports import NodePort
 from gateway.proofs import read_proofs
+from protocols.password_checks import PasswordChecks
 from protocols.socket_loop import SocketLoop
 
 ANSWER_S = 30
@@ -66,12 +68,15 @@ def running_admin(
     admin: Admin = WITHOUT_ACCOUNTS,
     events: Events | None = None,
     probes_only: bool = False,
+    places: Places | None = None,
+    body_timeout_s: float = 15,
 ) -> Iterator[RunningAdmin]:
     """Serve a node's admin port while the block runs. `admin` has its accounts; `events` are what it tells of."""
     clock = SystemClock()
     accounts = AdminAccounts(
         admin,
         read_proofs(admin.users, admin.oauth, clock.wall_ms),
+        checks=PasswordChecks(memory_bytes_max=256 << 20, clock=clock),
         clock=clock,
         wait=lambda wait_ms: asyncio.sleep(wait_ms / 1000),
         random_bytes=Random(1).randbytes,
@@ -88,6 +93,8 @@ def running_admin(
             accounts=accounts,
             events=events or Events(clock),
             queue_label_max=queue_label_max,
+            places=places or Places(),
+            body_timeout_s=body_timeout_s,
             probes_only=probes_only,
         )
 

@@ -22,7 +22,8 @@ from gateway.config.load import load
 from gateway.proofs import Proofs, read_proofs
 from gateway.routing_views import ReloadView
 from messaging.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event
-from protocols.login_attempts import FREE_OF_USER
+from protocols.login_attempts import FREE_OF_HOST, FREE_OF_USER
+from protocols.password_checks import PasswordChecks
 from tokens import AUDIENCE, ISSUER, TokenServer
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import Answer, RunningAdmin, running_admin
@@ -126,7 +127,8 @@ def test_each_operation_asks_for_its_level(guarded: RunningAdmin) -> None:
     """An account of a lower one hears 403 and nothing else; whoever has it is let through to the operation."""
     for operation in OPERATIONS:
         path = operation.path.replace("{", "no-such-").replace("}", "")
-        needed = max(operation.level, AccessLevel.NONE if operation.path in OPEN else AccessLevel.READ_ONLY)
+        for_everybody = operation.path in OPEN or operation.id == "show_account"
+        needed = max(operation.level, AccessLevel.NONE if for_everybody else AccessLevel.READ_ONLY)
         for name in ("nobody", "reader", "writer", "root"):
             answer = ask(guarded, name, operation.method, path, {} if operation.body else None)
             has = AccessLevel.of(LEVELS[name][0])
@@ -200,6 +202,7 @@ def test_semp_asks_for_the_levels_of_the_message_vpn_in_its_path(guarded: Runnin
         ("tenant", "/account", ["tenant", "none", "read-write"]),
         ("tenant", "/account?vpn=other", ["tenant", "none", "none"]),
         ("guest", "/account?vpn=other", ["guest", "none", "read-only"]),
+        ("nobody", "/account", ["nobody", "none", "none"]),
     ],
 )
 def test_an_account_can_ask_how_far_it_may_go(guarded: RunningAdmin, name: str, path: str, expected: list[str]) -> None:
@@ -208,6 +211,13 @@ def test_an_account_can_ask_how_far_it_may_go(guarded: RunningAdmin, name: str, 
         return
     view = ask(guarded, name, "GET", path).json()
     assert [view["name"], view["global_access_level"], view["msg_vpn_access_level"]] == expected
+
+
+def test_who_may_do_nothing_may_ask_for_nothing_else(guarded: RunningAdmin) -> None:
+    for method, path in (("POST", "/account"), ("GET", "/account/"), ("GET", "/"), ("GET", "/console/"), ("GET", "/x")):
+        assert ask(guarded, "nobody", method, path).status == 403
+    assert ask(guarded, "nobody", "HEAD", "/account").status == 200
+    assert guarded.ask("GET", "/account").status == 401
 
 
 def test_without_accounts_whoever_is_here_may_do_everything(admin: RunningAdmin) -> None:
@@ -251,6 +261,7 @@ def test_no_flood_of_changes_leaves_a_gap_in_the_audit(admin: RunningAdmin) -> N
     [
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
         ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
@@ -287,7 +298,12 @@ class Door:
     def __init__(self, admin: Admin) -> None:
         self.clock = StandingClock()
         self.accounts = AdminAccounts(
-            admin, self._proofs(admin), clock=self.clock, wait=self._wait, random_bytes=Random(1).randbytes
+            admin,
+            self._proofs(admin),
+            checks=PasswordChecks(memory_bytes_max=256 << 20, clock=self.clock),
+            clock=self.clock,
+            wait=self._wait,
+            random_bytes=Random(1).randbytes,
         )
 
     def configure(self, admin: Admin) -> None:
@@ -308,8 +324,11 @@ class Door:
             return ""
 
 
-def test_who_guesses_waits_and_whoever_is_known_does_not() -> None:
-    """As with clients: the fourth attempt of a name from an address waits, and each further one longer."""
+def test_who_guesses_waits_and_a_password_that_was_right_before_does_not_tell_itself() -> None:
+    """As with clients: the fourth attempt of a name from an address waits, and each further one longer, right or wrong.
+
+    Were a known one let in at once, guesses could be made as fast as they can be sent.
+    """
     door = Door(configured())
     right, wrong = basic("root", "root-word")["Authorization"], basic("root", "guess")["Authorization"]
     assert door.signs_in(right) == "root"
@@ -322,7 +341,20 @@ def test_who_guesses_waits_and_whoever_is_known_does_not() -> None:
     assert waits == sorted(waits)
     began_ms = door.clock.at_ms
     assert door.signs_in(right) == "root"
+    assert door.clock.at_ms - began_ms >= waits[-1]
+
+
+def test_an_operator_who_was_let_in_does_not_wait_for_what_others_guess_from_the_same_address() -> None:
+    door = Door(configured())
+    right = basic("root", "root-word")["Authorization"]
+    assert door.signs_in(right) == "root"
+    for number in range(FREE_OF_HOST):
+        assert door.signs_in(basic(f"stranger{number}", "guess")["Authorization"]) == ""
+    began_ms = door.clock.at_ms
+    assert door.signs_in(right) == "root"
     assert door.clock.at_ms == began_ms
+    assert door.signs_in(basic("writer", "writer-word")["Authorization"]) == "writer"
+    assert door.clock.at_ms > began_ms
 
 
 def test_what_was_proven_holds_until_the_accounts_change() -> None:

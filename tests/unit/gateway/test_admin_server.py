@@ -1,6 +1,7 @@
 """The HTTP of the admin port, by its sockets."""
 
 import asyncio
+import functools
 import logging
 import socket
 from contextlib import suppress
@@ -12,10 +13,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.admin import requests, server
+from gateway.admin import server
 from gateway.admin.server import AdminServer
 from protocols import socket_loop
-from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin, running_admin
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n"
 
@@ -95,13 +97,13 @@ def test_a_target_that_names_its_host_is_that_of_a_path(admin: RunningAdmin) -> 
 
 
 @pytest.mark.parametrize("path", ["/queues", "/SEMP/v2/config/msgVpns/default/queues"])
-def test_a_body_that_comes_too_slowly_is_told_so(
-    path: str, admin: RunningAdmin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_comes_too_slowly_is_told_so(path: str, node: MemoryNode) -> None:
     """RFC 9110, 15.5.9: and the connection ends with the answer. It is not the node that did not answer in time."""
-    monkeypatch.setattr(requests, "BODY_S", 0.05)
-    host, port = admin.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as client, client.makefile("rb") as answers:
+    with (
+        running_admin(node, body_timeout_s=0.05) as admin,
+        socket.create_connection(("127.0.0.1", int(admin.url.rpartition(":")[2])), timeout=60) as client,
+        client.makefile("rb") as answers,
+    ):
         head = (
             f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
         )
@@ -191,35 +193,59 @@ def test_an_answer_says_when_it_was_made() -> None:
     assert parsedate_to_datetime(date[6:].decode()).tzinfo is not None
 
 
-@pytest.mark.parametrize(("asking", "status"), [(0, 200), (server.REQUESTS_MAX - 1, 200), (server.REQUESTS_MAX, 503)])
-def test_requests_under_way_leave_no_room_for_more_and_silent_connections_do(asking: int, status: int) -> None:
-    """Who only connects, or keeps a connection for later, must not have probes told that the gateway is not well."""
-    silent = server.REQUESTS_MAX
-    asked, released = asyncio.Semaphore(0), asyncio.Event()
+def test_with_too_many_connections_the_largest_crowd_loses_its_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who fills the port up with connections shuts neither probes nor operators of other addresses out."""
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 8)
+
+    async def converse() -> tuple[bytes, list[bool]]:
+        admin = AdminServer(PlainTextResponse("well"), name="admin", host="127.0.0.1", port=0, tls=None)
+        await admin.start()
+        dial = functools.partial(asyncio.open_connection, "127.0.0.1", admin.port)
+        kept = [await dial(local_addr=("127.0.0.2", 0)) for _ in range(3)]
+        crowd = [await dial(local_addr=("127.0.0.3", 0)) for _ in range(7)]
+        async with asyncio.timeout(60):
+            for reader, _ in crowd[:2]:
+                assert await reader.read() == b""
+        answers = []
+        for reader, writer in kept:
+            writer.write(REQUEST)
+            answers.append(await asyncio.wait_for(reader.readuntil(b"well"), timeout=60))
+        open_ones = [not reader.at_eof() for reader, _ in crowd]
+        assert (admin.listener.connection_count, admin.listener.refused_count) == (8, 2)
+        await admin.stop()
+        for _, writer in [*kept, *crowd]:
+            writer.close()
+        return answers[-1], open_ones
+
+    answer, open_ones = socket_loop.run(converse())
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert open_ones == [False] * 2 + [True] * 5
+
+
+def test_a_client_that_takes_nothing_of_its_answer_gives_its_place_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an account would hold its places for as long as it likes."""
+    monkeypatch.setattr(server, "UNREAD_S", 0.1)
+    ended = asyncio.Event()
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.release()
-        if scope["path"] == "/":
-            await released.wait()
-        await PlainTextResponse("well")(scope, receive, send)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(1000):
+                await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+            await send({"type": "http.response.body"})
+        finally:
+            ended.set()
 
-    async def converse() -> bytes:
+    async def converse() -> None:
         admin = AdminServer(answer, name="admin", host="127.0.0.1", port=0, tls=None)
         await admin.start()
-        opened = [await asyncio.open_connection("127.0.0.1", admin.port) for _ in range(silent + asking)]
-        for _, writer in opened[silent:]:
-            writer.write(REQUEST)
-            await asked.acquire()
-        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
-        writer.write(REQUEST.replace(b"GET /", b"GET /health/live"))
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=60)
-        released.set()
+        client = socket.create_connection(("127.0.0.1", admin.port))
+        client.sendall(REQUEST)
+        await asyncio.wait_for(ended.wait(), timeout=60)
         await admin.stop()
-        for _, each in [*opened, (reader, writer)]:
-            each.close()
-        return head
+        client.close()
 
-    assert socket_loop.run(converse()).startswith(b"HTTP/1.1 %d " % status)
+    socket_loop.run(converse())
 
 
 def test_a_stop_finishes_the_answers_under_way_and_closes_what_is_idle() -> None:

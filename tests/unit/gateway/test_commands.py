@@ -15,7 +15,7 @@ from gateway.build import release
 from gateway.cli import app, main
 from gateway.cli.actors import tree
 from gateway.cli.explain import REASONS
-from gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE
+from gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
 from gateway.explanations import CheckView, DestinationView
 from gateway.views import ActorView, EventView, FlowView
 from messaging.wait_reason import WaitReason
@@ -59,6 +59,15 @@ def test_a_command_whose_reader_has_gone_ends_in_good_order(shell: Shell, monkey
         with pytest.raises(SystemExit) as ended:
             main(["queue", "list"])
     assert ended.value.code == OK
+
+
+def test_what_went_wrong_is_told_in_lines_of_ours_without_anything_a_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A gateway's answer may quote a name that a client chose."""
+    report(CommandFailed("no queue a\x1b[2J\u202eb\nand no other", advice="See \x9b31m."))
+    told = capsys.readouterr().err
+    assert told == "error: no queue a\\x1b[2J\\u202eb\nand no other\nSee \\x9b31m.\n"
 
 
 @pytest.fixture

@@ -38,6 +38,37 @@ def test_a_value_that_breaks_a_rule_of_ours_is_told_which(tmp_path: Path) -> Non
     assert "is a folder; allowed: a file" in found
 
 
+def test_what_no_browser_says_is_no_origin_and_no_host(tmp_path: Path) -> None:
+    """A slash too many would keep the page out, and nobody would know why."""
+    text = "http: {allowed_origins: ['null', https://shop.example/, shop.example, 'https://a b', http://u@h]}\n"
+    text += "node: {allowed_hosts: ['broker.lan:9000', 'http://broker.lan']}\n"
+    origin = "allowed: SCHEME://HOST or SCHEME://HOST:PORT, as 'https://shop.example'; '*': all"
+    host = "allowed: a name without scheme and port, as 'broker.example'; '*': all"
+    assert [line.partition(": ")[2] for line in problems_of(text, tmp_path)] == [
+        "http.allowed_origins.0: 'null' is what every page in a sandbox says, whatever its site; "
+        "allowed: an origin, or '*': all",
+        f"http.allowed_origins.1: 'https://shop.example/' is no origin of a web page; {origin}",
+        f"http.allowed_origins.2: 'shop.example' is no origin of a web page; {origin}",
+        f"http.allowed_origins.3: 'https://a b' is no origin of a web page; {origin}",
+        f"http.allowed_origins.4: 'http://u@h' is no origin of a web page; {origin}",
+        f"node.allowed_hosts.0: 'broker.lan:9000' is no name of a host; {host}",
+        f"node.allowed_hosts.1: 'http://broker.lan' is no name of a host; {host}",
+    ]
+
+
+def test_origins_and_hosts_are_kept_as_browsers_write_them(tmp_path: Path) -> None:
+    """RFC 6454 6.2: in lower case, without the port that the scheme has by itself."""
+    file = tmp_path / "gate.yaml"
+    file.write_text(
+        "mqtt: {allowed_origins: ['HTTPS://Shop.Example:443', 'http://[::1]:3000', 'chrome-extension://abc']}\n"
+        "amqp: {allowed_origins: ['*', 'http://shop.example:443']}\nnode: {allowed_hosts: [Broker.LAN., '*']}\n"
+    )
+    config = load(file)
+    assert config.mqtt.allowed_origins == ("https://shop.example", "http://[::1]:3000", "chrome-extension://abc")
+    assert config.amqp.allowed_origins == ("*", "http://shop.example:443")
+    assert config.node.allowed_hosts == ("broker.lan", "*")
+
+
 def test_a_path_that_cannot_be_looked_at_is_a_mistake_like_any_other(tmp_path: Path) -> None:
     """A folder above it may not be entered, or, as here for root's sake, the name is too long for the file system."""
     name = "x" * 300
@@ -115,15 +146,14 @@ def test_what_is_no_number_is_told_as_it_was_written(value: str, tmp_path: Path)
 @pytest.mark.parametrize("value", ["yes", "off", "n", "0777", "12:30", "2026-01-01", "2026-01-01 10:00:00", "1e3", "="])
 def test_a_text_is_what_it_says_with_quotes_and_without(value: str, tmp_path: Path) -> None:
     """Also as an item of a list, and in one that comes from outside."""
-    text = f"data: {{path: {value}}}\nhttp: {{allowed_origins: [{value}, '{value}']}}\n"
-    text += f"queues: {{declared: [{{name: {value}, owner: {value}, subscriptions: [{value}]}}]}}\n"
+    text = f"data: {{path: {value}}}\n"
+    text += f"queues: {{declared: [{{name: {value}, owner: {value}, subscriptions: [{value}, '{value}']}}]}}\n"
     file = tmp_path / "gate.yaml"
     file.write_text(text)
     config = load(file, settings=[f"authentication.users=[{{name: {value}, password_file: {file}}}]"])
     assert (str(config.data.path), config.authentication.users[0].name) == (value, value)
-    assert set(config.http.allowed_origins) == {value}
     (queue,) = config.queues.declared
-    assert (queue.config.name, queue.config.owner, queue.subscriptions) == (value, value, (value,))
+    assert (queue.config.name, queue.config.owner, set(queue.subscriptions)) == (value, value, {value})
 
 
 @pytest.mark.parametrize(

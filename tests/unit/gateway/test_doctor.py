@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from random import Random
 
 import orjson
 import pytest
@@ -10,8 +11,11 @@ from certificates import make_certificates
 from gateway.certificates import SOON_S, Validity, validity_of
 from gateway.config.load import load
 from gateway.config_lint import lint
+from gateway.stored_users import USERS, StoredUser
+from protocols.scram import stored_text
 from storage.backup import Backup
 from storage.environment import DATA_FILE
+from storage.interface import CommitJob, Table, TableWrite
 from storage.store import SpoolStore
 from unit.gateway.test_commands import Shell
 from unit.storage.samples import publish_job
@@ -117,9 +121,41 @@ def test_a_backup_is_examined_by_its_checksum_and_its_records(shell: Shell, data
     assert "checksum" in subjects(examined(shell, "--backup", str(folder), healthy=False))[str(folder)]
 
 
-def test_a_folder_that_everybody_may_write_into_is_told(shell: Shell, data: Path) -> None:
-    data.chmod(0o777)
-    assert "mode 0777" in subjects(examined(shell, "--data", str(data)))[str(data)]
+def test_rights_of_others_are_told_with_the_command_that_takes_them_away(shell: Shell, data: Path) -> None:
+    """Also beside a node that runs."""
+    assert str(data) not in subjects(examined(shell, "--data", str(data)))
+    data.chmod(0o755)
+    (data / DATA_FILE).chmod(0o644)
+    store = store_in(data)
+    told = subjects(examined(shell, "--data", str(data)))[str(data)]
+    store.close()
+    shown = f"other users of this machine may read or change {data} (0755), {data / DATA_FILE} (0644)"
+    assert told == f"{shown}; to end that: chmod g-w,o-rwx {data} {data / DATA_FILE}"
+
+
+def test_users_with_scram_keys_of_few_iterations_are_told(shell: Shell, data: Path) -> None:
+    """Those that an earlier release stored, in any message VPN, and those that stand in a configuration."""
+    rows = []
+    for name, iterations in (("old", 4096), ("new", 15_000)):
+        key = stored_text("engine", iterations, Random(1).randbytes)
+        rows.append(user_row(StoredUser(name, True, "default", "default", "$argon2id$", key)))
+    rows.append(TableWrite(Table.CATALOG, b"user/broken", b"{"))
+    store = store_in(data)
+    store.commit(CommitJob(table_writes=rows))
+    store.close()
+    secret = stored_text("engine", 4096, Random(1).randbytes)
+    settings = ("--set", f"authentication.users=[{{name: ann, password_file: {data.parent / 'ann'}}}]")
+    (data.parent / "ann").write_text(secret)
+
+    told = subjects(examined(shell, "--data", str(data), *settings))
+
+    words = "its SCRAM key has 4096 iterations, and a new one at least 15000: give it a new password"
+    assert told["default: user old"] == told["authentication.users: ann"] == words
+    assert "default: user new" not in told
+
+
+def user_row(user: StoredUser) -> TableWrite:
+    return TableWrite(Table.CATALOG, USERS.row_key + user.name.encode(), USERS.written(user))
 
 
 ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$MTIzNDU2Nzg5MDEy'}]"
@@ -130,6 +166,10 @@ ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c
     [
         (["admin.host=0.0.0.0", ADMIN_USERS], "admin.host", "without TLS"),
         (["listeners.mqtt.host=0.0.0.0"], "listeners.mqtt.host", "without TLS"),
+        (["mqtt.allowed_origins=['*']"], "mqtt.allowed_origins", "every web page"),
+        (["amqp.allowed_origins=['*']"], "amqp.allowed_origins", "every web page"),
+        (["http.allowed_origins=['*']"], "http.allowed_origins", "every web page"),
+        (["node.allowed_hosts=['*']"], "node.allowed_hosts", "whose name leads here"),
         (["spool.sync=false"], "spool.sync", "power failure"),
         (["spool.usage_bytes_max=16GiB"], "spool.usage_bytes_max", "100%"),
         (["spool.memory_bytes_max=1TiB"], "spool.memory_bytes_max", "more than half"),

@@ -10,6 +10,7 @@ from gateway.config.errors import ConfigError
 from gateway.config.load import load
 from gateway.proofs import read_proofs
 from protocols.login_attempts import LoginAttempts
+from protocols.password_checks import PasswordChecks
 from tokens import TokenServer
 
 
@@ -23,7 +24,8 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer, runtime: Runti
         config = load(settings=settings)
         authentication = config.authentication
         proofs = read_proofs(authentication.users, authentication.oauth, runtime.clock.wall_ms)
-        accounts = Accounts(authentication, proofs, config.listeners, runtime, LoginAttempts(), {})
+        checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=runtime.clock)
+        accounts = Accounts(authentication, proofs, config.listeners, runtime, LoginAttempts(), checks, {})
         return sorted(accounts.authenticator.mechanisms)
 
     assert mechanisms() == []
