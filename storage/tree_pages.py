@@ -128,17 +128,20 @@ class DataFile:
         return (HEADER_BYTES - 1 + size) // self.page_bytes + 1
 
     def check_big(self, page: bytes, node: Node) -> range:
-        """Return the pages of a large value. Raises NotSound when its first one is not such a page."""
-        first, count = big_page(page, node), self.pages_of(node.size)
+        """Return the pages of a large value. Raises NotSound when its first one is not such a page.
+
+        They may be more than the value needs: one that is written again in the same transaction keeps its pages.
+        """
+        first, needed = big_page(page, node), self.pages_of(node.size)
         try:
             head = self.read(first * self.page_bytes, HEADER_BYTES)
         except OSError as error:
             raise NotSound(f"page {first} of a large value cannot be read: {error.strerror}") from None
-        if len(head) < HEADER_BYTES or (first + count) * self.page_bytes > self.file_bytes:
+        if len(head) < HEADER_BYTES or (first + needed) * self.page_bytes > self.file_bytes:
             raise NotSound(f"a value of {node.size} bytes, from page {first} on, ends behind the end of the file")
-        own, _, flags, found = _OVERFLOW_HEADER.unpack(head)
-        if own != first or flags != OVERFLOW or found != count:
-            text = f"page {first} is not the first of {count} of a large value: it says {own}, {flags:#x}, {found}"
+        own, _, flags, count = _OVERFLOW_HEADER.unpack(head)
+        if own != first or flags != OVERFLOW or count < needed or (first + count) * self.page_bytes > self.file_bytes:
+            text = f"page {first} is not the first of {needed} of a large value: it says {own}, {flags:#x}, {count}"
             raise NotSound(text)
         return range(first, first + count)
 

@@ -82,17 +82,21 @@ class TreeWalk:
 
     def run(self) -> None:
         """Walk over everything. Raises OSError only where the file cannot be read at all."""
-        self._check_length()
         self.used[:META_PAGES] = b"\1" * META_PAGES
         self.walk_tree(NAMES, self.snapshot.names)
         for name, root in named_roots(self.file, self.trees[NAMES].leaves).items():
             self.walk_tree(name, root)
         self.walk_tree(FREE_LIST, self.snapshot.free)
         self._read_free_list()
+        self._check_length()
 
     def _check_length(self) -> None:
+        """Say that the file is cut short, where something is missing of it.
+
+        A sound file may be shorter too: pages that a transaction took and gave back are never written.
+        """
         needed = (self.snapshot.last_page + 1) * self.file.page_bytes
-        if self.file.file_bytes < needed:
+        if self.damages and self.file.file_bytes < needed:
             text = f"it has {self.file.file_bytes} bytes of {needed}"
             self.damages.append(TreeDamage(self.file.path.name, self.snapshot.last_page, text))
 
@@ -130,20 +134,25 @@ class TreeWalk:
         self.damages += found
 
     def _free(self, value: bytes) -> str:
-        """Take a list of free pages, in which the first number is their count; return what is wrong with it."""
+        """Take a list of free pages, in which the first number is their count; return what is wrong with it.
+
+        LMDB reserves room for such lists before it knows how long they get: zeros may follow.
+        """
         count = _NUMBER.unpack_from(value)[0] if len(value) >= _NUMBER.size else -1
-        if len(value) != _NUMBER.size * (count + 1):
+        if not 0 <= count < len(value) // _NUMBER.size:
             return f"a list of {count} free pages has {len(value)} bytes"
-        before = NO_PAGE
-        for (page,) in _NUMBER.iter_unpack(value[_NUMBER.size :]):
-            if not META_PAGES <= page < before or page >= len(self.freed):
-                return f"page {page} cannot be free: the list descends, below {min(before, len(self.freed))}"
+        before = self.snapshot.last_page + 1
+        for (page,) in _NUMBER.iter_unpack(value[_NUMBER.size : _NUMBER.size * (count + 1)]):
+            if not META_PAGES <= page < before:
+                return f"page {page} cannot be free: the list descends, below {before}"
+            before = page
+            if page >= len(self.freed):
+                continue  # never written
             if self.used[page]:
                 return f"page {page} is said to be free, and is in use"
             if self.freed[page]:
                 return f"page {page} is free twice"
             self.freed[page] = 1
-            before = page
         return ""
 
 

@@ -87,7 +87,7 @@ def test_a_file_cut_short_is_told_and_not_read(shell: Shell, data: Path) -> None
 
     answer = examined(shell, "--data", str(data), healthy=False)
 
-    assert "bytes of" in subjects(answer)[str(data / DATA_FILE)]
+    assert "bytes of" in subjects(answer)[DATA_FILE]
 
 
 def test_the_spool_of_a_node_that_runs_is_left_alone(shell: Shell, data: Path) -> None:

@@ -40,6 +40,44 @@ def write(folder: Path, seed: int, commits_count: int) -> Path:
     return folder / "data.mdb"
 
 
+def churn(folder: Path, seed: int, commits_count: int) -> None:
+    """Write as LMDB's own corners want it, and walk over each commit.
+
+    Large values shrink within a transaction, some thousand pages become free in one while a reader holds those before,
+    and transactions give back what they took.
+    """
+    rng = random.Random(seed)
+    keys = [b"%04d" % number for number in range(300)]
+    with lmdb.open(str(folder), map_size=1 << 28, max_dbs=8) as env:
+        tables = [env.open_db(name.encode()) for name in TABLES]
+        reader = None
+        for _ in range(commits_count):
+            with env.begin(write=True) as txn:
+                table, shape = rng.choice(tables), rng.random()
+                for key in rng.sample(keys, rng.choice((1, 20, 300))):
+                    if shape < 0.3:
+                        txn.delete(key, db=table)
+                        continue
+                    txn.put(key, bytes(rng.choice((100, 2000, 9000, 30_000))), db=table)
+                    if shape < 0.6:
+                        txn.put(key, bytes(rng.choice((0, 2500, 5000))), db=table)
+                    if shape > 0.9:
+                        txn.delete(key, db=table)
+            if reader is not None and rng.random() < 0.3:
+                reader.abort()
+                reader = None
+            elif reader is None and rng.random() < 0.3:
+                reader = env.begin()
+            assert walk_trees(folder / "data.mdb") == []
+        if reader is not None:
+            reader.abort()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_commit_of_a_busy_file_is_whole(seed: int, tmp_path: Path) -> None:
+    churn(tmp_path, seed, 40)
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a data file with branches, leaves, large values and a free list."""
