@@ -25,6 +25,7 @@ NOT_AUTHENTICATED: Final = "not_authenticated"
 FOREIGN_ORIGIN: Final = "foreign_origin"  # a web page that may not use the port
 FOREIGN_HOST: Final = "foreign_host"  # a name of the broker that it does not know, where nobody has to log in
 LOGINS_BUSY: Final = "logins_busy"
+BUSY: Final = "503 Too Many Logins: more passwords wait to be checked than can be in time; try again later"
 VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # a client named one that is not there, or not its own
 VPN_DOWN: Final = "message_vpn_unavailable"
 CONNECT_ACL: Final = "connect_acl"
@@ -71,6 +72,14 @@ class ClientDenied(Exception):
         super().__init__(text)
         self.reason = reason
         self.text = text
+
+
+@final
+class LoginsBusy(ClientDenied):
+    """A password is not looked at: it would wait too long. This tells nothing of its name."""
+
+    def __init__(self) -> None:
+        super().__init__(LOGINS_BUSY, BUSY)
 
 
 @final

@@ -15,10 +15,11 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from actors.clock import Clock
+from messaging.client_rights import LoginsBusy
 from protocols.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
 from protocols.login_attempts import LoginAttempts
 from protocols.login_line import network_of
-from protocols.password_checks import LoginsBusy, PasswordChecks
+from protocols.password_checks import PasswordChecks
 from protocols.proven_passwords import ProvenPasswords
 
 

@@ -8,21 +8,12 @@ import asyncio
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Self, final
 
 from actors.clock import Clock
-from messaging.client_rights import LOGINS_BUSY, ClientDenied
+from messaging.client_rights import LoginsBusy
 from protocols.account_secrets import CheckCost
 from protocols.login_line import LoginLine, Standing
-
-BUSY: Final = "503 Too Many Logins: more passwords wait to be checked than can be in time; try again later"
-
-
-class LoginsBusy(ClientDenied):
-    """A password is not looked at: it would wait too long. This tells nothing of its name."""
-
-    def __init__(self) -> None:
-        super().__init__(LOGINS_BUSY, BUSY)
 
 
 @final

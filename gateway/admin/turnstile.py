@@ -15,8 +15,8 @@ from gateway.admin.operations import OPEN
 from gateway.admin.places import ACCOUNT, ALL, NETWORK, STRANGERS, Places
 from gateway.admin.problems import problem
 from gateway.semp.refusing import ROOT, refused_at_the_door
+from messaging.client_rights import LoginsBusy
 from protocols.login_line import network_of
-from protocols.password_checks import LoginsBusy
 
 WITHOUT_PLACE: Final = frozenset(path.encode() for path in OPEN)
 RETRY_AFTER_S: Final = "5"
