@@ -19,6 +19,10 @@ BYTES_PER_ROW: Final = 48  # a bytes object's head and its place in the column
 BYTES_PER_BATCH: Final = 640  # the batch, its columns, its segment and its publication
 
 
+class UnequalColumns(ValueError):
+    """Columns of one batch have different numbers of rows: a mistake of whoever filled them."""
+
+
 # A class of which each message that comes alone makes one keeps the last instance that was freed for the next, which
 # costs some 250 instructions less than memory of the allocator's.
 @mypyc_attr(free_list_len=1)
@@ -42,7 +46,12 @@ class MessageBatch:
         received_ms: int,
         payload_bytes: i64,
     ) -> None:
+        """Take over the columns. Raises UnequalColumns: half a message must get neither to a queue nor to the disk."""
         self.count: i64 = len(payloads)
+        if topics is not None and len(topics) != self.count:
+            raise UnequalColumns(f"{self.count} payloads with {len(topics)} topics")
+        if headers is not None and len(headers) != self.count:
+            raise UnequalColumns(f"{self.count} payloads with {len(headers)} rows of headers")
         self.topic = topic
         self.topics = topics
         self._payloads = payloads

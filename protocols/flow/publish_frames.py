@@ -60,6 +60,16 @@ class PublishesReceived:
         self.has_headers = False
         self.payload_bytes = 0
 
+    def add(self, sequence: int, topic: str, payload: bytes, headers: Headers | None) -> None:
+        """Add a message of which everything is decoded and checked."""
+        self.sequences.append(sequence)
+        self.topics.append(topic)
+        self.payloads.append(payload)
+        self.headers.append(headers)
+        self.payload_bytes += len(payload)
+        if headers is not None:
+            self.has_headers = True
+
     def __repr__(self) -> str:
         return f"PublishesReceived(flow {self.flow_id}, {self.sequences}, {self.topics}, {self.payloads})"
 
@@ -135,22 +145,17 @@ def read_publish(
         raise PeerViolation(MALFORMED, "PUBLISH outside of a flow with a sequence, or of a guaranteed message")
     if flow_id != SESSION and (mode != GUARANTEED or sequence == 0):
         raise PeerViolation(MALFORMED, f"PUBLISH of sequence {sequence}, mode {mode}; a flow has guaranteed messages")
+    topic = _topic(data[topic_at:key_at], topics)
+    headers: Headers | None = None
+    if key_bytes or properties_bytes or priority != PRIORITY_DEFAULT or flags & HEADER_FLAGS:
+        headers = headers_of(data[key_at:properties_at], priority, flags)
+        if properties_bytes:
+            decode_properties(headers, data, properties_at, payload_at, wall_ms, ENTRIES_MAX)
+    # Nothing can fail from here on: a message is in all columns of a run or in none.
     to_queue = flags & TO_QUEUE != 0
     if run is None or run.flow_id != flow_id or run.to_queue != to_queue:
         run = PublishesReceived(flow_id, mode, to_queue=to_queue)
-    run.sequences.append(sequence)
-    run.topics.append(_topic(data[topic_at:key_at], topics))
-    payload = data[payload_at : frame.end]
-    run.payloads.append(payload)
-    run.payload_bytes += len(payload)
-    if key_bytes == 0 and properties_bytes == 0 and priority == PRIORITY_DEFAULT and flags & HEADER_FLAGS == 0:
-        run.headers.append(None)
-        return run
-    headers = headers_of(data[key_at:properties_at], priority, flags)
-    if properties_bytes:
-        decode_properties(headers, data, properties_at, payload_at, wall_ms, ENTRIES_MAX)
-    run.headers.append(headers)
-    run.has_headers = True
+    run.add(sequence, topic, data[payload_at : frame.end], headers)
     return run
 
 

@@ -273,6 +273,8 @@ class PublishReader:
             raise PeerViolation(MALFORMED_PACKET, f"property section of {length} bytes runs past the end of the packet")
         properties = self._properties_of(data[start:payload_at])
         topic = self._resolve(topic, properties.alias)
+        headers = properties.headers(self._wall_ms)
+        # Nothing can fail from here on: a message is in all columns of a run or in none.
         self._begin_columns(data[pos], data, heard)
         if packet_id:
             if packet_id != self._id_last + 1:
@@ -281,7 +283,7 @@ class PublishReader:
                 self._id_first = packet_id
             self._id_last = packet_id
             self.unacknowledged_count += 1
-        self._append_row(topic, data[payload_at:stop], properties.headers(self._wall_ms))
+        self._append_row(topic, data[payload_at:stop], headers)
         return stop
 
     def _topic_of(self, raw: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.batch import AT_MOST_ONCE, MessageBatch, UnequalColumns
 from protocols.mqtt.wire import read_length
 
 # Keys of `MessageBatch.encodings`: 3.1 and 3.1.1 do not differ in PUBLISH.
@@ -45,7 +45,7 @@ class WireBatch(MessageBatch):
     ) -> None:
         super().__init__(
             topic=topic,
-            topics=topics,
+            topics=None,
             payloads=_NOT_CUT,
             headers=None,
             qos=AT_MOST_ONCE,
@@ -54,7 +54,10 @@ class WireBatch(MessageBatch):
             received_ms=received_ms,
             payload_bytes=payload_bytes,
         )
+        if topics is not None and len(topics) != count:
+            raise UnequalColumns(f"{count} packets with {len(topics)} topics")
         self.count = count
+        self.topics = topics
         self.wire = wire
         self.dialect = dialect
         self._after_topic = 1 if dialect == DIALECT_5 else 0  # the empty property section
