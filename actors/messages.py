@@ -318,6 +318,7 @@ class PageRead:
     runs: list[tuple[int, MessageBatch]]
     damage: str  # empty when the page was read
     failed: bool = False  # the store could not be read: it says nothing about the page
+    lost: str = ""  # what of the page could not be read, beside `runs`
 
 
 @dataclass(slots=True)
@@ -332,11 +333,15 @@ class PagesUnread:
 
 @dataclass(slots=True)
 class SetPageAside:
-    """Partition -> spool: this page cannot be read; keep its bytes in quarantine."""
+    """Partition -> spool: this page cannot be read; keep its bytes in quarantine.
+
+    With `stays` some of it can be read, and is served from where it is.
+    """
 
     partition_id: int
     first_sequence: int
     damage: str
+    stays: bool = False
 
 
 @dataclass(slots=True)

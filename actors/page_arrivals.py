@@ -8,7 +8,7 @@ from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from messaging.address import Address
 from messaging.ledger import Ledger
-from messaging.paging import page_damaged, page_loaded
+from messaging.paging import is_awaited, page_damaged, page_loaded
 from messaging.parking import release_kept
 
 READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
@@ -44,6 +44,9 @@ class PageArrivals:
             release_kept(ledger, message.first_sequence)
             page_damaged(ledger, message.first_sequence)
         else:
+            if message.lost and is_awaited(ledger, message.first_sequence):
+                assert self._spool is not None
+                self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.lost, stays=True))
             page_loaded(ledger, message.first_sequence, message.runs)
 
     def _read_again(self, page_first: int) -> None:

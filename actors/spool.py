@@ -233,11 +233,13 @@ class Spool(Behaviour, Flushed):
         )
 
     def _set_page_aside(self, message: SetPageAside) -> None:
-        log.error("a page of partition %d cannot be read: %s", message.partition_id, message.damage)
+        what = "some of a page" if message.stays else "a page"
+        text = f"{what} of partition {message.partition_id} cannot be read: {message.damage}"
+        log.error("%s", text)
         self.damaged_pages_count += 1
-        text = f"a page of partition {message.partition_id} cannot be read: {message.damage}"
         self._runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
-        self._planner.quarantine_page(PageDamage(message.partition_id, message.first_sequence, message.damage))
+        damage = PageDamage(message.partition_id, message.first_sequence, message.damage, message.stays)
+        self._planner.quarantine_page(damage)
 
     def _pages_unread(self, message: PagesUnread) -> None:
         """Say once that consumers of a partition wait for the store, and once that they do no more."""

@@ -213,7 +213,7 @@ class PageReads:
         """
         first, partition_id = request.first_sequence, request.partition_id
         try:
-            runs = self._store.read_page(partition_id, first)
+            runs, lost = self._store.read_page(partition_id, first)
         except (PageNotFound, DamagedRecord) as error:
             return PageRead(first, [], str(error)), self._news(PagesUnread(partition_id, ""))
         except StorageError as error:
@@ -221,7 +221,7 @@ class PageReads:
         except Exception as error:
             unread = PagesUnread(partition_id, f"reading failed: {error!r}", mistake=error)
         else:
-            page = PageRead(first, [(run.first_sequence, run.batch) for run in runs], "")
+            page = PageRead(first, [(run.first_sequence, run.batch) for run in runs], "", lost=lost)
             return page, self._news(PagesUnread(partition_id, ""))
         return PageRead(first, [], "", failed=True), self._news(unread)
 

@@ -146,6 +146,11 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
         note_moments(ledger, segment)
 
 
+def is_awaited(ledger: Ledger, page_first: int) -> bool:
+    """Return whether messages of this page are wanted that are not in memory."""
+    return _absent_segment(ledger, page_first) is not None
+
+
 def _unload_pages(ledger: Ledger) -> None:
     """Let go of pages in memory, when there are too many of which no consumer holds anything."""
     if len(ledger.loaded_pages) < PAGES_LOADED_MAX:

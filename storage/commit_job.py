@@ -27,7 +27,7 @@ def apply_job(txn: "Transaction", databases: Databases, job: CommitJob) -> None:
     for damage in job.page_quarantines:
         entry = Quarantined(describe_page(damage.partition_id, damage.first_sequence), "damaged", damage.detail)
         key = PAGE_KEY.pack(damage.partition_id, damage.first_sequence)
-        if set_aside(txn, databases, "pages", key, entry):
+        if set_aside(txn, databases, "pages", key, entry, stays=damage.stays) and not damage.stays:
             txn.delete(key, db=databases.directory)
     for partition_id in job.partition_purges:
         _purge(txn, databases, partition_id)

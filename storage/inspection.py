@@ -103,9 +103,12 @@ def _pages(reader: SpoolReader, owners: dict[int, str], looked: Callable[[], Non
             yield Finding(Severity.ERROR, subject, text)
         before = page
         try:
-            reader.read_page(page.partition_id, first)
+            lost = reader.read_page(page.partition_id, first).lost
         except StorageError as error:
             yield Finding(Severity.ERROR, subject, str(error))
+        else:
+            if lost:
+                yield Finding(Severity.ERROR, subject, f"damaged: {lost}")
         looked()
     for key in reader.page_keys():
         if key not in known:

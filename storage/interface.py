@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from storage.record_cursor import CursorState
 from storage.record_journal import JournalRecord
-from storage.record_page import PageSummary, Run
+from storage.record_page import PageRuns, PageSummary
 
 
 class Table(StrEnum):
@@ -40,11 +40,12 @@ class PageWrite(NamedTuple):
 
 
 class PageDamage(NamedTuple):
-    """A page that `read_page` could not read, to be moved into quarantine."""
+    """A page that `read_page` could not read, to be moved into quarantine; or copied, when the rest of it is served."""
 
     partition_id: int
     first_sequence: int
     detail: str
+    stays: bool = False
 
 
 class TableWrite(NamedTuple):
@@ -165,8 +166,11 @@ class Store(Protocol):
         StoreDamaged says that it cannot. Raises ValueError for a job that could never be done.
         """
 
-    def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
-        """Return a page. Raises PageNotFound, DamagedRecord (answer it with a PageDamage), StoreFailed."""
+    def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
+        """Return what can be read of a page.
+
+        Raises PageNotFound, DamagedRecord for nothing, StoreFailed. Answer damage, and what is lost, with a PageDamage.
+        """
 
     def recover(self) -> Recovery:
         """Return what is stored: at the start, and when a partition has to be read anew.

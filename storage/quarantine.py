@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 import lmdb
 
 from storage.databases import RECORD_KEY, Databases, key_numbers
+from storage.errors import DamagedRecord
 from storage.interface import Quarantined, QuarantinedBytes, QuarantineReason
 from storage.record_fields import put_bytes, put_text, take_bytes, take_text
 from storage.record_seal import SEAL_BYTES, seal, unseal_whole
@@ -30,11 +31,16 @@ def describe_page(partition_id: int, first_sequence: int) -> str:
 def set_aside(
     txn: "Transaction", databases: Databases, source: str, key: bytes, entry: Quarantined, *, stays: bool = False
 ) -> bool:
-    """Move a record out of its sub-database, or with `stays` copy it. Return False when it is not there any more."""
+    """Move a record out of its sub-database, or with `stays` copy it, once. Return False when it is not there any more.
+
+    What stays is met again by whoever reads it later.
+    """
     database = databases.named()[source]
     data = txn.get(key, db=database)
     if data is None:
         return False
+    if stays and _has(txn, databases, source, key, data):
+        return True
     out: list[bytes] = []
     for text in (entry.where, entry.reason, entry.detail, source):
         put_text(out, text)
@@ -46,6 +52,18 @@ def set_aside(
     if not stays:
         txn.delete(key, db=database)
     return True
+
+
+def _has(txn: "Transaction", databases: Databases, source: str, key: bytes, data: bytes) -> bool:
+    with txn.cursor(db=databases.quarantine) as cursor:
+        for number, value in cursor.iternext():
+            try:
+                item = _decode(key_numbers(RECORD_KEY, number)[0], value)
+            except DamagedRecord:
+                continue
+            if (item.source, item.key, item.data) == (source, key, data):
+                return True
+    return False
 
 
 def browse(txn: "Transaction", databases: Databases, limit: int) -> Iterator[QuarantinedBytes]:

@@ -110,13 +110,25 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
 
 def decode_batch(data: bytes, offset: int, where: str = "batch") -> tuple[MessageBatch, int]:
     """Return the batch at `offset` and the offset behind it. Raises DamagedRecord and UnsupportedFormat."""
+    batch, end, half_count = decode_whole_rows(data, offset, where)
+    if half_count:
+        raise DamagedRecord(where, f"the batch at byte {offset} has {half_count} messages without headers")
+    return batch, end
+
+
+def decode_whole_rows(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int, int]:
+    """Return the batch at `offset`, the offset behind it, and how many half messages at its end were left out.
+
+    Earlier versions could write a message whose headers are missing behind whole ones, though its publisher was told
+    that it is malformed. Raises DamagedRecord and UnsupportedFormat.
+    """
     try:
         return _decode(data, offset, where)
     except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"the batch at byte {offset} cannot be read: {error}") from error
 
 
-def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int]:
+def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int, int]:
     version = data[offset]
     if not BATCH_FORMAT_OLDEST <= version <= BATCH_FORMAT:
         raise UnsupportedFormat(version, BATCH_FORMAT, where)
@@ -138,10 +150,19 @@ def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int]:
     else:
         topic = decode_text(data[topic_start:lengths_start])
     headers: list[Headers | None] | None = None
+    half_count = 0
     if flags & _HEADERS:
-        headers, headers_end = decode_headers(data, headers_start, count, version)
+        headers, headers_end = decode_headers(data, headers_start, end, count, version)
         if headers_end != end:
             raise ValueError(f"its headers end at byte {headers_end} instead of {end}")
+        if not headers:
+            raise ValueError("a batch without a whole message")
+        half_count = count - len(headers)
+    if half_count:
+        whole = count - half_count
+        topics = None if topics is None else topics[:whole]
+        payload_bytes -= sum([len(payload) for payload in payloads[whole:]])
+        payloads = payloads[:whole]
     batch = MessageBatch(
         topic=topic,
         topics=topics,
@@ -153,7 +174,7 @@ def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int]:
         received_ms=received_ms,
         payload_bytes=payload_bytes,
     )
-    return batch, end
+    return batch, end, half_count
 
 
 def _check_head(flags: int, qos: int, zero: int, count: int, headers_bytes: int) -> None:

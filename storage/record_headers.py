@@ -88,13 +88,15 @@ def encode_headers(column: list[Headers | None]) -> bytes:
     return b"".join(out)
 
 
-def decode_headers(data: bytes, offset: int, count: int, version: int) -> tuple[list[Headers | None], int]:
+def decode_headers(data: bytes, offset: int, end: int, count: int, version: int) -> tuple[list[Headers | None], int]:
     """Return a column of `count` rows of a batch of this format version, and the offset behind it.
 
-    Raises IndexError, ValueError or struct.error.
+    The column is shorter when it reaches `end` before. Raises IndexError, ValueError or struct.error.
     """
     column: list[Headers | None] = []
     for _ in range(count):
+        if offset == end:
+            break
         if data[offset] == 0:
             column.append(None)
             offset += 1

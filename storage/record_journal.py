@@ -1,6 +1,6 @@
 """A journal record: every message of one commit once, where each goes, and what was settled since the last one.
 
-Sealed (`record_seal`) as kind SGJ, version 1. Content, little-endian:
+Sealed (`record_seal`) as kind SGJ, version 2. Content, little-endian:
 
     u32             count of entries
     u32             count of settlements
@@ -9,7 +9,9 @@ Sealed (`record_seal`) as kind SGJ, version 1. Content, little-endian:
         u32         count of matches
         per match   u32 partition, u64 first sequence, u32 count of rows, u32[] rows
                     (a count of 0xFFFFFFFF: every row, and no column)
-        batch       see `record`
+    batches         one for each entry, see `record_batches`: what stands before is its head
+
+In version 1 each batch stood behind the matches of its entry, without a checksum of its own. It is still read.
 
 The row at position i of a match has the sequence `first_sequence + i` in its partition. The commit number is the
 record's key in the store. Which record may go is decided by the spool's accounting, not here.
@@ -20,11 +22,13 @@ from typing import Final, NamedTuple
 
 from messaging.batch import MessageBatch
 from storage.errors import DamagedRecord
-from storage.record import column_bytes, decode_batch, encode_batch, take_column
-from storage.record_seal import SEAL_BYTES, seal, unseal_whole
+from storage.record import column_bytes, decode_whole_rows, encode_batch, take_column
+from storage.record_batches import put_batches, take_batches, told_lost
+from storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal_whole
 
 JOURNAL_KIND: Final = b"SGJ"
-JOURNAL_FORMAT: Final = 1
+JOURNAL_FORMAT: Final = 2
+JOURNAL_FORMAT_OLDEST: Final = 1
 
 _COUNTS: Final = struct.Struct("<II")
 _U32: Final = struct.Struct("<I")
@@ -57,10 +61,11 @@ class Settlement(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """What one commit wrote."""
+    """What one commit wrote, as far as it can be read."""
 
     entries: list[Entry]
     settlements: list[Settlement]
+    lost: str = ""  # what of it cannot be read; empty for a whole one
 
 
 def encode_journal_record(entries: list[Entry], settlements: list[Settlement]) -> bytes:
@@ -75,42 +80,93 @@ def encode_journal_record(entries: list[Entry], settlements: list[Settlement]) -
         parts.append(_U32.pack(len(matches)))
         for match in matches:
             _put_match(parts, match, batch.count)
-        parts.append(encode_batch(batch))
-    return seal(JOURNAL_KIND, JOURNAL_FORMAT, b"".join(parts))
+    content = put_batches(b"".join(parts), [encode_batch(batch) for batch, _ in entries])
+    return seal(JOURNAL_KIND, JOURNAL_FORMAT, b"".join(content))
 
 
 def decode_journal_record(data: bytes, where: str = "journal record") -> JournalRecord:
-    """Return the record's entries and settlements. Raises DamagedRecord and UnsupportedFormat."""
-    unseal_whole(data, JOURNAL_KIND, JOURNAL_FORMAT, where)
+    """Return what can be read of the record. Raises DamagedRecord, when that is nothing, and UnsupportedFormat."""
+    is_sealed = True
     try:
-        return _decode_content(data, where)
+        unseal_whole(data, JOURNAL_KIND, JOURNAL_FORMAT, where, oldest=JOURNAL_FORMAT_OLDEST)
+    except DamagedRecord:
+        if not is_sealed_as(data, JOURNAL_KIND, JOURNAL_FORMAT):
+            raise
+        is_sealed = False
+    try:
+        if sealed_version(data, 0) == 1:
+            return _decode_version_1(data, where)
+        return _decode_content(data, where, is_sealed=is_sealed)
     except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"its content cannot be read: {error}") from error
 
 
-def _decode_content(data: bytes, where: str) -> JournalRecord:
+def _decode_content(data: bytes, where: str, *, is_sealed: bool) -> JournalRecord:
+    entry_count, settlements, offset = _take_settlements(data)
+    matches_of: list[list[Match]] = []
+    for _ in range(entry_count):
+        matches, offset = _take_matches(data, offset)
+        matches_of.append(matches)
+    read = take_batches(data, SEAL_BYTES, offset, entry_count, where, is_sealed=is_sealed)
+    entries: list[Entry] = []
+    damaged_count = 0
+    for matches, batch in zip(matches_of, read.batches, strict=True):
+        if batch is None:
+            damaged_count += 1
+        else:
+            _check_rows(matches, batch.count)
+            entries.append(Entry(batch, matches))
+    lost = told_lost(entry_count, damaged_count, read.half_count, is_sealed=is_sealed)
+    return JournalRecord(entries, settlements, lost)
+
+
+def _decode_version_1(data: bytes, where: str) -> JournalRecord:
+    entry_count, settlements, offset = _take_settlements(data)
+    entries: list[Entry] = []
+    half_count = 0
+    for _ in range(entry_count):
+        matches, offset = _take_matches(data, offset)
+        batch, offset, halves = decode_whole_rows(data, offset, where)
+        if halves:
+            half_count += halves
+            matches = _without_rows_from(matches, batch.count)
+        _check_rows(matches, batch.count)
+        entries.append(Entry(batch, matches))
+    if offset != len(data):
+        raise ValueError(f"{len(data) - offset} bytes follow the last entry")
+    return JournalRecord(entries, settlements, told_lost(entry_count, 0, half_count, is_sealed=True))
+
+
+def _take_settlements(data: bytes) -> tuple[int, list[Settlement], int]:
+    """Return how many entries follow, the settlements, and the offset behind them."""
     counts: tuple[int, int] = _COUNTS.unpack_from(data, SEAL_BYTES)
     entry_count, settlement_count = counts
     offset = SEAL_BYTES + 8
     partition_ids = take_column("I", data, offset, settlement_count)
     firsts = take_column("Q", data, offset + 4 * settlement_count, settlement_count)
     ends = take_column("Q", data, offset + 12 * settlement_count, settlement_count)
-    offset += 20 * settlement_count
     settlements = [Settlement(*row) for row in zip(partition_ids, firsts, ends, strict=True)]
-    entries: list[Entry] = []
-    for _ in range(entry_count):
-        match_count: int = _U32.unpack_from(data, offset)[0]
-        offset += 4
-        matches: list[Match] = []
-        for _ in range(match_count):
-            match, offset = _take_match(data, offset)
-            matches.append(match)
-        batch, offset = decode_batch(data, offset, where)
-        _check_rows(matches, batch.count)
-        entries.append(Entry(batch, matches))
-    if offset != len(data):
-        raise ValueError(f"{len(data) - offset} bytes follow the last entry")
-    return JournalRecord(entries, settlements)
+    return entry_count, settlements, offset + 20 * settlement_count
+
+
+def _take_matches(data: bytes, offset: int) -> tuple[list[Match], int]:
+    match_count: int = _U32.unpack_from(data, offset)[0]
+    offset += 4
+    matches: list[Match] = []
+    for _ in range(match_count):
+        match, offset = _take_match(data, offset)
+        matches.append(match)
+    return matches, offset
+
+
+def _without_rows_from(matches: list[Match], count: int) -> list[Match]:
+    """Leave out the rows behind the first `count`, the last ones of each match."""
+    found: list[Match] = []
+    for match in matches:
+        rows = None if match.rows is None else [row for row in match.rows if row < count]
+        if rows is None or rows:
+            found.append(match._replace(rows=rows))
+    return found
 
 
 def _put_match(parts: list[bytes], match: Match, count: int) -> None:

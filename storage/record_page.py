@@ -5,12 +5,15 @@ Two sealed parts (`record_seal`), integers little-endian:
     SGD, version 2      the directory row
         u64 first sequence, u64 end (behind the last sequence), u64 payload bytes, u32 messages, u32 runs,
         i64 arrived_ms, i64 expires_ms, i64 not_before_ms, u32 priorities: its messaging.marks.Marks
-    SGP, version 1      the runs, each
-        u64 first sequence, then a batch, see `record`
+    SGP, version 2      the runs
+        u64[] first sequences, then a batch for each, see `record_batches`
 
 Each run is a batch of consecutive sequences; runs ascend and may leave gaps, where messages were settled before the
 page was written. The directory row is sealed on its own, so the store can keep a copy of it apart and know every
-page of a large backlog without touching a payload. Version 1 of it ended before the marks, and is still read.
+page of a large backlog without touching a payload.
+
+Version 1 of the directory row ended before the marks. In version 1 of the runs each batch stood behind its first
+sequence, without a checksum of its own. Both are still read.
 """
 
 import struct
@@ -19,14 +22,16 @@ from typing import Final, NamedTuple
 from messaging.batch import MessageBatch
 from messaging.marks import UNKNOWN_MARKS, Marks, marks_of, marks_together
 from storage.errors import DamagedRecord
-from storage.record import decode_batch, encode_batch
-from storage.record_seal import SEAL_BYTES, seal, sealed_version, unseal
+from storage.record import column_bytes, decode_whole_rows, encode_batch, take_column
+from storage.record_batches import put_batches, take_batches, told_lost
+from storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal
 
 SUMMARY_KIND: Final = b"SGD"
 PAGE_KIND: Final = b"SGP"
 SUMMARY_FORMAT: Final = 2
 SUMMARY_FORMAT_OLDEST: Final = 1
-PAGE_FORMAT: Final = 1
+PAGE_FORMAT: Final = 2
+PAGE_FORMAT_OLDEST: Final = 1
 
 _SUMMARY: Final = struct.Struct("<QQQII")
 _MARKS: Final = struct.Struct("<qqqI")
@@ -39,6 +44,13 @@ class Run(NamedTuple):
 
     first_sequence: int
     batch: MessageBatch
+
+
+class PageRuns(NamedTuple):
+    """What a page holds, as far as it can be read: at least one run."""
+
+    runs: list[Run]
+    lost: str = ""  # what of it cannot be read; empty for a whole one
 
 
 class PageSummary(NamedTuple):
@@ -56,7 +68,7 @@ def encode_page(runs: list[Run]) -> bytes:
     """Return the page's bytes. Raises ValueError without runs, or unless their sequences ascend."""
     if not runs:
         raise ValueError("a page without runs")
-    parts: list[bytes] = []
+    batches: list[bytes] = []
     end = 0
     messages = 0
     payload_bytes = 0
@@ -68,10 +80,10 @@ def encode_page(runs: list[Run]) -> bytes:
         messages += batch.count
         payload_bytes += batch.payload_bytes
         marks = marks_together(marks, marks_of(batch))
-        parts.append(_U64.pack(first_sequence))
-        parts.append(encode_batch(batch))
+        batches.append(encode_batch(batch))
+    content = put_batches(column_bytes("Q", [first for first, _ in runs]), batches)
     summary = _SUMMARY.pack(runs[0].first_sequence, end, payload_bytes, messages, len(runs)) + _MARKS.pack(*marks)
-    return seal(SUMMARY_KIND, SUMMARY_FORMAT, summary) + seal(PAGE_KIND, PAGE_FORMAT, b"".join(parts))
+    return seal(SUMMARY_KIND, SUMMARY_FORMAT, summary) + seal(PAGE_KIND, PAGE_FORMAT, b"".join(content))
 
 
 def decode_page_summary(data: bytes, where: str = "page") -> PageSummary:
@@ -98,33 +110,55 @@ def _summary_end(data: bytes, where: str) -> int:
     return end
 
 
-def decode_page(data: bytes, where: str = "page") -> list[Run]:
-    """Return the page's runs in order. Raises DamagedRecord and UnsupportedFormat."""
+def decode_page(data: bytes, where: str = "page") -> PageRuns:
+    """Return what can be read of the page. Raises DamagedRecord, when that is nothing, and UnsupportedFormat."""
     summary = decode_page_summary(data, where)
     start = _summary_end(data, where)
-    end = unseal(data, start, PAGE_KIND, PAGE_FORMAT, where)
-    if end != len(data):
-        raise DamagedRecord(where, f"{len(data) - end} bytes follow its end")
+    is_sealed = True
     try:
-        runs = _decode_runs(data, start + SEAL_BYTES, summary.run_count, where)
-    except struct.error as error:
+        end = unseal(data, start, PAGE_KIND, PAGE_FORMAT, where, oldest=PAGE_FORMAT_OLDEST)
+        if end != len(data):
+            raise DamagedRecord(where, f"{len(data) - end} bytes follow its end")
+    except DamagedRecord:
+        if not is_sealed_as(data[start:], PAGE_KIND, PAGE_FORMAT):
+            raise
+        is_sealed = False
+    try:
+        if sealed_version(data, start) == 1:
+            return _decode_version_1(data, start + SEAL_BYTES, summary, where)
+        return _decode_runs(data, start + SEAL_BYTES, summary, where, is_sealed=is_sealed)
+    except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"its runs cannot be read: {error}") from error
-    _check_runs(runs, summary, where)
-    return runs
 
 
-def _decode_runs(data: bytes, offset: int, run_count: int, where: str) -> list[Run]:
+def _decode_runs(data: bytes, start: int, summary: PageSummary, where: str, *, is_sealed: bool) -> PageRuns:
+    firsts = take_column("Q", data, start, summary.run_count)
+    offset = start + _U64.size * summary.run_count
+    read = take_batches(data, start, offset, summary.run_count, where, is_sealed=is_sealed)
+    runs = [Run(first, batch) for first, batch in zip(firsts, read.batches, strict=True) if batch is not None]
+    damaged_count = summary.run_count - len(runs)
+    if not runs:
+        raise DamagedRecord(where, "the checksum of its runs does not match")
+    _check_runs(runs, summary, where, lacks=damaged_count > 0 or read.half_count > 0)
+    return PageRuns(runs, told_lost(summary.run_count, damaged_count, read.half_count, is_sealed=is_sealed))
+
+
+def _decode_version_1(data: bytes, offset: int, summary: PageSummary, where: str) -> PageRuns:
     runs: list[Run] = []
-    for _ in range(run_count):
+    half_count = 0
+    for _ in range(summary.run_count):
         first_sequence: int = _U64.unpack_from(data, offset)[0]
-        batch, offset = decode_batch(data, offset + 8, where)
+        batch, offset, halves = decode_whole_rows(data, offset + 8, where)
+        half_count += halves
         runs.append(Run(first_sequence, batch))
     if offset != len(data):
         raise DamagedRecord(where, f"{len(data) - offset} bytes follow its last run")
-    return runs
+    _check_runs(runs, summary, where, lacks=half_count > 0)
+    return PageRuns(runs, told_lost(summary.run_count, 0, half_count, is_sealed=True))
 
 
-def _check_runs(runs: list[Run], summary: PageSummary, where: str) -> None:
+def _check_runs(runs: list[Run], summary: PageSummary, where: str, *, lacks: bool) -> None:
+    """Hold the runs against the directory row; `lacks`: some of its messages are known to be missing."""
     end = summary.first_sequence
     messages = 0
     for first_sequence, batch in runs:
@@ -132,5 +166,6 @@ def _check_runs(runs: list[Run], summary: PageSummary, where: str) -> None:
             raise DamagedRecord(where, f"a run from sequence {first_sequence} behind one that ends at {end}")
         end = first_sequence + batch.count
         messages += batch.count
-    if end != summary.end_sequence or messages != summary.message_count:
+    is_right = end <= summary.end_sequence if lacks else end == summary.end_sequence
+    if not is_right or (messages != summary.message_count and not lacks):
         raise DamagedRecord(where, f"{messages} messages up to {end}, its directory row says {summary}")

@@ -37,6 +37,15 @@ def sealed_version(data: bytes, offset: int) -> int:
     return data[offset + 3]
 
 
+def is_sealed_as(data: bytes, kind: bytes, version: int) -> bool:
+    """Return whether data that fail their checksum say that they are whole and of this kind and version."""
+    if len(data) < SEAL_BYTES:
+        return False
+    fields: tuple[bytes, int, int, int] = _SEAL.unpack_from(data)
+    found_kind, found_version, content_bytes, _ = fields
+    return found_kind == kind and found_version == version and content_bytes == len(data) - SEAL_BYTES
+
+
 def unseal(data: bytes, offset: int, kind: bytes, version: int, where: str, *, oldest: int = 0) -> int:
     """Check the seal at `offset` and return where its content ends; the content begins at `offset + SEAL_BYTES`.
 

@@ -18,8 +18,8 @@ from storage.errors import DamagedRecord, PageNotFound
 from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
 from storage.quarantine import describe_page, set_aside
 from storage.record_cursor import CursorState, decode_cursor
-from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import PageSummary, Run, decode_page, decode_page_summary, directory_row
+from storage.record_journal import JournalRecord, decode_journal_record, encode_journal_record
+from storage.record_page import PageRuns, PageSummary, decode_page, decode_page_summary, directory_row
 from storage.record_table import decode_row, stored_key
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class RecoveryScan:
             except DamagedRecord as error:
                 self._set_aside("journal", key, where, "damaged", error.reason)
                 continue
+            if record.lost:
+                self._keep_the_rest(key, where, record)
             yield number, record
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
@@ -138,6 +140,15 @@ class RecoveryScan:
         with self._env.begin() as txn, txn.cursor(db=self._databases.journal) as cursor:
             return list(cursor.iternext(keys=True, values=False))
 
+    def _keep_the_rest(self, key: bytes, where: str, record: JournalRecord) -> None:
+        """Put what can be read of a journal record in its place, and the record into quarantine."""
+        entry = Quarantined(where, "damaged", record.lost)
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                set_aside(txn, self._databases, "journal", key, entry)
+                txn.put(key, encode_journal_record(record.entries, record.settlements), db=self._databases.journal)
+        self.quarantined.append(entry)
+
     def _set_aside(self, source: str, key: bytes, where: str, reason: QuarantineReason, detail: str) -> None:
         entry = Quarantined(where, reason, detail)
         if self._repairs:
@@ -146,15 +157,13 @@ class RecoveryScan:
         self.quarantined.append(entry)
 
 
-def checked_page(data: bytes | None, partition_id: int, first_sequence: int) -> list[Run]:
-    """Return the runs of a page that was looked up. Raises PageNotFound, DamagedRecord and UnsupportedFormat."""
+def checked_page(data: bytes | None, partition_id: int, first_sequence: int) -> PageRuns:
+    """Return what can be read of a page. Raises PageNotFound, DamagedRecord and UnsupportedFormat."""
     if data is None:
         raise PageNotFound(partition_id, first_sequence)
     where = describe_page(partition_id, first_sequence)
-    runs = decode_page(data, where)
-    if runs[0].first_sequence != first_sequence:
-        raise DamagedRecord(where, f"it holds the page from sequence {runs[0].first_sequence}")
-    return runs
+    _checked_summary(data, first_sequence, where)
+    return decode_page(data, where)
 
 
 def _checked_summary(data: bytes, first_sequence: int, where: str) -> PageSummary:

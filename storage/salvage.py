@@ -29,9 +29,9 @@ from storage.identity import STORE_FORMAT, STORE_KIND
 from storage.interface import Table
 from storage.quarantine import QUARANTINE_FORMAT, QUARANTINE_KIND
 from storage.record_cursor import decode_cursor
-from storage.record_journal import JOURNAL_FORMAT, JOURNAL_KIND
-from storage.record_page import PAGE_FORMAT, PAGE_KIND, decode_page_summary, directory_row
-from storage.record_seal import unseal, unseal_whole
+from storage.record_journal import decode_journal_record
+from storage.record_page import decode_page, decode_page_summary, directory_row
+from storage.record_seal import unseal_whole
 from storage.record_table import decode_row, stored_key
 from storage.tree_pages import LEAF, DataFile, Node, NotSound, check_header, nodes, overflow_pages, readable_nodes
 from storage.tree_walk import FREE_LIST, NAMES, TreeDamage, TreeWalk, WalkedTree, readable_roots
@@ -206,14 +206,13 @@ def fits(name: str, key: bytes, value: bytes) -> bool:
 
 
 def _is_record(key: bytes, value: bytes) -> bool:
-    unseal_whole(value, JOURNAL_KIND, JOURNAL_FORMAT, "")
+    decode_journal_record(value)
     return len(key) == RECORD_KEY.size
 
 
 def _is_page(key: bytes, value: bytes) -> bool:
-    first = decode_page_summary(value).first_sequence
-    end = unseal(value, len(directory_row(value)), PAGE_KIND, PAGE_FORMAT, "")
-    return end == len(value) and len(key) == PAGE_KEY.size and PAGE_KEY.unpack(key)[1] == first
+    decode_page(value)
+    return len(key) == PAGE_KEY.size and PAGE_KEY.unpack(key)[1] == decode_page_summary(value).first_sequence
 
 
 def _is_summary(key: bytes, value: bytes) -> bool:

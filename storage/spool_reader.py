@@ -23,7 +23,7 @@ from storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from storage.identity import read_clean, read_incarnation
 from storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
 from storage.quarantine import browse, describe_page
-from storage.record_page import Run
+from storage.record_page import PageRuns
 from storage.recovery import RecoveryScan, checked_page
 from storage.stored_state import read_partitions, read_vpns
 from storage.vpn_reader import VpnReader
@@ -74,8 +74,8 @@ class SpoolReader:
         """Return what is stored of a partition, None when nothing is."""
         return self._stored.get(partition_id)
 
-    def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
-        """Return the runs of a page. Raises PageNotFound, DamagedRecord, UnsupportedFormat, StoreFailed."""
+    def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
+        """Return what can be read of a page. Raises PageNotFound, DamagedRecord, UnsupportedFormat, StoreFailed."""
         with translated(Path(), needed_bytes=0), self._env.begin() as txn:
             data = txn.get(PAGE_KEY.pack(partition_id, first_sequence), db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
@@ -83,10 +83,12 @@ class SpoolReader:
     def page(self, partition_id: int, first_sequence: int) -> list[tuple[int, MessageBatch]] | None:
         """Return the runs of a page, or None for one that cannot be read."""
         try:
-            runs = self.read_page(partition_id, first_sequence)
+            runs, lost = self.read_page(partition_id, first_sequence)
         except (DamagedRecord, PageNotFound) as error:
             self.damage.append(Quarantined(describe_page(partition_id, first_sequence), "damaged", str(error)))
             return None
+        if lost:
+            self.damage.append(Quarantined(describe_page(partition_id, first_sequence), "damaged", lost))
         return [(run.first_sequence, run.batch) for run in runs]
 
     def page_keys(self) -> Iterator[PageKey]:

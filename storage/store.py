@@ -40,7 +40,7 @@ from storage.file_rights import make_folder
 from storage.folder_lock import LOCK_FILE, FolderLock
 from storage.identity import read_clean, read_incarnation, write_clean, write_incarnation, write_turn
 from storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
-from storage.record_page import Run
+from storage.record_page import PageRuns
 from storage.recovery import RecoveryScan, checked_page
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ class SpoolStore:
                     self._turn_over_and_transact(job)
         self._last_record_number = max(self._last_record_number, job.record_number)
 
-    def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
-        """Return the runs of a page. See `interface.Store.read_page`."""
+    def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
+        """Return what can be read of a page. See `interface.Store.read_page`."""
         key = PAGE_KEY.pack(partition_id, first_sequence)
         with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
             data = txn.get(key, db=self._databases.pages)

@@ -71,7 +71,7 @@ def read_all(log: RetainedLog, store: SpoolStore | None) -> int:
             page = None
             if piece.batch is None:
                 assert store is not None
-                page = [(run.first_sequence, run.batch) for run in store.read_page(PARTITION_ID, piece.page_first)]
+                page = [(run.first_sequence, run.batch) for run in store.read_page(PARTITION_ID, piece.page_first).runs]
             runs += runs_of(piece, page)
         assert gaps_of(log, plan, runs, []) == []
         rows += sum([run.stop_row - run.start_row for run in runs])

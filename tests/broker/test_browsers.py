@@ -16,7 +16,7 @@ from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from storage.errors import StoreFailed
-from storage.record_page import Run
+from storage.record_page import PageRuns
 
 
 def payloads(messages: list[BrowsedMessage]) -> list[bytes]:
@@ -154,7 +154,7 @@ async def test_a_browser_waits_for_a_page_that_cannot_be_read_now(
     await publish(broker, *[b"%04d" % number + bytes(8000) for number in range(300)])
     read_page, fails = broker.node.store.read_page, [True]
 
-    def read_or_fail(partition_id: int, first_sequence: int) -> list[Run]:
+    def read_or_fail(partition_id: int, first_sequence: int) -> PageRuns:
         if fails and fails.pop():
             raise failure
         return read_page(partition_id, first_sequence)

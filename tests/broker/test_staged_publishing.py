@@ -10,7 +10,7 @@ from named_queues import create, shows
 from running_broker import RunningBroker
 from storage.errors import StoreFailed, StoreFull
 from storage.interface import CommitJob
-from storage.record_page import Run
+from storage.record_page import PageRuns
 from storage.staging_rows import Decision, decision_row
 
 
@@ -173,7 +173,7 @@ async def test_a_store_that_cannot_be_read_now_delays_a_commit_and_loses_nothing
     store = broker.node.store
     read_page, fails = store.read_page, [True, True]
 
-    def read_or_fail(partition_id: int, first_sequence: int) -> list[Run]:
+    def read_or_fail(partition_id: int, first_sequence: int) -> PageRuns:
         if fails and fails.pop():
             raise StoreFailed("input/output error")
         return read_page(partition_id, first_sequence)

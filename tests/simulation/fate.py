@@ -70,7 +70,7 @@ def _damage(world: World, step: Step) -> None:
     row_bytes = len(directory_row(page))  # a page whose row is damaged as well would not be known at all
     place = row_bytes + step.amount % (len(page) - row_bytes)
     try:
-        runs = decode_page(page)
+        runs = decode_page(page).runs
     except DamagedRecord:
         return  # damaged before
     for run in runs:

@@ -19,7 +19,7 @@ from storage.interface import (
 )
 from storage.record_cursor import CursorState, decode_cursor, encode_cursor
 from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import Run, decode_page, decode_page_summary
+from storage.record_page import PageRuns, decode_page, decode_page_summary
 from storage.record_table import decode_row, encode_row
 
 MAP_BYTES = 64 << 20
@@ -78,7 +78,7 @@ class MemoryStore:
         self._last_record_number = max(self._last_record_number, job.record_number)
         self._committed(job)
 
-    def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
+    def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
         """Return a page, or fail as the disk would."""
         if self._faults.reads_fail > 0:
             self._faults.reads_fail -= 1

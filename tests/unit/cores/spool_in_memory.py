@@ -19,7 +19,7 @@ from storage.errors import StoreFailed
 from storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
 from storage.record_cursor import decode_cursor, encode_cursor
 from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import Run, decode_page, decode_page_summary, encode_page
+from storage.record_page import PageRuns, Run, decode_page, decode_page_summary, encode_page
 from storage.spool_plan import Commit, PageRequest, SpoolPlanner
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 
@@ -61,7 +61,7 @@ class DictStore:
             assert job.record_number > max(self.journal, default=0)
             self.journal[job.record_number] = job.record
 
-    def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
+    def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
         return decode_page(self.pages[PageKey(partition_id, first_sequence)])
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
@@ -180,7 +180,7 @@ class SpoolInMemory:
         ledger = self.ledgers[partition_id]
         wanted, ledger.effects.wanted_pages = ledger.effects.wanted_pages, []
         for first in wanted:
-            page_loaded(ledger, first, [(run, batch) for run, batch in self.store.read_page(partition_id, first)])
+            page_loaded(ledger, first, [(run, batch) for run, batch in self.store.read_page(partition_id, first).runs])
         return bool(wanted)
 
     def deliver(self, partition_id: int) -> list[Delivery]:

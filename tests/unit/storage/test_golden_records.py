@@ -107,11 +107,11 @@ WRITTEN: dict[str, bytes] = {
     "batch_v2_mixed": encode_batch(MIXED),
     "batch_v2_dead": encode_batch(DEAD),
     "batch_v2_dead_cause": encode_batch(DEAD_CAUSE),
-    "journal_v1_batch_v2": encode_journal_record(
+    "journal_v2": encode_journal_record(
         [Entry(PLAIN, [Match(1, 10, None)]), Entry(MIXED, [Match(1, 12, [0, 2]), Match(2, 5, [1])])],
         [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)],
     ),
-    "page_v2": encode_page([Run(10, PLAIN), Run(20, MIXED)]),
+    "page_v3": encode_page([Run(10, PLAIN), Run(20, MIXED)]),
     "cursor_v1": encode_cursor(CURSOR),
     "cursor_v2": encode_cursor(DELAYED_CURSOR),
     "table_row_v1": encode_row(b"plant/7/state", b"on"),
@@ -148,11 +148,14 @@ def test_golden_batches_are_read(name: str, original: MessageBatch) -> None:
     assert rows_of(found) == rows_of(original)
 
 
-@pytest.mark.parametrize(("name", "mixed"), [("journal_v1", MIXED_V1), ("journal_v1_batch_v2", MIXED)])
+@pytest.mark.parametrize(
+    ("name", "mixed"), [("journal_v1", MIXED_V1), ("journal_v1_batch_v2", MIXED), ("journal_v2", MIXED)]
+)
 def test_golden_journal_records_are_read(name: str, mixed: MessageBatch) -> None:
     """Entries with their matches, and settlements."""
     record = decode_journal_record(golden(name))
 
+    assert record.lost == ""
     assert [rows_of(entry.batch) for entry in record.entries] == [rows_of(PLAIN), rows_of(mixed)]
     assert record.entries[1].matches == [Match(1, 12, [0, 2]), Match(2, 5, [1])]
     assert record.settlements == [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)]
@@ -163,12 +166,15 @@ def test_golden_journal_records_are_read(name: str, mixed: MessageBatch) -> None
     [
         ("page_v1", MIXED_V1, UNKNOWN_MARKS),
         ("page_v2", MIXED, Marks(1_700_000_000_000, 1_700_000_060_000, 0, 1 << 4 | 1 << 9)),
+        ("page_v3", MIXED, Marks(1_700_000_000_000, 1_700_000_060_000, 0, 1 << 4 | 1 << 9)),
     ],
 )
 def test_golden_pages_are_read(name: str, mixed: MessageBatch, marks: Marks) -> None:
     """Runs with a gap between them. A page that says nothing of its messages may hold anything."""
     page = golden(name)
-    runs = decode_page(page)
+    runs, lost = decode_page(page)
+
+    assert lost == ""
 
     assert [(run.first_sequence, rows_of(run.batch)) for run in runs] == [(10, rows_of(PLAIN)), (20, rows_of(mixed))]
     assert decode_page_summary(directory_row(page)).marks == marks

@@ -77,7 +77,7 @@ def recovered(folder: Path) -> tuple[Recovery, set[int], set[PageKey], dict[byte
     rows = dict(recovery.tables[Table.SESSIONS])
     pages = {PageKey(each.partition_id, each.summary.first_sequence) for each in recovery.pages}
     for key in pages:
-        assert store.read_page(*key)
+        assert store.read_page(*key).runs
     store.close()
     return recovery, records, pages, rows
 

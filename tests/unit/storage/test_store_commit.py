@@ -75,7 +75,7 @@ def test_a_page_is_read_by_its_first_sequence(store: SpoolStore, open_store: Ope
     """Pages: keyed by partition and first sequence."""
     store.commit(CommitJob(page_writes=[PageWrite(1, page_bytes(700)), PageWrite(2, page_bytes(700, count=5))]))
 
-    (run,) = open_store().read_page(2, 700)
+    (run,) = open_store().read_page(2, 700).runs
 
     assert (run.first_sequence, run.batch.count) == (700, 5)
 

@@ -16,7 +16,7 @@ from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from storage.errors import DamagedRecord, PageNotFound, StoreFailed, UnsupportedFormat
 from storage.interface import CommitJob, PageDamage, PageWrite, QuarantinedBytes, Recovery, Table, TableWrite
 from storage.record_cursor import CursorState
-from storage.record_journal import JOURNAL_KIND
+from storage.record_journal import JOURNAL_FORMAT, JOURNAL_KIND
 from storage.record_page import directory_row
 from storage.record_seal import seal
 from storage.spool_reader import SpoolReader
@@ -153,11 +153,11 @@ def test_an_intact_record_of_another_release_stops_recovery_and_stays(
     filled: SpoolStore, open_store: OpenStore
 ) -> None:
     """Refused with a clear message. Quarantining it would lose messages that another release can read."""
-    put_raw(filled.folder, "journal", RECORD_KEY.pack(2), seal(JOURNAL_KIND, 2, b"new"))
+    put_raw(filled.folder, "journal", RECORD_KEY.pack(2), seal(JOURNAL_KIND, JOURNAL_FORMAT + 1, b"new"))
 
     store = open_store()
 
-    with pytest.raises(UnsupportedFormat, match="journal record 2 has format 2; this release reads format 1"):
+    with pytest.raises(UnsupportedFormat, match="journal record 2 has format 3; this release reads format 2"):
         list(store.recover().journal)
     assert store.usage().journal_entries == 3
 

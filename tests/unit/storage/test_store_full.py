@@ -126,7 +126,7 @@ def test_a_reader_is_not_disturbed_while_a_full_map_is_replaced(small_map: Spool
     def read_on() -> int:
         reads = 0
         while not stopped.is_set() or reads == 0:
-            (run,) = small_map.read_page(2, 0)
+            (run,) = small_map.read_page(2, 0).runs
             assert run.batch.payloads() == [KIB] * 60
             reads += 1
         return reads

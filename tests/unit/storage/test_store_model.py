@@ -95,7 +95,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
         }
         assert found == self.pages
         for key, count in self.pages.items():
-            assert sum(run.batch.count for run in self.store.read_page(*key)) == count
+            assert sum(run.batch.count for run in self.store.read_page(*key).runs) == count
         assert recovery.cursors == self.cursors
         assert dict(recovery.tables[Table.RETAINED]) == self.retained
         assert recovery.quarantined == []

@@ -1,0 +1,157 @@
+"""Records that lost something serve the rest: damaged batches, and half messages that earlier versions could write."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from messaging.batch import MessageBatch
+from messaging.headers import Headers
+from storage.errors import DamagedRecord
+from storage.interface import CommitJob, PageDamage, PageKey, PageWrite
+from storage.record import decode_batch, encode_batch
+from storage.record_journal import Entry, JournalRecord, Match, decode_journal_record, encode_journal_record
+from storage.record_page import Run, decode_page, directory_row, encode_page
+from storage.record_seal import SEAL_BYTES, seal
+from storage.spool_reader import SpoolReader
+from storage.store import SpoolStore
+from unit.storage.samples import batch, rows_of
+
+MAP_BYTES = 1 << 26
+
+
+def half(count: int) -> MessageBatch:
+    """Return a batch whose last message has no row of headers, as it came from a broken PUBLISH."""
+    headers: list[Headers | None] = [Headers(partition_key=f"k{row}") for row in range(count)]
+    made = batch(count, headers=headers)
+    column = made.headers()
+    assert column is not None
+    column.pop()
+    return made
+
+
+def whole_part(made: MessageBatch) -> MessageBatch:
+    return made.select(list(range(made.count - 1)))
+
+
+def record_of_version_1(entries: list[Entry]) -> bytes:
+    """Return a journal record as earlier versions wrote it."""
+    parts = [struct.pack("<II", len(entries), 0)]
+    for made, matches in entries:
+        parts.append(struct.pack("<I", len(matches)))
+        for match in matches:
+            rows = match.rows
+            count = 0xFFFF_FFFF if rows is None else len(rows)
+            parts.append(struct.pack("<IQI", match.partition_id, match.first_sequence, count))
+            parts.append(struct.pack(f"<{len(rows or [])}I", *(rows or [])))
+        parts.append(encode_batch(made))
+    return seal(b"SGJ", 1, b"".join(parts))
+
+
+def page_of_version_1(first: int, made: MessageBatch, after: Run) -> bytes:
+    """Return a page as earlier versions wrote it, of two runs, the first of which is half there."""
+    row = directory_row(encode_page([Run(first, batch(made.count)), after]))
+    runs = [struct.pack("<Q", run) + encode_batch(each) for run, each in ((first, made), after)]
+    return row + seal(b"SGP", 1, b"".join(runs))
+
+
+def test_a_batch_with_a_half_message_is_damaged_where_all_of_it_is_wanted() -> None:
+    with pytest.raises(DamagedRecord, match="1 messages without headers"):
+        decode_batch(encode_batch(half(3)), 0)
+
+
+def test_a_half_message_in_a_journal_record_costs_nobody_else_anything() -> None:
+    """Its sequence is left out of every partition that it went to."""
+    before, broken, after = batch(2), half(3), batch(4)
+    matches = [Match(1, 10, None), Match(2, 20, [0, 2]), Match(3, 30, [2])]
+    data = record_of_version_1(
+        [Entry(before, [Match(1, 8, None)]), Entry(broken, matches), Entry(after, [Match(1, 13, None)])]
+    )
+    found = decode_journal_record(data)
+
+    assert [rows_of(entry.batch) for entry in found.entries] == [
+        rows_of(before),
+        rows_of(batch(2, headers=[Headers(partition_key="k0"), Headers(partition_key="k1")])),
+        rows_of(after),
+    ]
+    assert found.entries[1].matches == [Match(1, 10, None), Match(2, 20, [0])]
+    assert "half of 1 messages" in found.lost
+
+
+def test_a_half_message_in_a_page_costs_nobody_else_anything() -> None:
+    found = decode_page(page_of_version_1(5, half(3), Run(9, batch(2))))
+
+    assert [(run.first_sequence, run.batch.count) for run in found.runs] == [(5, 2), (9, 2)]
+    assert "half of 1 messages" in found.lost
+
+
+@pytest.mark.parametrize("victim", range(3))
+def test_a_damaged_batch_of_a_journal_record_is_lost_alone(victim: int) -> None:
+    entries = [Entry(batch(2, payload=bytes([65 + number]) * 50), [Match(number, 7, None)]) for number in range(3)]
+    data = bytearray(encode_journal_record(entries, []))
+    data[data.index(bytes([65 + victim]) * 50) + 20] ^= 4
+
+    found = decode_journal_record(bytes(data))
+
+    assert [rows_of(entry.batch) for entry in found.entries] == [
+        rows_of(entry.batch) for number, entry in enumerate(entries) if number != victim
+    ]
+    assert found.lost == "the checksums of 1 of 3 batches do not match"
+
+
+def test_a_damaged_run_of_a_page_is_lost_alone() -> None:
+    runs = [Run(10 * number, batch(2, payload=bytes([65 + number]) * 50)) for number in range(3)]
+    data = bytearray(encode_page(runs))
+    data[data.index(b"B" * 50) + 3] ^= 1
+
+    found = decode_page(bytes(data))
+
+    assert [run.first_sequence for run in found.runs] == [0, 20]
+    assert found.lost == "the checksums of 1 of 3 batches do not match"
+
+
+def test_a_record_whose_seal_alone_is_damaged_loses_nothing() -> None:
+    data = bytearray(encode_journal_record([Entry(batch(2), [Match(1, 7, None)])], []))
+    data[SEAL_BYTES - 1] ^= 1
+
+    found = decode_journal_record(bytes(data))
+
+    assert (len(found.entries), found.lost) == (1, "its checksum does not match, and those of all its batches do")
+
+
+def test_a_start_serves_the_rest_and_keeps_the_record_in_quarantine_once(tmp_path: Path) -> None:
+    """Also what is read of the spool with no node, as by `sluicegate doctor`."""
+    broken = record_of_version_1([Entry(half(3), [Match(1, 10, None)]), Entry(batch(4), [Match(1, 13, None)])])
+    store = SpoolStore.open(tmp_path, map_bytes_max=MAP_BYTES)
+    store.commit(CommitJob(record_number=1, record=broken))
+    store.close()
+    with SpoolReader.open_folder(tmp_path) as reader:
+        assert [entry.where for entry in reader.damage] == ["journal record 1"]
+
+    for start in range(2):
+        store = SpoolStore.open(tmp_path, map_bytes_max=MAP_BYTES)
+        recovery = store.recover()
+        [(number, record)] = list(recovery.journal)
+        assert (number, counts_of(record)) == (1, [2, 4])
+        assert len(recovery.quarantined) == (1 if start == 0 else 0)
+        store.close()
+    with SpoolReader.open_folder(tmp_path) as reader:
+        [item] = reader.quarantine(10)
+        assert (item.source, item.data, reader.damage) == ("journal", broken, [])
+
+
+def test_a_page_that_is_read_in_part_stays_and_is_kept_in_quarantine_once(tmp_path: Path) -> None:
+    page = page_of_version_1(5, half(3), Run(9, batch(2)))
+    store = SpoolStore.open(tmp_path, map_bytes_max=MAP_BYTES)
+    store.commit(CommitJob(page_writes=[PageWrite(1, page)]))
+    for _ in range(2):
+        assert len(store.read_page(1, 5).runs) == 2
+        store.commit(CommitJob(page_quarantines=[PageDamage(1, 5, "by half", stays=True)], uses_reserve=True))
+    assert store.usage().quarantine_entries == 1
+    store.commit(CommitJob(page_deletes=[PageKey(1, 5)]))
+    assert store.usage().page_entries == 0
+    store.close()
+
+
+def counts_of(record: JournalRecord) -> list[int]:
+    return [entry.batch.count for entry in record.entries]
