@@ -6,7 +6,7 @@ It changes nothing. A node that runs has its spool open for writing, so its spoo
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,10 +17,10 @@ from gateway.config_lint import lint
 from protocols.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from storage.backup import SPARE_BYTES
 from storage.backup_folder import BackupNote, checked_pieces, read_note
-from storage.environment import DATA_FILE, disk_free_bytes
+from storage.environment import disk_free_bytes
 from storage.errors import StorageError
 from storage.file_rights import open_to_others, told_rights
-from storage.folder_lock import LOCK_FILE
+from storage.folder_lock import DATA_FILE, LOCK_FILE
 from storage.inspection import Finding, Severity, inspect_spool
 from storage.spool_reader import SpoolReader
 from storage.store import SPOOL_FILES
@@ -142,19 +142,20 @@ def _size(path: Path) -> int:
 def claimed(folder: Path) -> Iterator[str | None]:
     """Keep nodes from starting on the folder for the length of the block; yield the process id of one that runs.
 
-    Without a lock file, or the right to read it, nobody can be kept from anything.
+    Without these files, or the right to read them, nobody can be kept from anything.
     """
-    try:
-        file = (folder / LOCK_FILE).open("rb")
-    except OSError:
-        yield None
-        return
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            holder = None
-        except BlockingIOError:
-            holder = file.read(32).decode(errors="replace").strip()
+    holder: str | None = None
+    with ExitStack() as stack:
+        for name in (LOCK_FILE, DATA_FILE):
+            try:
+                file = stack.enter_context((folder / name).open("rb"))
+            except OSError:
+                continue
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                said = file.read(32).decode(errors="replace").strip() if name == LOCK_FILE else ""
+                holder = holder or said
         yield holder
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from gateway.config.model import Config
 from gateway.doctor import Examination, claimed, in_words
-from storage.environment import DATA_FILE
 from storage.errors import StorageError
+from storage.folder_lock import DATA_FILE
 from storage.inspection import owners_of
 from storage.salvage_copy import Salvaged, salvage_spool
 from storage.spool_reader import SpoolReader

@@ -12,8 +12,9 @@ from typing import Final, final
 import xxhash
 
 from storage.backup_folder import PARTIAL_FILE, BackupNote, locked_partial, remove_leftovers, write_note
-from storage.environment import DATA_FILE, disk_free_bytes, sync_folders
+from storage.environment import disk_free_bytes, sync_folders
 from storage.errors import BackupEnded, BackupRefused
+from storage.folder_lock import DATA_FILE
 from storage.interface import Store
 
 # What has to be left on the disk of the backup: it may be the disk of the spool.

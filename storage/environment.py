@@ -12,10 +12,11 @@ import lmdb
 from storage.databases import DATABASE_COUNT
 from storage.errors import DamagedRecord, StoreDamaged, StoreFailed, StoreFull
 from storage.file_rights import FILE_MODE
+from storage.folder_lock import DATA_FILE
 from storage.interface import Quarantined
 
-DATA_FILE: Final = "data.mdb"
 READERS_FILE: Final = "lock.mdb"  # LMDB's table of readers
+
 
 _READERS_MAX: Final = 8  # the reader thread, recovery, somebody who looks at the quarantine
 _FULL_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -69,6 +69,19 @@ class StoreDamaged(StoreFailed):
 
 
 @final
+class SpoolMissing(StoreFailed):
+    """There was a spool in the folder, and its data file is gone or empty: a start would begin with an empty one."""
+
+    def __init__(self, path: Path, problem: str, leftovers: list[str]) -> None:
+        there = " ".join(str(path.parent / name) for name in leftovers)
+        super().__init__(
+            f"{path} {problem}, and the folder has had a spool: look for it, or restore a backup. If the gateway is "
+            f"meant to begin with an empty one: rm {there}"
+        )
+        self.path = path
+
+
+@final
 class FolderInUse(StorageError):
     """Another process, or another store of this one, has the data folder open."""
 

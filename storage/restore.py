@@ -18,10 +18,10 @@ import lmdb
 from storage.backup import SPARE_BYTES
 from storage.backup_folder import PARTIAL_FILE, BackupNote, checked_pieces, read_note
 from storage.databases import DATABASE_COUNT, Databases
-from storage.environment import DATA_FILE, disk_free_bytes, sync_folders, translated
+from storage.environment import disk_free_bytes, sync_folders, translated
 from storage.errors import BackupRefused
 from storage.file_rights import make_file, make_folder
-from storage.folder_lock import LOCK_FILE, FolderLock
+from storage.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
 from storage.identity import write_clean, write_incarnation
 
 _LOST_AND_FOUND: Final = "lost+found"  # of a file system that is empty: a volume of its own, as orchestrators give one

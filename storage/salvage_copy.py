@@ -17,10 +17,10 @@ import lmdb
 
 from storage.backup_folder import PARTIAL_FILE
 from storage.databases import DATABASE_COUNT, PAGE_KEY, PARTITION_KEY, Databases
-from storage.environment import DATA_FILE, sync_folders, translated
+from storage.environment import sync_folders, translated
 from storage.errors import UnknownRow, UnsupportedFormat
 from storage.file_rights import make_file, make_folder
-from storage.folder_lock import FolderLock
+from storage.folder_lock import DATA_FILE, FolderLock
 from storage.identity import STORE_FORMAT, STORE_KIND, write_incarnation
 from storage.interface import PageKey, Table
 from storage.queue_catalog import stored_queues

@@ -27,7 +27,6 @@ from storage.commit_job import apply_job, growth_bytes, touched_databases
 from storage.copying import Copying
 from storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
 from storage.environment import (
-    DATA_FILE,
     READERS_FILE,
     disk_free_bytes,
     fill_to_length,
@@ -37,11 +36,12 @@ from storage.environment import (
 )
 from storage.errors import StoreFull
 from storage.file_rights import make_folder
-from storage.folder_lock import LOCK_FILE, FolderLock
+from storage.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
 from storage.identity import read_clean, read_incarnation, write_clean, write_incarnation, write_turn
 from storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
 from storage.record_page import PageRuns
 from storage.recovery import RecoveryScan, checked_page
+from storage.start_check import check_spool
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
@@ -113,11 +113,14 @@ class SpoolStore:
         if not 0 < reserve_bytes * RESERVE_SHARE_MAX <= map_bytes_max:
             raise ValueError(f"a reserve of {reserve_bytes} bytes in a map of {map_bytes_max}; at most a half")
         make_folder(folder)
-        lock = FolderLock(folder)
+        with translated(folder, needed_bytes=0):
+            lock = FolderLock(folder)
         try:
             with translated(folder, needed_bytes=0):
+                check_spool(folder, was_held=lock.was_held)
                 env = open_environment(folder, map_bytes_max - reserve_bytes, sync=sync)
                 try:
+                    lock.lock_data()
                     cut_short = fill_to_length(folder, env)
                     store = cls(
                         folder=folder,
@@ -132,7 +135,10 @@ class SpoolStore:
                     env.close()
                     raise
         except BaseException:
-            lock.release()
+            if (folder / DATA_FILE).exists() or lock.was_held:
+                lock.release()
+            else:
+                lock.withdraw()
             raise
         sync_folders(folder)
         return store
@@ -145,6 +151,7 @@ class SpoolStore:
         if not job.uses_reserve:
             self._keep_reserve(growth)
         with translated(self.folder, needed_bytes=growth):
+            self._lock.check_data()
             try:
                 self._transact(job)
             except lmdb.MapFullError:

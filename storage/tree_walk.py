@@ -69,10 +69,14 @@ class WalkedTree:
 
 @final
 class TreeWalk:
-    """One walk over one snapshot of a data file. `used` and `freed` have a byte for each page: 1 says so."""
+    """One walk over one snapshot of a data file. `used` and `freed` have a byte for each page: 1 says so.
 
-    def __init__(self, file: DataFile, snapshot: Snapshot) -> None:
+    Without `looks_at_values` no page of a large value is looked at, nor counted as used.
+    """
+
+    def __init__(self, file: DataFile, snapshot: Snapshot, *, looks_at_values: bool = True) -> None:
         self.file = file
+        self.looks_at_values = looks_at_values
         self.snapshot = snapshot
         self.trees: dict[str, WalkedTree] = {}
         self.damages: list[TreeDamage] = []  # of all trees, and of the file
@@ -113,7 +117,8 @@ class TreeWalk:
         """Hold what was met against what the root says; where something is broken the numbers must differ."""
         root = tree.root
         said = (root.branch_pages, root.leaf_pages, root.overflow_pages, root.entries)
-        found = (tree.branch_pages, len(tree.leaves), tree.overflow_pages, tree.entries)
+        overflow_pages = tree.overflow_pages if self.looks_at_values else root.overflow_pages
+        found = (tree.branch_pages, len(tree.leaves), overflow_pages, tree.entries)
         for what, wanted, met in zip(
             ("branch pages", "leaf pages", "pages of large values", "entries"), said, found, strict=True
         ):
@@ -239,6 +244,8 @@ class _Descent:
     def _large_values(self, page: bytes, entries: Iterable[Node]) -> int:
         """Take the pages of large values; return how many. A page that says otherwise is damage of this leaf."""
         walk, count = self._walk, 0
+        if not walk.looks_at_values:
+            return 0
         for node in entries:
             if node.flags & BIG:
                 pages = walk.file.check_big(page, node)

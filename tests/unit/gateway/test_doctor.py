@@ -14,7 +14,7 @@ from gateway.config_lint import lint
 from gateway.stored_users import USERS, StoredUser
 from protocols.scram import stored_text
 from storage.backup import Backup
-from storage.environment import DATA_FILE
+from storage.folder_lock import DATA_FILE
 from storage.interface import CommitJob, Table, TableWrite
 from storage.store import SpoolStore
 from unit.gateway.test_commands import Shell

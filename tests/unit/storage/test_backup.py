@@ -9,8 +9,8 @@ import pytest
 
 from storage.backup import Backup
 from storage.backup_folder import NOTE_FILE, PARTIAL_FILE, BackupNote, locked_partial, read_note, remove_leftovers
-from storage.environment import DATA_FILE
 from storage.errors import BackupEnded, BackupRefused, FolderInUse, StoreFull, UnsupportedFormat
+from storage.folder_lock import DATA_FILE
 from storage.interface import CommitJob, PageWrite, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.restore import restore_backup

@@ -10,9 +10,9 @@ import pytest
 
 from storage.backup import Backup
 from storage.backup_folder import NOTE_FILE, PARTIAL_FILE, BackupNote, write_note
-from storage.environment import DATA_FILE
 from storage.errors import BackupRefused
 from storage.file_rights import make_file, open_to_others, told_rights
+from storage.folder_lock import DATA_FILE
 from storage.restore import restore_backup
 from storage.store import SPOOL_FILES, SpoolStore
 from unit.storage.samples import publish_job
