@@ -128,11 +128,29 @@ def decode_whole_rows(data: bytes, offset: int, where: str) -> tuple[MessageBatc
         raise DamagedRecord(where, f"the batch at byte {offset} cannot be read: {error}") from error
 
 
+def batch_end(data: bytes, offset: int, where: str) -> int:
+    """Return the offset behind the batch at `offset`, which need not be readable otherwise. Raises DamagedRecord."""
+    try:
+        head = _take_head(data, offset)
+    except struct.error as error:
+        raise DamagedRecord(where, f"the batch at byte {offset} has no head: {error}") from error
+    _, _, _, _, count, _, payload_bytes, publisher_bytes, topic_bytes, headers_bytes = head
+    end = offset + _HEAD_BYTES + publisher_bytes + topic_bytes + 4 * count + payload_bytes + headers_bytes
+    if end > len(data):
+        raise DamagedRecord(where, f"the batch at byte {offset} ends at {end}, behind the record")
+    return end
+
+
+def _take_head(data: bytes, offset: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    head: tuple[int, int, int, int, int, int, int, int, int, int] = _HEAD.unpack_from(data, offset)
+    return head
+
+
 def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int, int]:
     version = data[offset]
     if not BATCH_FORMAT_OLDEST <= version <= BATCH_FORMAT:
         raise UnsupportedFormat(version, BATCH_FORMAT, where)
-    head: tuple[int, int, int, int, int, int, int, int, int, int] = _HEAD.unpack_from(data, offset)
+    head = _take_head(data, offset)
     _, flags, qos, zero, count, received_ms, payload_bytes, publisher_bytes, topic_bytes, headers_bytes = head
     _check_head(flags, qos, zero, count, headers_bytes)
     topic_start = offset + _HEAD_BYTES + publisher_bytes

@@ -9,22 +9,45 @@ The record's seal covers all of this. Only where it does not match are the check
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 import xxhash
 
 from messaging.batch import MessageBatch
 from storage.errors import DamagedRecord
-from storage.record import column_bytes, decode_whole_rows, take_column
+from storage.record import batch_end, column_bytes, decode_whole_rows, take_column
 
 _CHECKSUM: Final = struct.Struct("<Q")
 
 
-class BatchesRead(NamedTuple):
-    """The batches of a record in order, None for each that is damaged, and what could not be read of them."""
+class BatchRead(NamedTuple):
+    """A batch of a record, as far as it can be read."""
 
-    batches: list[MessageBatch | None]
-    half_count: int  # messages without headers that were left out
+    batch: MessageBatch | None  # None: nothing of it
+    half_count: int = 0  # messages that were left out at its end
+
+
+@final
+class Losses:
+    """What of a record's batches cannot be read."""
+
+    def __init__(self) -> None:
+        self.damaged_count = 0  # batches whose checksum does not match
+        self.unreadable_count = 0  # batches that are as they were written, and yet cannot be decoded
+        self.half_count = 0  # messages whose headers cannot be read
+
+    def told(self, batches_count: int, *, is_sealed: bool) -> str:
+        """Return it in words for operators; nothing when the record is whole."""
+        parts: list[str] = []
+        if self.damaged_count:
+            parts.append(f"the checksums of {self.damaged_count} of {batches_count} batches do not match")
+        if self.unreadable_count:
+            parts.append(f"{self.unreadable_count} of {batches_count} batches cannot be decoded")
+        if self.half_count:
+            parts.append(f"it holds half of {self.half_count} messages, whose headers cannot be read")
+        if not parts and not is_sealed:
+            parts.append("its checksum does not match, and those of all its batches do")
+        return " and ".join(parts)
 
 
 def put_batches(head: bytes, batches: list[bytes]) -> list[bytes]:
@@ -35,11 +58,13 @@ def put_batches(head: bytes, batches: list[bytes]) -> list[bytes]:
     return [table, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(table)), *batches]
 
 
-def take_batches(data: bytes, start: int, offset: int, count: int, where: str, *, is_sealed: bool) -> BatchesRead:
+def take_batches(
+    data: bytes, start: int, offset: int, count: int, where: str, losses: Losses, *, is_sealed: bool
+) -> list[BatchRead]:
     """Read the batches behind a head that goes from `start` to `offset`; they go to the end of `data`.
 
-    `is_sealed`: the record's seal is right, so a batch that cannot be read is no damage of the disk. Raises
-    DamagedRecord, UnsupportedFormat, ValueError and struct.error; without the seal, for a damaged head only.
+    `is_sealed`: the record's seal is right, so the checksums of its batches are. Raises DamagedRecord, ValueError and
+    struct.error for a head that cannot be right, and UnsupportedFormat.
     """
     sizes = take_column("I", data, offset, count)
     checksums = take_column("Q", data, offset + 4 * count, count)
@@ -48,32 +73,34 @@ def take_batches(data: bytes, start: int, offset: int, count: int, where: str, *
         (checksum,) = _CHECKSUM.unpack_from(data, table_end)
         if xxhash.xxh3_64_intdigest(data[start:table_end]) != checksum:
             raise DamagedRecord(where, "the checksum of its head does not match")
-    batches: list[MessageBatch | None] = []
-    half_count = 0
+    batches: list[BatchRead] = []
     at = table_end + _CHECKSUM.size
     for size, checksum in zip(sizes, checksums, strict=True):
         end = at + size
         if not is_sealed and xxhash.xxh3_64_intdigest(data[at:end]) != checksum:
-            batches.append(None)
+            losses.damaged_count += 1
+            batches.append(BatchRead(None))
         else:
-            batch, batch_end, halves = decode_whole_rows(data, at, where)
-            if batch_end != end:
-                raise ValueError(f"a batch that ends at byte {batch_end} instead of {end}")
-            batches.append(batch)
-            half_count += halves
+            found, found_end = take_batch(data, at, where, losses)
+            if found_end != end:
+                raise ValueError(f"a batch that ends at byte {found_end} instead of {end}")
+            batches.append(found)
         at = end
     if is_sealed and at != len(data):
         raise ValueError(f"{len(data) - at} bytes follow the last batch")
-    return BatchesRead(batches, half_count)
+    return batches
 
 
-def told_lost(batches_count: int, damaged_count: int, half_count: int, *, is_sealed: bool) -> str:
-    """Return what of a record cannot be read, in words for operators; nothing when it is whole."""
-    parts: list[str] = []
-    if damaged_count:
-        parts.append(f"the checksums of {damaged_count} of {batches_count} batches do not match")
-    if half_count:
-        parts.append(f"it holds half of {half_count} messages, without their headers")
-    if not parts and not is_sealed:
-        parts.append("its checksum does not match, and those of all its batches do")
-    return " and ".join(parts)
+def take_batch(data: bytes, at: int, where: str, losses: Losses) -> tuple[BatchRead, int]:
+    """Return what can be read of the batch at `at`, whose bytes are right, and the offset behind it.
+
+    Raises DamagedRecord where even its end is not known, and UnsupportedFormat.
+    """
+    try:
+        batch, end, half_count = decode_whole_rows(data, at, where)
+    except DamagedRecord:
+        end = batch_end(data, at, where)
+        losses.unreadable_count += 1
+        return BatchRead(None), end
+    losses.half_count += half_count
+    return BatchRead(batch, half_count), end

@@ -91,18 +91,22 @@ def encode_headers(column: list[Headers | None]) -> bytes:
 def decode_headers(data: bytes, offset: int, end: int, count: int, version: int) -> tuple[list[Headers | None], int]:
     """Return a column of `count` rows of a batch of this format version, and the offset behind it.
 
-    The column is shorter when it reaches `end` before. Raises IndexError, ValueError or struct.error.
+    The column is shorter when it reaches `end` before, or comes to a row that cannot be read: where the next one begins
+    is not known then, and the column is taken to end there.
     """
     column: list[Headers | None] = []
-    for _ in range(count):
-        if offset == end:
-            break
+    while len(column) < count and offset < end:
         if data[offset] == 0:
             column.append(None)
             offset += 1
-        else:
+            continue
+        try:
             headers, offset = _take_row(data, offset, version)
-            column.append(headers)
+        except (IndexError, ValueError, OverflowError, struct.error):
+            return column, end
+        if offset > end:
+            return column, end
+        column.append(headers)
     return column, offset
 
 

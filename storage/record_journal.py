@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 
 from messaging.batch import MessageBatch
 from storage.errors import DamagedRecord
-from storage.record import column_bytes, decode_whole_rows, encode_batch, take_column
-from storage.record_batches import put_batches, take_batches, told_lost
+from storage.record import column_bytes, encode_batch, take_column
+from storage.record_batches import BatchRead, Losses, put_batches, take_batch, take_batches
 from storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal_whole
 
 JOURNAL_KIND: Final = b"SGJ"
@@ -107,34 +107,35 @@ def _decode_content(data: bytes, where: str, *, is_sealed: bool) -> JournalRecor
     for _ in range(entry_count):
         matches, offset = _take_matches(data, offset)
         matches_of.append(matches)
-    read = take_batches(data, SEAL_BYTES, offset, entry_count, where, is_sealed=is_sealed)
+    losses = Losses()
+    batches = take_batches(data, SEAL_BYTES, offset, entry_count, where, losses, is_sealed=is_sealed)
     entries: list[Entry] = []
-    damaged_count = 0
-    for matches, batch in zip(matches_of, read.batches, strict=True):
-        if batch is None:
-            damaged_count += 1
-        else:
-            _check_rows(matches, batch.count)
-            entries.append(Entry(batch, matches))
-    lost = told_lost(entry_count, damaged_count, read.half_count, is_sealed=is_sealed)
-    return JournalRecord(entries, settlements, lost)
+    for matches, read in zip(matches_of, batches, strict=True):
+        _add_entry(entries, read, matches)
+    return JournalRecord(entries, settlements, losses.told(entry_count, is_sealed=is_sealed))
 
 
 def _decode_version_1(data: bytes, where: str) -> JournalRecord:
     entry_count, settlements, offset = _take_settlements(data)
+    losses = Losses()
     entries: list[Entry] = []
-    half_count = 0
     for _ in range(entry_count):
         matches, offset = _take_matches(data, offset)
-        batch, offset, halves = decode_whole_rows(data, offset, where)
-        if halves:
-            half_count += halves
-            matches = _without_rows_from(matches, batch.count)
-        _check_rows(matches, batch.count)
-        entries.append(Entry(batch, matches))
+        read, offset = take_batch(data, offset, where, losses)
+        _add_entry(entries, read, matches)
     if offset != len(data):
         raise ValueError(f"{len(data) - offset} bytes follow the last entry")
-    return JournalRecord(entries, settlements, told_lost(entry_count, 0, half_count, is_sealed=True))
+    return JournalRecord(entries, settlements, losses.told(entry_count, is_sealed=True))
+
+
+def _add_entry(entries: list[Entry], read: BatchRead, matches: list[Match]) -> None:
+    """Add what can be read of a batch, with where that goes. Raises ValueError for matches that cannot be right."""
+    if read.batch is None:
+        return
+    if read.half_count:
+        matches = _without_rows_from(matches, read.batch.count)
+    _check_rows(matches, read.batch.count)
+    entries.append(Entry(read.batch, matches))
 
 
 def _take_settlements(data: bytes) -> tuple[int, list[Settlement], int]:

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 from messaging.batch import MessageBatch
 from messaging.marks import UNKNOWN_MARKS, Marks, marks_of, marks_together
 from storage.errors import DamagedRecord
-from storage.record import column_bytes, decode_whole_rows, encode_batch, take_column
-from storage.record_batches import put_batches, take_batches, told_lost
+from storage.record import column_bytes, encode_batch, take_column
+from storage.record_batches import BatchRead, Losses, put_batches, take_batch, take_batches
 from storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal
 
 SUMMARY_KIND: Final = b"SGD"
@@ -134,27 +134,35 @@ def decode_page(data: bytes, where: str = "page") -> PageRuns:
 def _decode_runs(data: bytes, start: int, summary: PageSummary, where: str, *, is_sealed: bool) -> PageRuns:
     firsts = take_column("Q", data, start, summary.run_count)
     offset = start + _U64.size * summary.run_count
-    read = take_batches(data, start, offset, summary.run_count, where, is_sealed=is_sealed)
-    runs = [Run(first, batch) for first, batch in zip(firsts, read.batches, strict=True) if batch is not None]
-    damaged_count = summary.run_count - len(runs)
-    if not runs:
-        raise DamagedRecord(where, "the checksum of its runs does not match")
-    _check_runs(runs, summary, where, lacks=damaged_count > 0 or read.half_count > 0)
-    return PageRuns(runs, told_lost(summary.run_count, damaged_count, read.half_count, is_sealed=is_sealed))
+    losses = Losses()
+    batches = take_batches(data, start, offset, summary.run_count, where, losses, is_sealed=is_sealed)
+    return _readable(firsts, batches, summary, losses, where, is_sealed=is_sealed)
 
 
 def _decode_version_1(data: bytes, offset: int, summary: PageSummary, where: str) -> PageRuns:
-    runs: list[Run] = []
-    half_count = 0
+    losses = Losses()
+    firsts: list[int] = []
+    batches: list[BatchRead] = []
     for _ in range(summary.run_count):
         first_sequence: int = _U64.unpack_from(data, offset)[0]
-        batch, offset, halves = decode_whole_rows(data, offset + 8, where)
-        half_count += halves
-        runs.append(Run(first_sequence, batch))
+        read, offset = take_batch(data, offset + 8, where, losses)
+        firsts.append(first_sequence)
+        batches.append(read)
     if offset != len(data):
         raise DamagedRecord(where, f"{len(data) - offset} bytes follow its last run")
-    _check_runs(runs, summary, where, lacks=half_count > 0)
-    return PageRuns(runs, told_lost(summary.run_count, 0, half_count, is_sealed=True))
+    return _readable(firsts, batches, summary, losses, where, is_sealed=True)
+
+
+def _readable(
+    firsts: list[int], batches: list[BatchRead], summary: PageSummary, losses: Losses, where: str, *, is_sealed: bool
+) -> PageRuns:
+    """Return the runs that can be read. Raises DamagedRecord where there are none, or they cannot be right."""
+    runs = [Run(first, read.batch) for first, read in zip(firsts, batches, strict=True) if read.batch is not None]
+    lost = losses.told(summary.run_count, is_sealed=is_sealed)
+    if not runs:
+        raise DamagedRecord(where, lost)
+    _check_runs(runs, summary, where, lacks=len(runs) < summary.run_count or losses.half_count > 0)
+    return PageRuns(runs, lost)
 
 
 def _check_runs(runs: list[Run], summary: PageSummary, where: str, *, lacks: bool) -> None:

@@ -1,6 +1,7 @@
 """Records that lost something serve the rest: damaged batches, and half messages that earlier versions could write."""
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from messaging.headers import Headers
 from storage.errors import DamagedRecord
 from storage.interface import CommitJob, PageDamage, PageKey, PageWrite
 from storage.record import decode_batch, encode_batch
+from storage.record_batches import put_batches
 from storage.record_journal import Entry, JournalRecord, Match, decode_journal_record, encode_journal_record
 from storage.record_page import Run, decode_page, directory_row, encode_page
 from storage.record_seal import SEAL_BYTES, seal
@@ -83,6 +85,63 @@ def test_a_half_message_in_a_page_costs_nobody_else_anything() -> None:
 
     assert [(run.first_sequence, run.batch.count) for run in found.runs] == [(5, 2), (9, 2)]
     assert "half of 1 messages" in found.lost
+
+
+def undecodable(made: MessageBatch) -> bytes:
+    """Return a batch with a flag that nobody knows, as only a mistake of ours would write it."""
+    data = bytearray(encode_batch(made))
+    data[1] |= 0x80
+    return bytes(data)
+
+
+def with_undecodable_headers(key: str) -> bytes:
+    """Return three messages, of which the headers row of the second has a key that begins with a wrong length."""
+    column: list[Headers | None] = [Headers(partition_key=each) for each in ("a", key, "c")]
+    data = encode_batch(batch(3, headers=column))
+    at = data.rindex(bytes([len(key)]) + key.encode())
+    return data[:at] + b"\xff" * 11 + data[at + 11 :]
+
+
+def version_1_of(pieces: list[bytes]) -> bytes:
+    """Return a journal record of earlier versions with these batches, in partitions of 0, 1, 2."""
+    content = [struct.pack("<II", len(pieces), 0)]
+    for number, piece in enumerate(pieces):
+        content += [struct.pack("<IIQI", 1, number, 7, 0xFFFF_FFFF), piece]
+    return seal(b"SGJ", 1, b"".join(content))
+
+
+def version_2_of(pieces: list[bytes]) -> bytes:
+    head = [struct.pack("<II", len(pieces), 0)]
+    head += [struct.pack("<IIQI", 1, number, 7, 0xFFFF_FFFF) for number in range(len(pieces))]
+    return seal(b"SGJ", 2, b"".join(put_batches(b"".join(head), pieces)))
+
+
+@pytest.mark.parametrize("record_of", [version_1_of, version_2_of])
+def test_a_batch_that_cannot_be_decoded_is_lost_alone(record_of: Callable[[list[bytes]], bytes]) -> None:
+    """Its record is as it was written."""
+    whole = batch(2)
+    found = decode_journal_record(record_of([encode_batch(whole), undecodable(batch(4)), encode_batch(whole)]))
+
+    assert [(entry.matches[0].partition_id, entry.batch.count) for entry in found.entries] == [(0, 2), (2, 2)]
+    assert found.lost == "1 of 3 batches cannot be decoded"
+
+
+@pytest.mark.parametrize("record_of", [version_1_of, version_2_of])
+def test_messages_before_one_that_cannot_be_decoded_are_served(record_of: Callable[[list[bytes]], bytes]) -> None:
+    found = decode_journal_record(record_of([with_undecodable_headers("b" * 30), encode_batch(batch(2))]))
+
+    assert [entry.batch.count for entry in found.entries] == [1, 2]
+    assert found.entries[0].batch.headers() == [Headers(partition_key="a")]
+    assert found.lost == "it holds half of 2 messages, whose headers cannot be read"
+
+
+def test_a_run_that_cannot_be_decoded_is_lost_alone() -> None:
+    row = directory_row(encode_page([Run(5, batch(3)), Run(9, batch(2))]))
+    runs = struct.pack("<Q", 5) + undecodable(batch(3)) + struct.pack("<Q", 9) + encode_batch(batch(2))
+    found = decode_page(row + seal(b"SGP", 1, runs))
+
+    assert [(run.first_sequence, run.batch.count) for run in found.runs] == [(9, 2)]
+    assert found.lost == "1 of 2 batches cannot be decoded"
 
 
 @pytest.mark.parametrize("victim", range(3))
