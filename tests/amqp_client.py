@@ -6,7 +6,8 @@ granted, settled or answered unless the test says so. Every wait has a deadline;
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, cast
 
 from amqp_heard import Ended, Heard, Kind, Received, understood
@@ -59,6 +60,7 @@ class AmqpClient:
         self._received_counts: dict[int, int] = {}  # by channel: transfers
         self._sent_counts: dict[int, int] = {}
         self._unconfirmed: set[int] = set()
+        self._gathered: list[bytes] | None = None  # frames that go out in one write; None: each by itself
 
     @classmethod
     async def open(
@@ -99,7 +101,19 @@ class AmqpClient:
 
     def send(self, performative: bytes, channel: int = 0) -> None:
         """Write a frame."""
-        self._writer.write(frame(channel, performative))
+        data = frame(channel, performative)
+        if self._gathered is None:
+            self._writer.write(data)
+        else:
+            self._gathered.append(data)
+
+    @contextmanager
+    def one_write(self) -> Iterator[None]:
+        """Write everything that is said meanwhile at once."""
+        self._gathered = []
+        yield
+        gathered, self._gathered = self._gathered, None
+        self._writer.write(b"".join(gathered))
 
     async def begin(self, channel: int) -> None:
         """Begin one more session."""

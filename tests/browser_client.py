@@ -43,8 +43,9 @@ class Browser:
         partition: int | None = None,
         after: int = 0,
         selector: str = "",
+        queue: str = "q",
     ) -> None:
-        self.queue = await self._queues.ask(FindQueue("q"))
+        self.queue = await self._queues.ask(FindQueue(queue))
         assert self.queue is not None
         wanted = self._selectors.compile(selector) if selector else None
         request = BindBrowser(self.flow_id, "looker", "test", user, self._cell.inbox, window, partition, after, wanted)

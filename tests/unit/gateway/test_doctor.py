@@ -15,10 +15,13 @@ from gateway.stored_users import USERS, StoredUser
 from protocols.scram import stored_text
 from storage.backup import Backup
 from storage.folder_lock import DATA_FILE
-from storage.interface import CommitJob, Table, TableWrite
+from storage.interface import CommitJob, PageWrite, Table, TableWrite
+from storage.record_journal import Entry, Match
+from storage.record_page import Run
 from storage.store import SpoolStore
 from unit.gateway.test_commands import Shell
-from unit.storage.samples import publish_job
+from unit.storage.half_records import half, page_of_version_1, record_of_version_1
+from unit.storage.samples import batch, publish_job
 
 MIB = 1 << 20
 NOW_S = 1_800_000_000  # of no consequence where no port is in TLS
@@ -79,6 +82,21 @@ def test_damage_is_an_error_and_an_exit_code(shell: Shell, data: Path) -> None:
 
     assert not answer["healthy"]
     assert "checksum" in subjects(answer)["journal record 1"]
+
+
+def test_half_messages_of_earlier_versions_are_told_with_their_records(shell: Shell, tmp_path: Path) -> None:
+    """The next start leaves them out."""
+    store = store_in(tmp_path / "data")
+    page = page_of_version_1(100, half(3), Run(110, batch(2)))
+    store.commit(CommitJob(record_number=7, record=record_of_version_1([Entry(half(3), [Match(1, 10, None)])])))
+    store.commit(CommitJob(page_writes=[PageWrite(1, page)]))
+    store.mark_clean()
+    store.close()
+
+    found = subjects(examined(shell, "--data", str(tmp_path / "data"), healthy=False))
+
+    assert "half of 1 messages" in found["journal record 7"]
+    assert "half of 1 messages" in found["page of partition 1 from sequence 100"]
 
 
 def test_a_file_cut_short_is_told_and_not_read(shell: Shell, data: Path) -> None:

@@ -17,44 +17,10 @@ from storage.record_page import Run, decode_page, directory_row, encode_page
 from storage.record_seal import SEAL_BYTES, seal
 from storage.spool_reader import SpoolReader
 from storage.store import SpoolStore
+from unit.storage.half_records import half, page_of_version_1, record_of_version_1
 from unit.storage.samples import batch, rows_of
 
 MAP_BYTES = 1 << 26
-
-
-def half(count: int) -> MessageBatch:
-    """Return a batch whose last message has no row of headers, as it came from a broken PUBLISH."""
-    headers: list[Headers | None] = [Headers(partition_key=f"k{row}") for row in range(count)]
-    made = batch(count, headers=headers)
-    column = made.headers()
-    assert column is not None
-    column.pop()
-    return made
-
-
-def whole_part(made: MessageBatch) -> MessageBatch:
-    return made.select(list(range(made.count - 1)))
-
-
-def record_of_version_1(entries: list[Entry]) -> bytes:
-    """Return a journal record as earlier versions wrote it."""
-    parts = [struct.pack("<II", len(entries), 0)]
-    for made, matches in entries:
-        parts.append(struct.pack("<I", len(matches)))
-        for match in matches:
-            rows = match.rows
-            count = 0xFFFF_FFFF if rows is None else len(rows)
-            parts.append(struct.pack("<IQI", match.partition_id, match.first_sequence, count))
-            parts.append(struct.pack(f"<{len(rows or [])}I", *(rows or [])))
-        parts.append(encode_batch(made))
-    return seal(b"SGJ", 1, b"".join(parts))
-
-
-def page_of_version_1(first: int, made: MessageBatch, after: Run) -> bytes:
-    """Return a page as earlier versions wrote it, of two runs, the first of which is half there."""
-    row = directory_row(encode_page([Run(first, batch(made.count)), after]))
-    runs = [struct.pack("<Q", run) + encode_batch(each) for run, each in ((first, made), after)]
-    return row + seal(b"SGP", 1, b"".join(runs))
 
 
 def test_a_batch_with_a_half_message_is_damaged_where_all_of_it_is_wanted() -> None:
