@@ -117,7 +117,7 @@ class MessageVpn:
         bring_back_retained(stored, self.space)
         await self._declare()
         await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
-        await self.publishers.ask(RestorePublishers(dict(stored.sessions)))
+        await self.publishers.ask(RestorePublishers(dict(stored.sessions), self._node.recovered.was_clean))
         self.staging.inbox.post(FinishDecided())
         self._sample_rates()
         self.is_started = True

@@ -45,6 +45,7 @@ class MessageBatch:
         publisher: str,
         received_ms: int,
         payload_bytes: i64,
+        possible_duplicate: bool = False,
     ) -> None:
         """Take over the columns. Raises UnequalColumns: half a message must get neither to a queue nor to the disk."""
         self.count: i64 = len(payloads)
@@ -61,6 +62,8 @@ class MessageBatch:
         self.publisher = publisher  # client id, for No Local and for the message's origin
         self.received_ms = received_ms  # wall clock
         self.payload_bytes = payload_bytes
+        # The publisher sent them before, and whether they were delivered then nobody knows: a crash came in between.
+        self.possible_duplicate = possible_duplicate
         # Wire forms shared by every subscriber of one dialect. The key is the protocol's own; the value is its bytes.
         self.encodings: dict[int, bytes] | None = None
         self._memory_bytes: i64 = 0  # 0: nobody has asked
@@ -107,6 +110,7 @@ class MessageBatch:
             publisher=self.publisher,
             received_ms=self.received_ms,
             payload_bytes=sum([len(payload) for payload in chosen]),
+            possible_duplicate=self.possible_duplicate,
         )
 
     def with_headers(self, headers: list[Headers | None]) -> "MessageBatch":
@@ -121,6 +125,7 @@ class MessageBatch:
             publisher=self.publisher,
             received_ms=self.received_ms,
             payload_bytes=self.payload_bytes,
+            possible_duplicate=self.possible_duplicate,
         )
 
     def arriving(self, received_ms: int) -> "MessageBatch":
@@ -135,6 +140,7 @@ class MessageBatch:
             publisher=self.publisher,
             received_ms=received_ms,
             payload_bytes=self.payload_bytes,
+            possible_duplicate=self.possible_duplicate,
         )
 
     def __repr__(self) -> str:

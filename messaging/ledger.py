@@ -194,7 +194,8 @@ class Ledger(LedgerState):
         else:
             self.ready_from = end
         self.flow_order.served(flow)
-        redelivered = again or first < self.suspect_end
+        batch = segment.batch
+        redelivered = again or first < self.suspect_end or (batch is not None and batch.possible_duplicate)
         if 0 < segment.expires_ms <= wall_ms and self.rules.expires(again):
             self._deliver_unexpired(flow, segment, first, end, redelivered, wall_ms, out)
         else:

@@ -74,6 +74,7 @@ class Expansion:
             publisher=source.publisher,
             received_ms=source.received_ms,
             payload_bytes=sum([len(payload) for payload in payloads]),
+            possible_duplicate=source.possible_duplicate,
         )
 
 

@@ -1,8 +1,8 @@
 """A batch at rest: the columns of a messaging.batch.MessageBatch, one after the other.
 
     offset  type    field
-    0       u8      format version, 2
-    1       u8      flags: 1 topic table, 2 headers, 4 retain; the others are 0
+    0       u8      format version: 2, or 3 with flag 8
+    1       u8      flags: 1 topic table, 2 headers, 4 retain, 8 possible duplicate; the others are 0
     2       u8      qos
     3       u8      0
     4       u32     count of rows, at least 1
@@ -23,8 +23,9 @@
 Integers are little-endian. Columns are built and cut with calls that run in C, so a row without headers costs about
 four bytes and some tens of nanoseconds (`bench/cores/bench_storage.py`). A table of one topic is written as that
 topic, and a headers column without headers is left out: what is read back is equal row by row. There is no checksum
-here: a batch lies inside a sealed record. Version 1 differed in the headers column only, and is still read. Journal
-records and pages are in `record_journal` and `record_page`.
+here: a batch lies inside a sealed record. Version 1 differed in the headers column only, and is still read. Version 2
+had no flag 8, and is written wherever that is not set. Journal records and pages are in `record_journal` and
+`record_page`.
 """
 
 import struct
@@ -39,13 +40,15 @@ from storage.errors import DamagedRecord, UnsupportedFormat
 from storage.record_fields import decode_text, encode_text
 from storage.record_headers import decode_headers, encode_headers
 
-BATCH_FORMAT: Final = 2
+BATCH_FORMAT: Final = 3
 BATCH_FORMAT_OLDEST: Final = 1
+_FORMAT_WITHOUT_DUPLICATES: Final = 2
 
 _TOPIC_TABLE: Final = 1
 _HEADERS: Final = 2
 _RETAIN: Final = 4
-_FLAGS_KNOWN: Final = 7
+_POSSIBLE_DUPLICATE: Final = 8
+_FLAGS_KNOWN: Final = 15
 
 _HEAD: Final = struct.Struct("<BBBBIqIIII")
 _HEAD_BYTES: Final = 32
@@ -75,6 +78,10 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
         headers = None if headers is None else headers[start:stop]
         topics = None if topics is None else topics[start:stop]
     flags = _RETAIN if batch.retain else 0
+    version = _FORMAT_WITHOUT_DUPLICATES
+    if batch.possible_duplicate:
+        flags |= _POSSIBLE_DUPLICATE
+        version = BATCH_FORMAT
     body = b"".join(payloads)
     lengths = column_bytes("I", [len(payload) for payload in payloads])
     publisher = encode_text(batch.publisher)
@@ -94,7 +101,7 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
     if max(len(body), len(publisher), len(topic), len(attributes)) > _BYTES_MAX:
         raise ValueError(f"a column of more than {_BYTES_MAX} bytes")
     head = _HEAD.pack(
-        BATCH_FORMAT,
+        version,
         flags,
         batch.qos,
         0,
@@ -191,6 +198,7 @@ def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int, in
         publisher=decode_text(data[offset + _HEAD_BYTES : topic_start]),
         received_ms=received_ms,
         payload_bytes=payload_bytes,
+        possible_duplicate=flags & _POSSIBLE_DUPLICATE != 0,
     )
     return batch, end, half_count
 

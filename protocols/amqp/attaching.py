@@ -115,7 +115,7 @@ async def _remember(connection: "AmqpConnection", publishing: PublishingLink, ta
     publishing.remembered = remembered
     remembered.publisher.rights = connection.identity.rights
     publishing.attached_count = remembered.attached_count
-    link.keeps_tags = True
+    link.keeps_tags = link.can_resume = True
     granted.expiry_policy = remembered.expiry_policy
     granted.timeout_s = remembered.timeout_s
     if not is_known:

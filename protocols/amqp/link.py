@@ -53,6 +53,7 @@ class IncomingLink:
         self.unsettled: AmqpMap | None = None
         self.incomplete_unsettled = False
         self.keeps_tags = False  # somebody wants to know by which tags deliveries came
+        self.can_resume = False  # deliveries of an earlier time may go on (2.6.13)
 
     def take_delivery_count(self, flow: Flow) -> bool:
         """Follow a sender that used credit up without sending; return whether this one did."""

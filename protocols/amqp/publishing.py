@@ -67,6 +67,12 @@ def takes_rejected(link: IncomingLink) -> bool:
     return not outcomes or REJECTED_OUTCOME in outcomes
 
 
+def unsure_tags(link: IncomingLink) -> set[bytes]:
+    """Return the tags that the client lists as unsettled when it attaches (2.7.3)."""
+    unsettled = link.attach.unsettled
+    return set() if unsettled is None else {tag for tag, _ in unsettled.pairs if isinstance(tag, bytes)}
+
+
 @final
 class PublishingLink:
     """A link on which the client sends."""
@@ -80,6 +86,10 @@ class PublishingLink:
         self.remembered: RememberedLink | None = None  # what is known of it when it comes back
         self.attached_count = 0  # of that, as this link found it
         self.tags: dict[int, bytes] = {}  # of a remembered link: by delivery id, of those without outcome
+        # Tags of deliveries that the client has sent before, and whose outcome it does not know.
+        self.unsure = unsure_tags(link)
+        if self.unsure:
+            link.keeps_tags = True
 
     def is_remembered_still(self) -> bool:
         """Return whether it is detached, was not attached again, anywhere, and stays remembered for now."""
@@ -206,10 +216,11 @@ class PublishingSide:
                     self._counters.count(self._counters.dropped, INVALID_MESSAGE)
                 self._settle(publishing, [delivery_id], destination, event.settled)
                 continue
-            if not run.takes(message, destination):
+            sent_before = event.resumed or (len(publishing.unsure) > 0 and event.tags[row] in publishing.unsure)
+            if not run.takes(message, destination, sent_before):
                 self._publish_run(publishing, run, wall_ms)
                 run = _Run(event.settled)
-            run.add(delivery_id, message, destination)
+            run.add(delivery_id, message, destination, sent_before)
         self._publish_run(publishing, run, wall_ms)
         self._top_up(publishing)
 
@@ -369,10 +380,11 @@ class PublishingSide:
 class _Run:
     """Neighbouring messages that go the same way."""
 
-    __slots__ = ("destination", "headers", "ids", "payload_bytes", "payloads", "qos", "settled")
+    __slots__ = ("destination", "headers", "ids", "payload_bytes", "payloads", "qos", "sent_before", "settled")
 
     def __init__(self, settled: bool) -> None:
         self.settled = settled
+        self.sent_before = False
         self.destination: Destination | None = None
         self.qos = AT_LEAST_ONCE
         self.ids: list[int] = []
@@ -380,12 +392,17 @@ class _Run:
         self.headers: list[Headers | None] = []
         self.payload_bytes = 0
 
-    def takes(self, message: MessageIn, destination: Destination) -> bool:
+    def takes(self, message: MessageIn, destination: Destination, sent_before: bool) -> bool:
         """Return whether the message may join."""
-        return not self.ids or (self.destination == destination and self.qos == self._qos_of(message, destination))
+        return not self.ids or (
+            self.destination == destination
+            and self.qos == self._qos_of(message, destination)
+            and self.sent_before == sent_before
+        )
 
-    def add(self, delivery_id: int, message: MessageIn, destination: Destination) -> None:
+    def add(self, delivery_id: int, message: MessageIn, destination: Destination, sent_before: bool) -> None:
         """Let the message join."""
+        self.sent_before = sent_before
         self.destination = destination
         self.qos = self._qos_of(message, destination)
         self.ids.append(delivery_id)
@@ -411,6 +428,7 @@ class _Run:
             publisher=client,
             received_ms=wall_ms,
             payload_bytes=self.payload_bytes,
+            possible_duplicate=self.sent_before,
         )
 
 

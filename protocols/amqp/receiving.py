@@ -92,7 +92,7 @@ class Receiving:
         if len(transfer.tag) > DELIVERY_TAG_BYTES_MAX:
             text = f"a delivery tag of {len(transfer.tag)} bytes; at most {DELIVERY_TAG_BYTES_MAX} are allowed"
             raise PeerViolation(LINK, INVALID_FIELD, text)
-        if transfer.resume and not link.keeps_tags:
+        if transfer.resume and not link.can_resume:
             raise PeerViolation(LINK, NOT_IMPLEMENTED, "a delivery is resumed on a link that is not remembered")
         if transfer.receiver_settle_mode == RECEIVER_SECOND:
             raise PeerViolation(LINK, INVALID_FIELD, "rcv-settle-mode second on a link that is first")

@@ -150,6 +150,7 @@ class PublisherDirectory(LoopActor):
                 log.error("a row of a publisher cannot be read: %s", error)
                 continue
             publisher.idle_since_ms = self.runtime.clock.wall_ms()
+            publisher.was_cut_off = not message.was_clean
         return len(self._by_name)
 
     def _sweep(self) -> None:

@@ -38,6 +38,7 @@ class RestorePublishers:
     """Front -> directory, an ask: the rows that the store has. Answered with the number of publishers."""
 
     rows: dict[bytes, bytes]
+    was_clean: bool  # the gateway was stopped in order
 
 
 class TooManyPublishers(Exception):

@@ -43,6 +43,8 @@ class NamedPublisher:
         self.stored = RangeSet()  # above the floor
         self.owner: Address | None = None  # the connection that has it open
         self.idle_since_ms = 0  # wall clock, while nobody has it
+        # The gateway was not stopped in order while it had this publisher, which has not been past that time since.
+        self.was_cut_off = False
         self.undecided: list[tuple[Publication, int, int]] = []  # of the last connection: what, first and last sequence
         self._refused = RangeSet()
         self._places: list[int] = []  # place -> the last sequence of its row

@@ -6,6 +6,7 @@ A refusal concerns single messages, so a batch that is refused is tried again me
 protocol.
 """
 
+from bisect import bisect_right
 from collections import deque
 from typing import Final, final
 
@@ -82,6 +83,8 @@ class PublisherFlow:
         self.answered_through = 0 if named is None else named.floor
         self.received_through = self.answered_through
         self.sequence_max = self.answered_through + window
+        # What it may have had in flight when the gateway crashed: consumers may have had that.
+        self.doubtful_through = named.highest() + window if named is not None and named.was_cut_off else 0
         self.line: deque[Unanswered] = deque()  # ascending
         self.unanswered_count = 0  # messages in the line
         self.refusals: list[Refusal] = []  # to be said with the next PUB_ACK
@@ -178,6 +181,9 @@ class PublishingSide:
             self._publish_again(flow, named, event, wall_ms)
         else:
             self._publish_rows(flow, event, 0, len(event.sequences), wall_ms)
+        if named is not None and 0 < flow.doubtful_through < flow.received_through:
+            flow.doubtful_through = 0
+            named.was_cut_off = False  # it is past what it had in flight
         flow.advance()
         self.has_news = self.has_news or flow.has_news
         self.unanswered_count += flow.unanswered_count - before
@@ -198,6 +204,7 @@ class PublishingSide:
         """Publish neighbouring rows, in batches that go the same way."""
         topics = event.topics
         row = start
+        sequences, doubtful_through = event.sequences, flow.doubtful_through
         while row < stop:
             problem = "" if event.to_queue else self._problem_of(topics[row])
             end = row + 1
@@ -212,7 +219,11 @@ class PublishingSide:
                 or (topics[end] == topics[row] if event.to_queue else not self._problem_of(topics[end]))
             ):
                 end += 1
-            self._publish(flow, event.sequences[row:end], self._batch(event, row, end, AT_LEAST_ONCE, wall_ms), event)
+            is_doubtful = sequences[row] <= doubtful_through
+            if is_doubtful:
+                end = bisect_right(sequences, doubtful_through, row, end)
+            batch = self._batch(event, row, end, AT_LEAST_ONCE, wall_ms, is_doubtful)
+            self._publish(flow, sequences[row:end], batch, event)
             row = end
 
     def _publish(
@@ -257,14 +268,16 @@ class PublishingSide:
             self._counters.count(self._counters.dropped, DIRECT_REFUSED, len(event.topics) - len(rows))
             if not rows:
                 return
-        batch = self._batch(event, 0, len(event.topics), AT_MOST_ONCE, wall_ms)
+        batch = self._batch(event, 0, len(event.topics), AT_MOST_ONCE, wall_ms, False)
         if len(rows) < batch.count:
             batch = batch.select(rows)
         if self.publisher.publish(batch, 0).refusal != ADMITTED and batch.count > 1:
             for row in range(batch.count):
                 self.publisher.publish(batch.select([row]), 0)
 
-    def _batch(self, event: PublishesReceived, start: int, stop: int, qos: int, wall_ms: int) -> MessageBatch:
+    def _batch(
+        self, event: PublishesReceived, start: int, stop: int, qos: int, wall_ms: int, is_doubtful: bool
+    ) -> MessageBatch:
         whole = start == 0 and stop == len(event.payloads)
         topics = event.topics if whole else event.topics[start:stop]
         payloads = event.payloads if whole else event.payloads[start:stop]
@@ -285,6 +298,7 @@ class PublishingSide:
             publisher=self.client,
             received_ms=wall_ms,
             payload_bytes=event.payload_bytes if whole else sum([len(payload) for payload in payloads]),
+            possible_duplicate=is_doubtful,
         )
 
     def _problem_of(self, topic: str) -> str:

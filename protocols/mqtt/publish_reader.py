@@ -47,7 +47,9 @@ _NO_IDS: Final[list[tuple[int, int]]] = []
 
 _NO_RUN: Final = -1
 WIRE_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP: what a subscriber gets, too
-_QOS_AND_RETAIN: Final = 0x07
+_RETAIN: Final = 0x01
+_DUP: Final = 0x08
+_FLAGS: Final = 0x0F  # what the packets of a run have in common: DUP, QoS and RETAIN
 # First bytes of a PUBLISH that pass; before any other the reader stops, and the engine says why it is wrong.
 _PUBLISH: Final = bytes([byte >> 4 == 3 and byte & 0x06 != 0x06 and byte & 0x0E != 0x08 for byte in range(256)])
 
@@ -336,8 +338,8 @@ class PublishReader:
         return known
 
     def _begin_columns(self, first_byte: i64, data: bytes, heard: Heard) -> None:
-        """Make sure that the open run is one of columns, with this packet's QoS and RETAIN."""
-        run = first_byte & _QOS_AND_RETAIN
+        """Make sure that the open run is one of columns, with this packet's DUP, QoS and RETAIN."""
+        run = first_byte & _FLAGS
         if self._run != run or self._run_is_wire:
             self._end_run(data, heard)
             self._run = run
@@ -390,10 +392,11 @@ class PublishReader:
             payloads=[payload],
             headers=None,
             qos=first_byte >> 1 & 3,
-            retain=first_byte & 1 != 0,
+            retain=first_byte & _RETAIN != 0,
             publisher=self.publisher,
             received_ms=self._wall_ms,
             payload_bytes=len(payload),
+            possible_duplicate=first_byte & _DUP != 0,
         )
 
     def _batch(self, data: bytes) -> MessageBatch:
@@ -415,11 +418,12 @@ class PublishReader:
             topics=self._topics,
             payloads=self._payloads,
             headers=self._headers,
-            qos=self._run >> 1,
-            retain=self._run & 1 != 0,
+            qos=self._run >> 1 & 3,
+            retain=self._run & _RETAIN != 0,
             publisher=self.publisher,
             received_ms=self._wall_ms,
             payload_bytes=self._payload_bytes,
+            possible_duplicate=self._run & _DUP != 0,
         )
 
 

@@ -102,7 +102,21 @@ DEAD_CAUSE = batch(
 CURSOR = CursorState(7, 1000, [(1002, 1005), (1200, 5000)], 9000, [(1000, 1002, 3), (5000, 5001, 200)])
 DELAYED_CURSOR = CURSOR._replace(delays=((1000, 1_700_000_000_000, 0xBEEF), (5000, 1_700_000_000_001, -2)))
 
+DOUBTFUL = MessageBatch(
+    topic="a/1",
+    topics=None,
+    payloads=[b"one", b"two"],
+    headers=None,
+    qos=2,
+    retain=False,
+    publisher="meter-17",
+    received_ms=1_700_000_000_000,
+    payload_bytes=6,
+    possible_duplicate=True,
+)
+
 WRITTEN: dict[str, bytes] = {
+    "batch_v3_possible_duplicate": encode_batch(DOUBTFUL),
     "batch_v2_plain": encode_batch(PLAIN),
     "batch_v2_mixed": encode_batch(MIXED),
     "batch_v2_dead": encode_batch(DEAD),
@@ -139,6 +153,7 @@ def test_this_release_writes_the_golden_bytes(name: str) -> None:
         ("batch_v2_mixed", MIXED),
         ("batch_v2_dead", DEAD),
         ("batch_v2_dead_cause", DEAD_CAUSE),
+        ("batch_v3_possible_duplicate", DOUBTFUL),
     ],
 )
 def test_golden_batches_are_read(name: str, original: MessageBatch) -> None:
@@ -146,6 +161,7 @@ def test_golden_batches_are_read(name: str, original: MessageBatch) -> None:
     found, _ = decode_batch(golden(name), 0)
 
     assert rows_of(found) == rows_of(original)
+    assert found.possible_duplicate == original.possible_duplicate
 
 
 @pytest.mark.parametrize(
