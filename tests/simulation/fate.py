@@ -61,7 +61,7 @@ def _slow(world: World, step: Step) -> None:
 
 
 def _damage(world: World, step: Step) -> None:
-    """Flip a byte of a page. What lay in it may be lost, and has to be counted."""
+    """Flip a byte of a page. What lay in a batch that cannot be read then may be lost, and has to be counted."""
     pages = sorted(world.image.pages)
     if not pages:
         return
@@ -69,15 +69,20 @@ def _damage(world: World, step: Step) -> None:
     page = world.image.pages[key]
     row_bytes = len(directory_row(page))  # a page whose row is damaged as well would not be known at all
     place = row_bytes + step.amount % (len(page) - row_bytes)
+    damaged = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
+    lost = _numbers_in(page) - _numbers_in(damaged)
+    for target in world.truth.targets.values():
+        target.damaged |= lost
+    world.image.pages[key] = damaged
+
+
+def _numbers_in(page: bytes) -> set[int]:
+    """Return the messages of a page that can be read."""
     try:
         runs = decode_page(page).runs
     except DamagedRecord:
-        return  # damaged before
-    for run in runs:
-        for payload in run.batch.payloads():
-            for target in world.truth.targets.values():
-                target.damaged.add(number_of(payload))
-    world.image.pages[key] = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
+        return set()
+    return {number_of(payload) for run in runs for payload in run.batch.payloads()}
 
 
 def _unreadable(world: World, step: Step) -> None:

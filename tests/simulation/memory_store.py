@@ -1,7 +1,8 @@
 """A store in memory with real record bytes, and with everything that can go wrong with a disk.
 
 The image outlives the node: what a power failure leaves is the image as the last commit made it. Bytes are encoded and
-decoded with the store's own record formats; what LMDB adds (transactions, space) is played here.
+decoded with the store's own record formats, and each record is read back when it is written; what LMDB adds
+(transactions, space) is played here.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ from storage.interface import (
     Table,
 )
 from storage.record_cursor import CursorState, decode_cursor, encode_cursor
-from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import PageRuns, decode_page, decode_page_summary
+from storage.record_journal import JournalRecord, decode_journal_record, encode_journal_record
+from storage.record_page import PageRuns, decode_page, decode_page_summary, encode_page
 from storage.record_table import decode_row, encode_row
 
 MAP_BYTES = 64 << 20
@@ -133,7 +134,8 @@ class MemoryStore:
         image = self._image
         image.clean = False
         for damage in job.page_quarantines:
-            image.pages.pop(PageKey(damage.partition_id, damage.first_sequence), None)
+            if not damage.stays:
+                image.pages.pop(PageKey(damage.partition_id, damage.first_sequence), None)
         for partition_id in job.partition_purges:
             image.pages = {key: page for key, page in image.pages.items() if key.partition_id != partition_id}
             image.cursors.pop(partition_id, None)
@@ -145,6 +147,9 @@ class MemoryStore:
             del image.journal[oldest]
         for write in job.page_writes:
             summary = decode_page_summary(write.page)
+            page = decode_page(write.page)
+            assert not page.lost, f"a page is written whole: {page.lost}"
+            assert encode_page(page.runs) == write.page, "what is read of a page is what was written"
             image.pages[PageKey(write.partition_id, summary.first_sequence)] = write.page
         for cursor in job.cursor_puts:
             image.cursors[cursor.partition_id] = encode_cursor(cursor)
@@ -154,6 +159,10 @@ class MemoryStore:
             else:
                 image.tables[row.table][row.key] = encode_row(row.key, row.value)
         if job.record is not None:
+            record = decode_journal_record(job.record)
+            assert not record.lost, f"a record is written whole: {record.lost}"
+            again = encode_journal_record(record.entries, record.settlements)
+            assert again == job.record, "what is read of a record is what was written"
             image.journal[job.record_number] = job.record
 
     def _cursors(self) -> dict[int, CursorState]:
@@ -163,10 +172,15 @@ class MemoryStore:
         for number in sorted(self._image.journal):
             where = f"journal record {number}"
             try:
-                yield number, decode_journal_record(self._image.journal[number], where)
+                record = decode_journal_record(self._image.journal[number], where)
             except DamagedRecord as error:
                 self._quarantined.append(Quarantined(where, "damaged", error.reason))
                 del self._image.journal[number]
+                continue
+            if record.lost:
+                self._quarantined.append(Quarantined(where, "damaged", record.lost))
+                self._image.journal[number] = encode_journal_record(record.entries, record.settlements)
+            yield number, record
 
     def _rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         for data in list(self._image.tables[table].values()):
