@@ -62,11 +62,13 @@ def test_mixed_topics_and_lengths_stay_in_order(level: int, qos: int) -> None:
     assert [(row.fields[2], row.fields[3]) for row in rows_of(event)] == sent
 
 
-def test_dup_does_not_end_a_run_and_is_not_reported() -> None:
-    """[3.3.1-3]: DUP of an incoming message is never copied."""
-    (event,) = batches(connected(), *[mqtt.publish(qos=1, packet_id=n, dup=n % 2 == 0) for n in range(1, 5)])
+def test_what_comes_with_dup_is_a_run_of_its_own_that_may_be_duplicates() -> None:
+    """[3.3.1-1]: the client has sent it before, and it may have been delivered then."""
+    sent = [mqtt.publish(qos=1, packet_id=n, dup=n in (2, 3)) for n in range(1, 5)]
+    found = batches(connected(), *sent)
 
-    assert event.packet_ids == [(1, 4)]
+    assert [event.packet_ids for event in found] == [[(1, 1)], [(2, 3)], [(4, 4)]]
+    assert [event.batch.possible_duplicate for event in found] == [False, True, False]
 
 
 def test_packet_ids_are_runs_in_order_of_the_rows() -> None:
