@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Final
 
 import lmdb
 
-from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY, SEQUENCE_MAX, Databases
+from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY, SEQUENCE_MAX, Databases
 from storage.identity import write_turn
-from storage.interface import CommitJob, PageKey, PageWrite, Quarantined, TableWrite
+from storage.interface import CommitJob, PageKey, PageWrite, Quarantined, Table, TableWrite
 from storage.quarantine import describe_page, set_aside
 from storage.record_cursor import encode_cursor
 from storage.record_page import decode_page_summary, directory_row
@@ -64,6 +64,8 @@ def growth_bytes(job: CommitJob) -> int:
 def touched_databases(job: CommitJob) -> set[str]:
     """Return the names of the sub-databases whose size the job may change."""
     touched: set[str] = {row.table.value for row in job.table_writes}
+    if Table.CATALOG.value in touched:
+        touched.add(CATALOG_COPY)
     if job.record is not None or job.journal_delete_through > 0:
         touched.add("journal")
     if job.page_writes or job.page_deletes or job.partition_purges or job.page_quarantines:
@@ -73,6 +75,17 @@ def touched_databases(job: CommitJob) -> set[str]:
     if job.page_quarantines:
         touched.add("quarantine")
     return touched
+
+
+def copy_catalog(txn: "Transaction", databases: Databases) -> None:
+    """Copy the catalog of a spool that an earlier release wrote, which kept it once."""
+    copy = databases.catalog_copy
+    if copy is None or txn.stat(copy)["entries"] > 0:
+        return
+    with txn.cursor(db=databases.tables[Table.CATALOG]) as cursor:
+        for key, data in cursor.iternext():
+            if key:  # of a damaged page it may be empty, which recovery reports
+                txn.put(key, data, db=copy)
 
 
 def _put_page(txn: "Transaction", databases: Databases, write: PageWrite) -> None:
@@ -108,8 +121,11 @@ def _delete_range(txn: "Transaction", database: "_Database", first: bytes, last:
 
 
 def _write_row(txn: "Transaction", databases: Databases, row: TableWrite) -> None:
-    database = databases.tables[row.table]
-    if row.value is None:
-        txn.delete(stored_key(row.key), db=database)
-    else:
-        txn.put(stored_key(row.key), encode_row(row.key, row.value), db=database)
+    places = [databases.tables[row.table]]
+    if row.table is Table.CATALOG and databases.catalog_copy is not None:
+        places.append(databases.catalog_copy)
+    for database in places:
+        if row.value is None:
+            txn.delete(stored_key(row.key), db=database)
+        else:
+            txn.put(stored_key(row.key), encode_row(row.key, row.value), db=database)

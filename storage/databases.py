@@ -6,6 +6,8 @@
     cursors     u32 partition               sealed cursor
     catalog, retained, sessions, readers, transactions
                                             sealed table rows, see `record_table`
+    catalog_copy                            the rows of the catalog once more: without a definition the messages of a
+                                            queue are out of reach
     quarantine  u64 number                  see `quarantine`
     meta        "store", "clean"            the sealed identity of the store; the mark of an orderly end
 
@@ -29,6 +31,8 @@ RECORD_KEY: Final = struct.Struct(">Q")
 PAGE_KEY: Final = struct.Struct(">IQ")
 PARTITION_KEY: Final = struct.Struct(">I")
 
+CATALOG_COPY: Final = "catalog_copy"
+
 SEQUENCE_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -49,12 +53,13 @@ class Databases:
         self.directory = env.open_db(b"directory")
         self.cursors = env.open_db(b"cursors")
         self.tables = {table: env.open_db(table.value.encode()) for table in Table}
+        self.catalog_copy = _opened_if_there(env, CATALOG_COPY)
         self.quarantine = env.open_db(b"quarantine")
         self.meta = env.open_db(b"meta")
 
     def named(self) -> "dict[str, _Database]":
         """Return every sub-database by its name."""
-        return {
+        named = {
             "journal": self.journal,
             "pages": self.pages,
             "directory": self.directory,
@@ -63,6 +68,17 @@ class Databases:
             "quarantine": self.quarantine,
             "meta": self.meta,
         }
+        if self.catalog_copy is not None:
+            named[CATALOG_COPY] = self.catalog_copy
+        return named
 
 
-DATABASE_COUNT: Final = 6 + len(Table)
+def _opened_if_there(env: lmdb.Environment, name: str) -> "_Database | None":
+    """Open a sub-database; None where an earlier release made the environment, and it is open for reading only."""
+    try:
+        return env.open_db(name.encode())
+    except (lmdb.ReadonlyError, lmdb.NotFoundError):
+        return None
+
+
+DATABASE_COUNT: Final = 7 + len(Table)

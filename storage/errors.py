@@ -29,7 +29,6 @@ class UnknownRow(StorageError):
         super().__init__(f"{where} was written by another release: {problem or type(problem).__name__}")
 
 
-@final
 class DamagedRecord(StorageError):
     """Bytes that are not what was written: torn, flipped, cut short or put in the wrong place."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import lmdb
 
-from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases, key_numbers
+from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases, key_numbers
 from storage.errors import DamagedRecord, PageNotFound
 from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
 from storage.quarantine import describe_page, set_aside
@@ -90,20 +90,58 @@ class RecoveryScan:
             yield number, record
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the readable rows of a table."""
+        """Yield the readable rows of a table; of the catalog those, too, that only its copy has."""
+        known: set[bytes] = set()
         for key, data in self._rows(self._databases.tables[table]):
             if not key:
                 raise DamagedRecord("data.mdb", f"a key of {table} in it has 0 bytes: restore a backup")
-            where = f"row {key!r} of {table}"
+            known.add(key)
             try:
-                own_key, value = decode_row(data, where)
+                row = _decoded(key, data, table)
             except DamagedRecord as error:
-                self._set_aside(table.value, key, where, "damaged", error.reason)
+                found = self._from_copy(key) if table is Table.CATALOG else None
+                if found is None:
+                    reason: QuarantineReason = "misplaced" if isinstance(error, MisplacedRow) else "damaged"
+                    self._set_aside(table.value, key, error.where, reason, error.reason)
+                    continue
+                self._set_aside(table.value, key, error.where, "damaged", f"{error.reason}; its copy is used")
+                self._put_back(key, found)
+                row = _decoded(key, found, table)
+            yield row
+        if table is Table.CATALOG:
+            yield from self._only_in_copy(known)
+
+    def _from_copy(self, key: bytes) -> bytes | None:
+        """Return a row of the catalog as its copy has it, None where that is not there, or damaged too."""
+        copy = self._databases.catalog_copy
+        if copy is None:
+            return None
+        with self._env.begin() as txn:
+            data = txn.get(key, db=copy)
+        try:
+            return None if data is None or not _decoded(key, data, Table.CATALOG) else data
+        except DamagedRecord:
+            return None
+
+    def _only_in_copy(self, known: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        copy = self._databases.catalog_copy
+        for key, data in () if copy is None else self._rows(copy):
+            if key in known:
                 continue
-            if stored_key(own_key) != key:
-                self._set_aside(table.value, key, where, "misplaced", f"it belongs to {own_key!r}")
+            try:
+                row = _decoded(key, data, Table.CATALOG)
+            except DamagedRecord as error:
+                self._set_aside(CATALOG_COPY, key, error.where, "damaged", error.reason)
                 continue
-            yield own_key, value
+            where = f"row {row[0]!r} of {Table.CATALOG}"
+            self.quarantined.append(Quarantined(where, "damaged", "it was lost; its copy is used"))
+            self._put_back(key, data)
+            yield row
+
+    def _put_back(self, key: bytes, data: bytes) -> None:
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                txn.put(key, data, db=self._databases.tables[Table.CATALOG])
 
     def _summary(self, key: bytes, row: bytes, partition_id: int, first_sequence: int) -> PageSummary | None:
         where = describe_page(partition_id, first_sequence)
@@ -164,6 +202,20 @@ def checked_page(data: bytes | None, partition_id: int, first_sequence: int) -> 
     where = describe_page(partition_id, first_sequence)
     _checked_summary(data, first_sequence, where)
     return decode_page(data, where)
+
+
+@final
+class MisplacedRow(DamagedRecord):
+    """An intact row that lies under the key of another one."""
+
+
+def _decoded(key: bytes, data: bytes, table: Table) -> tuple[bytes, bytes]:
+    """Return the key and value of a row. Raises DamagedRecord."""
+    where = f"row {key!r} of {table}"
+    own_key, value = decode_row(data, where)
+    if stored_key(own_key) != key:
+        raise MisplacedRow(where, f"it belongs to {own_key!r}")
+    return own_key, value
 
 
 def _checked_summary(data: bytes, first_sequence: int, where: str) -> PageSummary:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, final
 
-from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY
+from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from storage.errors import DamagedRecord, UnsupportedFormat
 from storage.identity import STORE_FORMAT, STORE_KIND
 from storage.interface import Table
@@ -37,7 +37,9 @@ from storage.tree_pages import LEAF, DataFile, Node, NotSound, check_header, nod
 from storage.tree_walk import FREE_LIST, NAMES, TreeDamage, TreeWalk, WalkedTree, readable_roots
 
 NEVER_REWRITTEN: Final = frozenset({"journal", "pages", "directory"})
-TABLES: Final = frozenset({*NEVER_REWRITTEN, "cursors", "quarantine", "meta", *[table.value for table in Table]})
+TABLES: Final = frozenset(
+    {*NEVER_REWRITTEN, "cursors", CATALOG_COPY, "quarantine", "meta", *[table.value for table in Table]}
+)
 
 
 class Place(NamedTuple):

@@ -96,8 +96,10 @@ def salvage_spool(data_file: Path, folder: Path, *, incarnation: int, looked: Ca
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
-        finally:
-            lock.release()
+        except BaseException:
+            lock.withdraw()
+            raise
+        lock.release()
     return salvaged
 
 

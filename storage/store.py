@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, final
 import lmdb
 
 from storage.backup_folder import PARTIAL_FILE
-from storage.commit_job import apply_job, growth_bytes, touched_databases
+from storage.commit_job import apply_job, copy_catalog, growth_bytes, touched_databases
 from storage.copying import Copying
 from storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
 from storage.environment import (
@@ -268,6 +268,7 @@ class SpoolStore:
             if known is None:
                 known = secrets.randbits(64) if incarnation is None else incarnation
                 write_incarnation(txn, self._databases, known)
+            copy_catalog(txn, self._databases)
             clean = read_clean(txn, self._databases)
             self._take_sizes(self._measure(txn, set(self._names)))
         return known, clean

@@ -12,7 +12,7 @@ import pytest
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.recovery import restore
-from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY
+from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, UnsupportedFormat
 from storage.interface import CommitJob, PageDamage, PageWrite, QuarantinedBytes, Recovery, Table, TableWrite
 from storage.record_cursor import CursorState
@@ -90,7 +90,8 @@ def test_quarantined_bytes_are_kept_as_they_were(filled: SpoolStore, open_store:
 def test_a_second_recovery_reports_nothing_again(filled: SpoolStore, open_store: OpenStore) -> None:
     """What was moved aside is not in the way any more; the quarantine still counts it."""
     flip_raw(filled.folder, "journal", RECORD_KEY.pack(2), 30)
-    flip_raw(filled.folder, "catalog", b"queue/1", 18)
+    for name in ("catalog", CATALOG_COPY):
+        flip_raw(filled.folder, name, b"queue/1", 18)
     first = open_store().recover()
     assert read_all(first) == ([1, 3], [1, 2, 3], [b"queue/2", b"queue/3"])
     assert [item.where for item in first.quarantined] == ["journal record 2", "row b'queue/1' of catalog"]
@@ -230,7 +231,7 @@ def test_a_table_whose_keys_read_as_zeros_is_refused(store: SpoolStore, tmp_path
     folder.mkdir()
     (folder / "data.mdb").write_bytes(whole[: page_end - 3800] + bytes(3800) + whole[page_end:])
 
-    with pytest.raises(StoreDamaged, match=r"data\.mdb is damaged: pages of LMDB's own are broken \(catalog\)"):
+    with pytest.raises(StoreDamaged, match=r"data\.mdb is damaged: pages of LMDB's own are broken \(catalog_copy\)"):
         SpoolStore.open(folder, map_bytes_max=1 << 26)
 
 
