@@ -82,10 +82,10 @@ simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many s
 	PYTHONPATH=tests $(BIN)/python -P -m simulation.planted
 
 .PHONY: fuzz
-fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to every wire decoder: ROUNDS of each test, SEED=7 again
+fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to decoders and to whole brokers: ROUNDS of each test, SEED=7 again
 	@seed=$(or $(SEED),$$(date +%s)); echo "SEED=$$seed"; \
 	SLUICEGATE_FUZZ_ROUNDS=$(ROUNDS) SLUICEGATE_FUZZ_SEED=$$seed \
-	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/*/test*_fuzz.py)
+	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/*/test*_fuzz.py) tests/broker/test_sequence_fuzz.py
 
 .PHONY: bench
 bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers: CASE="qos1-10-10 idle" some cases

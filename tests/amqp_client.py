@@ -7,7 +7,7 @@ granted, settled or answered unless the test says so. Every wait has a deadline;
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, cast
 
 from amqp_heard import Ended, Heard, Kind, Received, understood
@@ -108,12 +108,12 @@ class AmqpClient:
             self._gathered.append(data)
 
     @contextmanager
-    def one_write(self) -> Iterator[None]:
-        """Write everything that is said meanwhile at once."""
+    def one_write(self, changed: Callable[[list[bytes]], list[bytes]] = list) -> Iterator[None]:
+        """Write everything that is said meanwhile at once, frame by frame as `changed` would have it."""
         self._gathered = []
         yield
         gathered, self._gathered = self._gathered, None
-        self._writer.write(b"".join(gathered))
+        self._writer.write(b"".join(changed(gathered)))
 
     async def begin(self, channel: int) -> None:
         """Begin one more session."""
@@ -230,6 +230,14 @@ class AmqpClient:
         self.send(encode_ending(CLOSE, None))
         while (await self.awaited(Ended)).code != CLOSE:
             pass
+        self._writer.close()
+
+    async def ends(self) -> None:
+        """Send nothing more, and wait until the broker has read everything and closed."""
+        self._writer.write_eof()
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                await self._read()
         self._writer.close()
 
     def vanish(self) -> None:

@@ -110,6 +110,11 @@ class FlowClient:
         self.send(b"")
         await self.ended()
 
+    async def ends(self) -> None:
+        """Send nothing more, and wait until the gateway has read everything and closed."""
+        self._writer.write_eof()
+        await self.ended()
+
     def cut(self) -> None:
         """Drop the connection without a word."""
         self._writer.transport.abort()

@@ -207,6 +207,13 @@ class RawClient:
         await self.is_closed()
         await self.vanish()
 
+    async def ends(self) -> None:
+        """Send nothing more, and wait until the broker has read everything and closed."""
+        self._writer.write_eof()
+        while await self._next() is not None:
+            pass
+        await self.vanish()
+
     async def vanish(self) -> None:
         """Close the socket without a word."""
         self._ended = True
