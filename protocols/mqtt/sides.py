@@ -12,7 +12,6 @@ from protocols.mqtt.publishing import PublishingSide
 from protocols.mqtt.session import Session
 from protocols.mqtt.session_writes import SessionWrites
 from protocols.reading_gate import ReadingGate
-from protocols.unwritable import tell_unwritable
 from protocols.writing_watch import WritingWatch
 
 if TYPE_CHECKING:
@@ -98,16 +97,10 @@ def begin_delivering(connection: "MqttConnection", attached: AttachedSession) ->
         clock=connection.cell.runtime.clock,
         counters=services.counters,
         later=lambda: connection.cell.after(0, lambda: _go_on(connection)),
-        unwritable=lambda sequence, error: _tell_unwritable(connection, attached, sequence, error),
     )
     if connection.is_writing_paused:
         delivering.hold_back(True)
     return delivering
-
-
-def _tell_unwritable(connection: "MqttConnection", attached: AttachedSession, sequence: int, error: Exception) -> None:
-    services = connection.services
-    tell_unwritable(services.events, services.counters, sequence, error, client=attached.session.client_id)
 
 
 def _go_on(connection: "MqttConnection") -> None:

@@ -65,7 +65,6 @@ class OneMessage:
             clock=SystemClock(),
             counters=ProtocolCounters(),
             later=lambda: None,
-            unwritable=lambda sequence, error: None,
         )
 
     def _bind(self, queue: str) -> None:
