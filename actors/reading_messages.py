@@ -88,7 +88,7 @@ class LogOverview:
     low: int  # the first sequence that is still there
     synced_end: int  # behind the last one that is in the store
     next_sequence: int
-    bytes_end: int  # payload bytes that ever came into the log
+    bytes_end: int  # usage bytes that ever came into the log
     holds: dict[str, HoldOverview]
 
 

@@ -125,8 +125,9 @@ class StagedCommit:
                 text = f"queue {target.name!r}: {limited_text(verdict, gate.limit(verdict))}"
                 raise StagingRefused(NOT_PUBLISHED, text)
             if verdict == ADMITTED:
-                gate.restore(part.count, part.payload_bytes)
-                reserved.append((gate, part.count, part.payload_bytes))
+                size = gate.usage_of(part)
+                gate.restore(part.count, size)
+                reserved.append((gate, part.count, size))
 
     def _release(self, first: int) -> None:
         for gate, count, size in self._reserved.pop(first, []):

@@ -115,7 +115,7 @@ class StagingActor(LoopActor):
     async def _stage(self, message: Stage) -> Staged:
         batches = message.batches
         count = sum(batch.count for batch in batches)
-        size = sum(batch.payload_bytes for batch in batches)
+        size = sum(batch.usage_bytes(durable=True) for batch in batches)
         if not batches or any(batch.qos == AT_MOST_ONCE or batch.retain for batch in batches):
             raise StagingRefused(BAD_TRANSACTION, "only guaranteed messages that are not retained are staged")
         gate = self._services.gate
@@ -131,7 +131,7 @@ class StagingActor(LoopActor):
             message.attempt,
             user=message.user,
             count=count,
-            payload_bytes=size,
+            usage_bytes=size,
             wall_ms=self.runtime.clock.wall_ms(),
         )
         if page is None:
@@ -220,7 +220,7 @@ class StagingActor(LoopActor):
         """Count pages out, settle them, and delete them; those on their way to the store, once they are there."""
         for page in pages:
             self._area.drop(page)
-            self._services.gate.count_out(page.end - page.first, page.payload_bytes)
+            self._services.gate.count_out(page.end - page.first, page.usage_bytes)
         firsts = [page.first for page in pages]
         self._ended.update([first for first in firsts if first in self._written])
         self._spool.post(Settled(self._partition_id, [(page.first, page.end) for page in pages], [], [], True))

@@ -119,7 +119,7 @@ class SpoolGate:
 
 @final
 class QueueGate:
-    """Admission to one queue. Its usage is the payload bytes of messages spooled and not settled."""
+    """Admission to one queue. Its usage is what the messages that are not settled count for (messaging.usage)."""
 
     def __init__(
         self,
@@ -149,11 +149,15 @@ class QueueGate:
         self.usage_exceeded = Exceedance(nobody_minds)
         self.low_priority_exceeded = Exceedance(nobody_minds)
 
+    def usage_of(self, batch: MessageBatch) -> i64:
+        """Return what these messages count for here."""
+        return batch.usage_bytes(durable=self.spool is not None)
+
     def verdict(self, batch: MessageBatch) -> i64:
         """Return ADMITTED, or why not all of these messages may be taken."""
         spool = self.spool
         if spool is not None:
-            verdict = spool.verdict_on_bytes(batch.payload_bytes)
+            verdict = spool.verdict_on_bytes(batch.usage_bytes(durable=True))
             if verdict != ADMITTED:
                 return verdict
         verdict = self.verdict_of_moved(batch)
@@ -161,11 +165,11 @@ class QueueGate:
 
     def verdict_of_moved(self, batch: MessageBatch) -> i64:
         """Return what the queue alone says: of messages that only change queues the spool has no more than before."""
-        size = batch.payload_bytes
+        size = self.usage_of(batch)
         count = batch.count
         if self.usage_bytes + size > self.usage_bytes_max:
             return REFUSED_QUEUE_FULL
-        if size > self.message_bytes_max and _largest(batch) > self.message_bytes_max:
+        if batch.payload_bytes > self.message_bytes_max and _largest(batch) > self.message_bytes_max:
             return REFUSED_MESSAGE_TOO_LARGE
         if not self.ingress_enabled:
             return REFUSED_SHUT_DOWN
@@ -189,9 +193,10 @@ class QueueGate:
 
     def reserve(self, batch: MessageBatch) -> None:
         """Count a batch in, once every gate has admitted it."""
-        self.accepted_bytes += batch.payload_bytes
+        size = self.usage_of(batch)
+        self.accepted_bytes += size
         self.accepted_count += batch.count
-        self.restore(batch.count, batch.payload_bytes)
+        self.restore(batch.count, size)
 
     def restore(self, count: i64, size: i64) -> None:
         """Count in what a recovery found."""

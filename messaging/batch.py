@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from messaging.headers import Headers
+from messaging.usage import MEMORY_MESSAGE_BYTES, STORED_MESSAGE_BYTES, headers_bytes, text_bytes, topics_bytes
 
 AT_MOST_ONCE: Final = 0  # a direct message: never spooled, never acknowledged
 AT_LEAST_ONCE: Final = 1  # a guaranteed message
@@ -67,6 +68,7 @@ class MessageBatch:
         # Wire forms shared by every subscriber of one dialect. The key is the protocol's own; the value is its bytes.
         self.encodings: dict[int, bytes] | None = None
         self._memory_bytes: i64 = 0  # 0: nobody has asked
+        self._content_bytes: i64 = -1  # -1: nobody has asked
 
     def payloads(self) -> list[bytes]:
         """Return the payload column. Callers must not change it."""
@@ -86,10 +88,35 @@ class MessageBatch:
         column = self.headers()
         return None if column is None else column[row]
 
+    def content_bytes(self) -> i64:
+        """Return the size of the messages themselves: payloads, topics and headers."""
+        if self._content_bytes < 0:
+            self._content_bytes = self.payload_bytes + topics_bytes(self.topic, self.topics, self.count)
+            headers = self.headers()
+            if headers is not None:
+                self._content_bytes += headers_bytes(headers)
+        return self._content_bytes
+
+    def usage_bytes(self, *, durable: bool) -> i64:
+        """Return what the messages count for against the limits of a durable queue, or of one that is in memory only.
+
+        It is what is in them, and a share for each (messaging.usage).
+        """
+        return self.content_bytes() + self.count * (STORED_MESSAGE_BYTES if durable else MEMORY_MESSAGE_BYTES)
+
+    def usage_bytes_of(self, row: int, *, durable: bool) -> i64:
+        """Return what one of the messages counts for."""
+        size = len(self.payloads()[row]) + text_bytes(self.topic_of(row))
+        headers = self.headers_of(row)
+        if headers is not None:
+            size += headers.memory_bytes()
+        return size + (STORED_MESSAGE_BYTES if durable else MEMORY_MESSAGE_BYTES)
+
     def memory_bytes(self) -> i64:
-        """Return about how much memory the batch takes: payloads, headers, their objects, and its own."""
+        """Return about how much memory the batch takes: payloads, topics, headers, their objects, and its own."""
         if self._memory_bytes == 0:
             self._memory_bytes = self.payload_bytes + BYTES_PER_ROW * self.count + BYTES_PER_BATCH
+            self._memory_bytes += topics_bytes(self.topic, self.topics, 1)
             if self._headers is not None:
                 self._memory_bytes += _memory_of(self._headers)
         return self._memory_bytes

@@ -56,11 +56,12 @@ class Ledger(LedgerState):
         first = self.next_sequence
         count = batch.count
         end = first + count
-        segment = Segment(first, end, count, batch.payload_bytes, batch, publication, None)
+        size = batch.usage_bytes(durable=self.durable)
+        segment = Segment(first, end, count, size, batch, publication, None)
         self.segments.append(segment)
         self.next_sequence = end
         self.waiting_count += count
-        self.waiting_bytes += batch.payload_bytes
+        self.waiting_bytes += size
         self.memory_bytes += batch.memory_bytes()
         if batch.headers() is not None or self.rules.watches_the_clock():
             self.may_expire = True

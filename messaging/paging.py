@@ -32,7 +32,7 @@ class PagePlan:
 
 @final
 class PagePlanner:
-    """Gathers stretches, offered oldest first, into pages of about `page_bytes` of payload."""
+    """Gathers stretches, offered oldest first, into pages of about `page_bytes` of content."""
 
     def __init__(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> None:
         self.plans: list[PagePlan] = []
@@ -50,7 +50,7 @@ class PagePlanner:
             self.finish()
         if pageable and batch is not None:
             self._runs.append((first, batch))
-            self._page_held += batch.payload_bytes
+            self._page_held += batch.content_bytes()
             self._bytes_to_free -= batch.memory_bytes()
             self._end = end
         return self._bytes_to_free > 0
@@ -71,7 +71,7 @@ class PagePlanner:
 
 
 def plan_pages(ledger: Ledger, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
-    """Choose the oldest batches in memory, about `bytes_to_free` of them, in pages of about `page_bytes` of payload.
+    """Choose the oldest batches in memory, about `bytes_to_free` of them, in pages of about `page_bytes` of content.
 
     Batches that the journal has not got yet are passed over: durability comes first, and may make them unnecessary.
     With `through_record` only what lies in journal records up to that one is chosen.

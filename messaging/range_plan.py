@@ -14,8 +14,8 @@ from messaging.retention import RetainedLog
 from messaging.settlement import DISCARD_DAMAGED
 from messaging.stretches import NO_PAGE
 
-CHUNK_BYTES_MAX: Final = 8 << 20  # of payload; a page is not cut, so a chunk may be one page larger
-CHUNK_ROWS_MAX: Final = 65_536  # messages without payload have a bound too; a page or batch is not cut for it
+CHUNK_BYTES_MAX: Final = 8 << 20  # as quotas count them; a page is not cut, so a chunk may be one page larger
+CHUNK_ROWS_MAX: Final = 65_536  # a page or batch is not cut for it
 CHUNK_RANGES_MAX: Final = 4096  # stretches of sequences: a chunk of single messages takes 3 ms then
 
 
@@ -66,13 +66,13 @@ class _Source:
     def __init__(self, first: int, end: int, size: int, batch: MessageBatch | None, page_first: int) -> None:
         self.first = first
         self.end = end
-        self.payload_bytes = size
+        self.usage_bytes = size
         self.batch = batch
         self.page_first = page_first
 
 
 def plan_range(log: RetainedLog, first: int, end: int, bytes_max: int) -> RangePlan:
-    """Plan a chunk of `[first, end)` of about `bytes_max` of payload, at least one message if there is any."""
+    """Plan a chunk of `[first, end)` of about `bytes_max`, at least one message if there is any."""
     ledger = log.ledger
     plan = RangePlan(first)
     plan.synced_end = log.synced_end()
@@ -92,7 +92,7 @@ def plan_range(log: RetainedLog, first: int, end: int, bytes_max: int) -> RangeP
             stop, size = _cut(source.batch, at - source.first, stop - source.first, bytes_left)
             stop += source.first
         else:
-            size = source.payload_bytes
+            size = source.usage_bytes
             if plan.pieces and size > bytes_left:
                 break
         wanted = [(at, stop)] if log.active else ledger.settled.outside(max(at, ledger.floor), stop)
@@ -111,7 +111,7 @@ def _source(log: RetainedLog, sequence: int) -> _Source | None:
         stretch = log.at_or_after(sequence)
         if stretch is None:
             return None
-        return _Source(stretch.first, stretch.end, stretch.payload_bytes, stretch.batch, stretch.page_first)
+        return _Source(stretch.first, stretch.end, stretch.usage_bytes, stretch.batch, stretch.page_first)
     segment = log.ledger.segments.at_or_after(sequence)
     while segment is not None and segment.publication is not None and segment.publication.refused:
         segment = log.ledger.segments.at_or_after(segment.end)  # its publisher was told that nobody has it
@@ -122,13 +122,13 @@ def _source(log: RetainedLog, sequence: int) -> _Source | None:
 
 
 def _cut(batch: MessageBatch, start_row: int, stop_row: int, bytes_max: int) -> tuple[int, int]:
-    """Return behind which row about `bytes_max` of payload end, and their size."""
-    if batch.payload_bytes <= bytes_max:
-        return stop_row, batch.payload_bytes
-    payloads = batch.payloads()
+    """Return behind which row about `bytes_max` end, and their size."""
+    whole = batch.usage_bytes(durable=True)
+    if whole <= bytes_max:
+        return stop_row, whole
     held = 0
     for row in range(start_row, stop_row):
-        held += len(payloads[row])
+        held += batch.usage_bytes_of(row, durable=True)
         if held >= bytes_max:
             return row + 1, held
     return stop_row, held

@@ -23,10 +23,10 @@ from messaging.segments import Page, Segment
 class StoredPage:
     """A page as the directory of the store shows it."""
 
-    def __init__(self, first: int, end: int, payload_bytes: int, message_count: int, marks: Marks) -> None:
+    def __init__(self, first: int, end: int, usage_bytes: int, message_count: int, marks: Marks) -> None:
         self.first = first
         self.end = end
-        self.payload_bytes = payload_bytes
+        self.usage_bytes = usage_bytes
         self.message_count = message_count
         self.marks = marks
 
@@ -156,7 +156,7 @@ def _page_segments(ledger: Ledger, stored: StoredPartition, settled: RangeSet) -
         if live == 0:
             ledger.effects.dropped_pages.append(each.first)
             continue
-        size = each.payload_bytes * min(live, each.message_count) // max(1, each.message_count)
+        size = each.usage_bytes * min(live, each.message_count) // max(1, each.message_count)
         segments.append(Segment(each.first, each.end, live, size, None, None, Page(each.first, live, each.marks)))
     return segments
 
@@ -170,7 +170,7 @@ def _batch_segments(stored: StoredPartition, settled: RangeSet) -> list[Segment]
         end = each.first + each.batch.count
         live = 0 if each.first in paged else end - each.first - settled.count_within(each.first, end)
         if live > 0:
-            size = each.batch.payload_bytes * live // each.batch.count
+            size = each.batch.usage_bytes(durable=True) * live // each.batch.count
             segments.append(Segment(each.first, end, live, size, each.batch, each.publication, None))
     return segments
 

@@ -32,7 +32,7 @@ class RetentionRules:
 
     def __init__(self, *, time_ms: int = 0, size_bytes: int = 0) -> None:
         self.time_ms = time_ms  # since the broker took the message
-        self.size_bytes = size_bytes  # payload bytes of settled messages, in each partition
+        self.size_bytes = size_bytes  # what settled messages count for in quotas, in each partition
 
     def on(self) -> bool:
         """Return whether anything is kept without a reader that asks for it."""
@@ -43,7 +43,7 @@ class RetentionRules:
 class RetainedLog:
     """The log of one partition. It is inactive, and costs nothing, until a rule or a reader wants it.
 
-    Invariants: stretches ascend without overlap; a stretch has a batch and a publication, or a page; `payload_bytes`
+    Invariants: stretches ascend without overlap; a stretch has a batch and a publication, or a page; `usage_bytes`
     and `memory_bytes` are their sums.
     """
 
@@ -51,9 +51,9 @@ class RetainedLog:
         self.ledger = ledger
         self.rules = rules
         self.active = False
-        self.payload_bytes = 0
+        self.usage_bytes = 0
         self.memory_bytes: i64 = 0
-        self.bytes_end = 0  # payload bytes that ever came in
+        self.bytes_end = 0  # what all counts for that ever came in
         self._newest_ms = 0  # wall clock, when the last of it came, or later; 0: not known yet
         self.holds: dict[str, int] = {}  # reader -> it needs everything from this sequence on
         self._held_from = HELD_BY_NOBODY
@@ -78,7 +78,7 @@ class RetainedLog:
         self.active = True
         for segment in self.ledger.segments.all():
             page, batch, publication = segment.page, segment.batch, segment.publication
-            size = segment.bytes_left if batch is None else batch.payload_bytes
+            size = segment.bytes_left if batch is None else batch.usage_bytes(durable=True)
             if page is None and publication is not None and batch is not None:
                 if not publication.refused:
                     self.append(segment.first, batch, publication)
@@ -198,7 +198,7 @@ class RetainedLog:
         size = 0
         while stop < len(self._stretches) and self._stretches[stop].first < plan.end:
             stretch = self._stretches[stop]
-            size += stretch.payload_bytes
+            size += stretch.usage_bytes
             self._release(stretch)
             stop += 1
         if start == stop:
@@ -208,7 +208,7 @@ class RetainedLog:
         page.bytes_before = oldest.bytes_before
         self._stretches[start:stop] = [page]
         self._firsts[start:stop] = [page.first]
-        self.payload_bytes += size
+        self.usage_bytes += size
         self._pages.add(plan.first)
 
     # --- what can be seen ---
@@ -225,8 +225,8 @@ class RetainedLog:
         return self.ledger.floor
 
     def settled_bytes(self) -> int:
-        """Return the payload bytes that are kept beyond their settlement."""
-        return max(0, self.payload_bytes - self.ledger.waiting_bytes) if self.active else 0
+        """Return what is kept beyond its settlement, as quotas count it."""
+        return max(0, self.usage_bytes - self.ledger.waiting_bytes) if self.active else 0
 
     def synced_end(self) -> int:
         """Return the first sequence that is neither in the store nor settled; readers may go up to it."""
@@ -262,15 +262,15 @@ class RetainedLog:
         return count
 
     def bytes_at(self, sequence: int) -> int:
-        """Return the payload bytes that came into the log before `sequence`; within a stretch by average."""
+        """Return what that counts for which came into the log before `sequence`; within a stretch by average."""
         stretch = self.at_or_after(sequence)
         if stretch is None:
             return self.bytes_end
         behind = max(0, sequence - stretch.first)
-        return stretch.bytes_before + stretch.payload_bytes * behind // (stretch.end - stretch.first)
+        return stretch.bytes_before + stretch.usage_bytes * behind // (stretch.end - stretch.first)
 
     def cut(self, first: int, *, bytes_max: int, rows_max: int) -> int:
-        """Return where a range from `first` ends that has at most so much payload and so many rows. 0: no such bound.
+        """Return where a range from `first` ends that has at most so much usage and so many rows. 0: no such bound.
 
         At least the rest of one stretch fits by bytes, by average within it. Sequences between stretches are no rows;
         so the answer is `first` where nothing comes any more.
@@ -281,25 +281,25 @@ class RetainedLog:
             found = self._piece_from(end)
             if found is None:
                 break
-            start, stop, payload_bytes = found
+            start, stop, usage_bytes = found
             count = stop - start
-            if payload_bytes > bytes_left and end > first:
-                count = count * bytes_left // payload_bytes
+            if usage_bytes > bytes_left and end > first:
+                count = count * bytes_left // usage_bytes
             count = min(count, rows_left)
             if count <= 0:
                 break
             end = start + count
             rows_left -= count
-            bytes_left -= payload_bytes
+            bytes_left -= usage_bytes
         return end
 
     def _piece_from(self, sequence: int) -> tuple[int, int, int] | None:
-        """Return the next sequences that have rows, from `sequence` on: first, end, payload bytes by average."""
+        """Return the next sequences that have rows, from `sequence` on: first, end, usage by average."""
         if self.active:
             stretch = self.at_or_after(sequence)
             if stretch is None:
                 return None
-            first, end, size = stretch.first, stretch.end, stretch.payload_bytes
+            first, end, size = stretch.first, stretch.end, stretch.usage_bytes
         else:
             segment = self.ledger.segments.at_or_after(sequence)
             if segment is None:
@@ -326,7 +326,7 @@ class RetainedLog:
             assert (stretch.batch is None) == (stretch.page_first != NO_PAGE), "a stretch lies in one place"
             assert (stretch.batch is None) == (stretch.publication is None), "what is in memory is in the journal"
             previous_end = stretch.end
-        assert sum([stretch.payload_bytes for stretch in self._stretches]) == self.payload_bytes
+        assert sum([stretch.usage_bytes for stretch in self._stretches]) == self.usage_bytes
         held = [stretch.batch.memory_bytes() for stretch in self._stretches if stretch.batch is not None]
         assert sum(held) == self.memory_bytes
         assert {each.page_first for each in self._stretches if each.page_first != NO_PAGE} == self._pages
@@ -348,8 +348,8 @@ class RetainedLog:
         self._newest_ms = 0 if stretch.batch is None else stretch.arrived_ms  # the newest of a page may be just come
         self._firsts.append(stretch.first)
         self._stretches.append(stretch)
-        self.bytes_end += stretch.payload_bytes
-        self.payload_bytes += stretch.payload_bytes
+        self.bytes_end += stretch.usage_bytes
+        self.usage_bytes += stretch.usage_bytes
         if stretch.batch is not None:
             self.memory_bytes += stretch.batch.memory_bytes()
         else:
@@ -357,8 +357,8 @@ class RetainedLog:
 
     def _grow(self, stretch: Stretch, end: int, size: int) -> None:
         stretch.end = end
-        stretch.payload_bytes += size
-        self.payload_bytes += size
+        stretch.usage_bytes += size
+        self.usage_bytes += size
         self.bytes_end += size
 
     def _index_of(self, sequence: int) -> int:
@@ -388,7 +388,7 @@ class RetainedLog:
                 kept.append(stretch)
             else:
                 self._release(stretch)
-                settled_bytes -= stretch.payload_bytes
+                settled_bytes -= stretch.usage_bytes
             index += 1
         self._look_from = 0 if finished or index == len(stretches) else stretches[index].first
         if len(kept) < index - start:
@@ -408,7 +408,7 @@ class RetainedLog:
 
     def _release(self, stretch: Stretch) -> None:
         """Count a stretch out, and give up its place in the store. The caller takes it out of the lists."""
-        self.payload_bytes -= stretch.payload_bytes
+        self.usage_bytes -= stretch.usage_bytes
         if stretch.batch is not None:
             self.memory_bytes -= stretch.batch.memory_bytes()
         if stretch.publication is not None:
@@ -429,7 +429,7 @@ class RetainedLog:
 
     def _forget(self) -> None:
         self.active = False
-        self.payload_bytes = self._newest_ms = 0
+        self.usage_bytes = self._newest_ms = 0
         self.memory_bytes = 0
         self._firsts = []
         self._stretches = []

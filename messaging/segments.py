@@ -61,7 +61,7 @@ class Segment:
         self.first = first
         self.end = end
         self.live_count = live_count
-        self.bytes_left = bytes_left  # payload bytes of the unsettled ones, by average; 0 with the last of them
+        self.bytes_left = bytes_left  # what the unsettled ones count for, by average; 0 with the last of them
         self.batch = batch
         self.publication = publication  # what keeps it in the journal; None once paged, or when it is not durable
         self.page = page

@@ -50,7 +50,7 @@ class StagedPage(NamedTuple):
     attempt: int
     first: int
     end: int
-    payload_bytes: int
+    usage_bytes: int
     user: str = ANONYMOUS  # whose transaction it is, and so anybody's, as far as rows of earlier releases say
 
 
@@ -96,7 +96,7 @@ class StagingArea:
     # --- staging ---
 
     def stage(
-        self, name: str, part: int, attempt: int, *, user: str, count: int, payload_bytes: int, wall_ms: int
+        self, name: str, part: int, attempt: int, *, user: str, count: int, usage_bytes: int, wall_ms: int
     ) -> StagedPage | None:
         """Give a page its sequences; None when the transaction is committed already, and this was sent again.
 
@@ -107,10 +107,10 @@ class StagingArea:
             return None
         if not (0 <= part <= PART_MAX and 0 <= attempt <= PART_MAX):
             raise StagingRefused(BAD_TRANSACTION, f"part {part}, attempt {attempt}; allowed: 0 to {PART_MAX}")
-        if payload_bytes > STAGE_BYTES_MAX:
-            text = f"{payload_bytes} bytes in one call; allowed: {STAGE_BYTES_MAX}"
+        if usage_bytes > STAGE_BYTES_MAX:
+            text = f"{usage_bytes} bytes in one call; allowed: {STAGE_BYTES_MAX}"
             raise StagingRefused(TOO_LARGE, text)
-        if self.staged_bytes + payload_bytes > self.bytes_max or self.pages_count >= PAGES_MAX:
+        if self.staged_bytes + usage_bytes > self.bytes_max or self.pages_count >= PAGES_MAX:
             text = f"{self.staged_bytes} bytes in {self.pages_count} pages are staged; allowed: {self.bytes_max}"
             raise StagingRefused(TOO_MUCH_STAGED, text)
         transaction = self.open.get(name)
@@ -123,7 +123,7 @@ class StagingArea:
         transaction.touched_ms = wall_ms
         first = self.next_sequence
         self.next_sequence = first + count
-        page = StagedPage(name, part, attempt, first, first + count, payload_bytes, transaction.user)
+        page = StagedPage(name, part, attempt, first, first + count, usage_bytes, transaction.user)
         self.take_up(page, wall_ms)
         return page
 
@@ -133,14 +133,14 @@ class StagingArea:
         if transaction is None:
             transaction = self.open[page.transaction] = Transaction(page.transaction, wall_ms, page.user)
         transaction.pages.append(page)
-        self.staged_bytes += page.payload_bytes
+        self.staged_bytes += page.usage_bytes
         self.pages_count += 1
 
     def drop(self, page: StagedPage) -> None:
         """Count a page out: it was published or dropped, or could not be stored. With its last one a name is gone."""
         transaction = self.open[page.transaction]
         transaction.pages.remove(page)
-        self.staged_bytes -= page.payload_bytes
+        self.staged_bytes -= page.usage_bytes
         self.pages_count -= 1
         if not transaction.pages and not transaction.committing:
             del self.open[page.transaction]
@@ -236,7 +236,7 @@ class StagingArea:
     def check(self) -> None:
         """Assert the invariants."""
         pages = [page for transaction in self.open.values() for page in transaction.pages]
-        assert sum([page.payload_bytes for page in pages]) == self.staged_bytes
+        assert sum([page.usage_bytes for page in pages]) == self.staged_bytes
         assert len(pages) == self.pages_count
         ends = sorted([(page.first, page.end) for page in pages])
         for (_, end), (first, _) in pairwise(ends):

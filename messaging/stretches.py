@@ -22,15 +22,15 @@ class Stretch:
         "end",
         "first",
         "page_first",
-        "payload_bytes",
         "publication",
+        "usage_bytes",
     )
 
     def __init__(
         self,
         first: int,
         end: int,
-        payload_bytes: int,
+        usage_bytes: int,
         arrived_ms: int,
         *,
         batch: MessageBatch | None,
@@ -39,12 +39,12 @@ class Stretch:
     ) -> None:
         self.first = first
         self.end = end
-        self.payload_bytes = payload_bytes
+        self.usage_bytes = usage_bytes
         self.arrived_ms = arrived_ms  # wall clock, of the oldest, or later; 0: not known, of pages of earlier releases
         self.batch = batch
         self.publication = publication
         self.page_first = page_first  # key of its page in the store; NO_PAGE while the journal has it
-        self.bytes_before = 0  # payload bytes that came into the log before it: the byte index
+        self.bytes_before = 0  # usage bytes that came into the log before it: the byte index
 
     def __repr__(self) -> str:
         return f"Stretch({self.first}..{self.end - 1}, {'page' if self.batch is None else 'memory'})"
@@ -55,7 +55,7 @@ def journaled(first: int, batch: MessageBatch, publication: Publication) -> Stre
     return Stretch(
         first,
         first + batch.count,
-        batch.payload_bytes,
+        batch.usage_bytes(durable=True),
         batch.received_ms,
         batch=batch,
         publication=publication,
@@ -63,17 +63,15 @@ def journaled(first: int, batch: MessageBatch, publication: Publication) -> Stre
     )
 
 
-def paged(page_first: int, first: int, end: int, payload_bytes: int, arrived_ms: int) -> Stretch:
+def paged(page_first: int, first: int, end: int, usage_bytes: int, arrived_ms: int) -> Stretch:
     """Return the stretch of a page of the store."""
-    return Stretch(first, end, payload_bytes, arrived_ms, batch=None, publication=None, page_first=page_first)
+    return Stretch(first, end, usage_bytes, arrived_ms, batch=None, publication=None, page_first=page_first)
 
 
 def stretches_of(stored: StoredPartition) -> list[Stretch]:
     """Return what the store held of a partition, settled or not, ascending; what lies in a page, as the page."""
     pages = sorted([(each.first, each.end) for each in stored.pages])
-    found = [
-        paged(each.first, each.first, each.end, each.payload_bytes, each.marks.arrived_ms) for each in stored.pages
-    ]
+    found = [paged(each.first, each.first, each.end, each.usage_bytes, each.marks.arrived_ms) for each in stored.pages]
     for each in stored.batches:
         if not _lies_in(pages, each.first):
             found.append(journaled(each.first, each.batch, each.publication))

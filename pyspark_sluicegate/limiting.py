@@ -24,8 +24,8 @@ def next_ends(
         cuts = bulk.cut_ranges(queue, {each: firsts[each] for each in rows}, rows=rows)
     elif bytes_max != ALL:
         total = sum(waiting.values())
-        payload_bytes = {each: max(1, bytes_max * count // total) for each, count in waiting.items()}
-        cuts = bulk.cut_ranges(queue, {each: firsts[each] for each in waiting}, payload_bytes=payload_bytes)
+        usage_bytes = {each: max(1, bytes_max * count // total) for each, count in waiting.items()}
+        cuts = bulk.cut_ranges(queue, {each: firsts[each] for each in waiting}, usage_bytes=usage_bytes)
     else:
         return {each: ends[each] for each in waiting}
     return {each: ends[each] if cut == firsts[each] else min(cut, ends[each]) for each, cut in cuts.items()}

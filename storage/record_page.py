@@ -3,7 +3,7 @@
 Two sealed parts (`record_seal`), integers little-endian:
 
     SGD, version 2      the directory row
-        u64 first sequence, u64 end (behind the last sequence), u64 payload bytes, u32 messages, u32 runs,
+        u64 first sequence, u64 end (behind the last sequence), u64 usage bytes, u32 messages, u32 runs,
         i64 arrived_ms, i64 expires_ms, i64 not_before_ms, u32 priorities: its messaging.marks.Marks
     SGP, version 2      the runs
         u64[] first sequences, then a batch for each, see `record_batches`
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from messaging.batch import MessageBatch
 from messaging.marks import UNKNOWN_MARKS, Marks, marks_of, marks_together
+from messaging.usage import STORED_MESSAGE_BYTES
 from storage.errors import DamagedRecord
 from storage.record import column_bytes, encode_batch, take_column
 from storage.record_batches import BatchRead, Losses, put_batches, take_batch, take_batches
@@ -28,14 +29,18 @@ from storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, 
 
 SUMMARY_KIND: Final = b"SGD"
 PAGE_KIND: Final = b"SGP"
-SUMMARY_FORMAT: Final = 2
+SUMMARY_FORMAT: Final = 3  # up to 2 it said payload bytes where it says usage bytes
 SUMMARY_FORMAT_OLDEST: Final = 1
 PAGE_FORMAT: Final = 2
 PAGE_FORMAT_OLDEST: Final = 1
 
 _SUMMARY: Final = struct.Struct("<QQQII")
 _MARKS: Final = struct.Struct("<qqqI")
-_SUMMARY_BYTES: Final = {1: _SUMMARY.size, 2: _SUMMARY.size + _MARKS.size}
+_SUMMARY_BYTES: Final = {
+    1: _SUMMARY.size,
+    2: _SUMMARY.size + _MARKS.size,
+    3: _SUMMARY.size + _MARKS.size,
+}
 _U64: Final = struct.Struct("<Q")
 
 
@@ -58,7 +63,7 @@ class PageSummary(NamedTuple):
 
     first_sequence: int
     end_sequence: int  # behind the last one
-    payload_bytes: int
+    usage_bytes: int  # what the messages count for in quotas; about, where an earlier release wrote the page
     message_count: int  # end - first when there are no gaps
     run_count: int
     marks: Marks
@@ -71,18 +76,18 @@ def encode_page(runs: list[Run]) -> bytes:
     batches: list[bytes] = []
     end = 0
     messages = 0
-    payload_bytes = 0
+    usage_bytes = 0
     marks = marks_of(runs[0].batch)
     for first_sequence, batch in runs:
         if first_sequence < end:
             raise ValueError(f"a run from sequence {first_sequence} behind one that ends at {end}")
         end = first_sequence + batch.count
         messages += batch.count
-        payload_bytes += batch.payload_bytes
+        usage_bytes += batch.usage_bytes(durable=True)
         marks = marks_together(marks, marks_of(batch))
         batches.append(encode_batch(batch))
     content = put_batches(column_bytes("Q", [first for first, _ in runs]), batches)
-    summary = _SUMMARY.pack(runs[0].first_sequence, end, payload_bytes, messages, len(runs)) + _MARKS.pack(*marks)
+    summary = _SUMMARY.pack(runs[0].first_sequence, end, usage_bytes, messages, len(runs)) + _MARKS.pack(*marks)
     return seal(SUMMARY_KIND, SUMMARY_FORMAT, summary) + seal(PAGE_KIND, PAGE_FORMAT, b"".join(content))
 
 
@@ -93,8 +98,10 @@ def decode_page_summary(data: bytes, where: str = "page") -> PageSummary:
     marks = UNKNOWN_MARKS
     if sealed_version(data, 0) > 1:
         marks = Marks(*_MARKS.unpack_from(data, SEAL_BYTES + _SUMMARY.size))
-    first_sequence, end_sequence, payload_bytes, message_count, run_count = fields
-    return PageSummary(first_sequence, end_sequence, payload_bytes, message_count, run_count, marks)
+    first_sequence, end_sequence, usage_bytes, message_count, run_count = fields
+    if sealed_version(data, 0) < 3:
+        usage_bytes += STORED_MESSAGE_BYTES * message_count  # topics and headers it does not say
+    return PageSummary(first_sequence, end_sequence, usage_bytes, message_count, run_count, marks)
 
 
 def directory_row(page: bytes, where: str = "page") -> bytes:

@@ -98,7 +98,7 @@ def read_cursor_book(rows: Mapping[bytes, bytes]) -> CursorBook:
 
 def _stored_page(summary: PageSummary) -> StoredPage:
     return StoredPage(
-        summary.first_sequence, summary.end_sequence, summary.payload_bytes, summary.message_count, summary.marks
+        summary.first_sequence, summary.end_sequence, summary.usage_bytes, summary.message_count, summary.marks
     )
 
 

@@ -79,10 +79,10 @@ class BulkClient(FlowClient):
         return await self.asks(Positions, request_id, QueueStatus(request_id, queue).encode())
 
     async def cuts(
-        self, first: int, payload_bytes: int = 0, *, rows: int = 0, queue: str = "q", partition: int = 0
+        self, first: int, usage_bytes: int = 0, *, rows: int = 0, queue: str = "q", partition: int = 0
     ) -> int:
         request_id = self.new_request_id()
-        asked = CutRange(request_id, queue, partition, first, payload_bytes, rows)
+        asked = CutRange(request_id, queue, partition, first, usage_bytes, rows)
         return (await self.asks(RangeCut, request_id, asked.encode())).end
 
     async def binds_cursor(

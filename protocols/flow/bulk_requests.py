@@ -107,7 +107,7 @@ async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes
             raise
     if isinstance(asked, CutRangeFrame):
         handle = await _queue(connection, asked.queue, READ_ONLY)
-        cut = AskPartitions(asked.partition, CutRange(asked.first, asked.payload_bytes, asked.messages_count))
+        cut = AskPartitions(asked.partition, CutRange(asked.first, asked.usage_bytes, asked.messages_count))
         try:
             ends: list[int] = await handle.cell.ask(cut)
         except LookupError as error:

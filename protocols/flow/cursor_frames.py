@@ -58,7 +58,7 @@ class CutRange:
     queue: str
     partition: int
     first: int
-    payload_bytes: int
+    usage_bytes: int
     messages_count: int
 
     def encode(self) -> bytes:
@@ -66,7 +66,7 @@ class CutRange:
         out = _fields(self.request_id, self.queue)
         out.number(f.PARTITION, self.partition, 4)
         out.number(f.FIRST, self.first, 8)
-        out.number(f.PAYLOAD_BYTES, self.payload_bytes, 8)
+        out.number(f.USAGE_BYTES, self.usage_bytes, 8)
         out.number(f.MESSAGES_COUNT, self.messages_count, 8)
         return encode_frame(CUT_RANGE, 0, SESSION, out.encoded(), b"")
 
@@ -236,7 +236,7 @@ def _read_of_queue(kind: int, request_id: int, queue: str, reader: FieldReader) 
             queue,
             reader.number(f.PARTITION, 4, 0),
             reader.number_required(f.FIRST, 8),
-            reader.number(f.PAYLOAD_BYTES, 8, 0),
+            reader.number(f.USAGE_BYTES, 8, 0),
             reader.number(f.MESSAGES_COUNT, 8, 0),
         )
     return CursorBind(

@@ -55,7 +55,7 @@ async def test_a_reader_that_has_enough_ends_its_range(broker: RunningBroker) ->
         await fill(client, 300, size=1000)
         async with client.bulk.read_range("q", first=1, chunk_bytes=5_000) as reader:
             assert numbers([await anext(reader)])[0] == 1
-        ends = await client.bulk.cut_ranges("q", {0: 1}, payload_bytes={0: 50_000})
+        ends = await client.bulk.cut_ranges("q", {0: 1}, usage_bytes={0: 50_000})
         assert 1 < ends[0] <= 301
         async with client.bulk.read_range("q", first=300) as reader:
             assert numbers([chunk async for chunk in reader]) == [300]
@@ -178,7 +178,7 @@ async def test_bulk_without_asyncio(broker: RunningBroker) -> None:
             cursor.acknowledge({0: 4})
             assert [each.acked for each in cursor.status().positions] == [4]
             assert [each.acked for each in client.bulk.look_at_cursor("q", "c").positions] == [4]
-            assert client.bulk.cut_ranges("q", {0: 1}, payload_bytes={0: 1_000}) == {0: 4}
+            assert client.bulk.cut_ranges("q", {0: 1}, usage_bytes={0: 1_000}) == {0: 4}
             cursor.unbind()
             client.bulk.delete_cursor("q", "c")
             assert client.bulk.abort_staged("t").already

@@ -124,11 +124,11 @@ class BlockingBulk:
         queue: str,
         firsts: Mapping[int, int],
         *,
-        payload_bytes: Mapping[int, int] = NO_BOUNDS,
+        usage_bytes: Mapping[int, int] = NO_BOUNDS,
         rows: Mapping[int, int] = NO_BOUNDS,
     ) -> dict[int, int]:
         """As `Bulk.cut_ranges`."""
-        return self._thread.run(self._bulk.cut_ranges(queue, firsts, payload_bytes=payload_bytes, rows=rows))
+        return self._thread.run(self._bulk.cut_ranges(queue, firsts, usage_bytes=usage_bytes, rows=rows))
 
     def bind_cursor(
         self,

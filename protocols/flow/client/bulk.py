@@ -182,7 +182,7 @@ class Bulk:
         queue: str,
         firsts: Mapping[int, int],
         *,
-        payload_bytes: Mapping[int, int] = NO_BOUNDS,
+        usage_bytes: Mapping[int, int] = NO_BOUNDS,
         rows: Mapping[int, int] = NO_BOUNDS,
     ) -> dict[int, int]:
         """Return the ends of ranges from `firsts`, by partition, that have about so much payload, and so many rows.
@@ -192,7 +192,7 @@ class Bulk:
         """
 
         async def cut(partition: int, first: int) -> int:
-            bounds = payload_bytes.get(partition, 0), rows.get(partition, 0)
+            bounds = usage_bytes.get(partition, 0), rows.get(partition, 0)
             answer = await self._ask(
                 RangeCut, Request(lambda request_id: CutRange(request_id, queue, partition, first, *bounds).encode())
             )

@@ -97,7 +97,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.rows[len(self.publications)] = range(first, first + count)
         self.publications.append(publication)
         self.appended_count += count
-        self.appended_bytes += publication.batch.payload_bytes
+        self.appended_bytes += publication.batch.usage_bytes(durable=self.ledger.durable)
 
     def some_headers(self) -> st.SearchStrategy[Headers | None]:
         return st.none() | st.builds(

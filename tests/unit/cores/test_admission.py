@@ -26,7 +26,7 @@ from unit.cores.messages import batch_of, with_priority
 def gate_with(
     *,
     spool: SpoolGate | None = None,
-    usage_bytes_max: int = 1000,
+    usage_bytes_max: int = 10_000,
     message_bytes_max: int = 1000,
     reject_behavior: int = REJECT_WHEN_ENABLED,
 ) -> QueueGate:
@@ -38,8 +38,13 @@ def gate_with(
     )
 
 
+def usage_of(*payloads: bytes, durable: bool) -> int:
+    """Return what messages of these payloads count for."""
+    return batch_of(list(payloads)).usage_bytes(durable=durable)
+
+
 def test_a_queue_takes_messages_up_to_its_quota_and_not_a_byte_more() -> None:
-    gate = gate_with(usage_bytes_max=10)
+    gate = gate_with(usage_bytes_max=usage_of(b"123456", b"1234", durable=False))
     gate.reserve(batch_of([b"123456"]))
 
     assert gate.verdict(batch_of([b"1234"])) == ADMITTED
@@ -47,7 +52,7 @@ def test_a_queue_takes_messages_up_to_its_quota_and_not_a_byte_more() -> None:
 
 
 def test_a_spool_takes_messages_up_to_its_quota_and_not_a_byte_more() -> None:
-    spool = SpoolGate(usage_bytes_max=10)
+    spool = SpoolGate(usage_bytes_max=usage_of(b"123456", b"1234", durable=True))
     gate = gate_with(spool=spool)
     gate.reserve(batch_of([b"123456"]))
 
@@ -57,7 +62,7 @@ def test_a_spool_takes_messages_up_to_its_quota_and_not_a_byte_more() -> None:
 
 def test_the_numbers_of_messages_are_watched_as_they_rise_and_fall() -> None:
     told: list[tuple[str, bool, int]] = []
-    spool = SpoolGate(usage_bytes_max=1000)
+    spool = SpoolGate(usage_bytes_max=10_000)
     gate = gate_with(spool=spool)
     spool.count_threshold = Threshold(lambda raised, _, value: told.append(("spool", raised, value)))
     gate.low_priority_threshold = Threshold(lambda raised, _, value: told.append(("queue", raised, value)))
@@ -145,7 +150,7 @@ def test_the_limit_for_low_priority_counts_all_messages_of_the_queue(priority: i
 
 
 def test_a_store_without_room_refuses_for_all_durable_queues_and_for_no_other() -> None:
-    spool = SpoolGate(usage_bytes_max=1000)
+    spool = SpoolGate(usage_bytes_max=10_000)
     spool.blocked = "the disk is full"
 
     assert gate_with(spool=spool).verdict(batch_of([b"1"])) == REFUSED_SPOOL_FULL
@@ -181,16 +186,16 @@ SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 @given(steps=st.lists(st.tuples(st.integers(0, 1), st.booleans(), SIZES), max_size=30))
 def test_the_spool_counts_what_its_queues_count(steps: list[tuple[int, bool, list[int]]]) -> None:
     """Goal: usage is what was reserved and not released, for each queue and for all. Method: keep the batches."""
-    node = SpoolGate(usage_bytes_max=1000)
-    spool = SpoolGate(usage_bytes_max=60, refusal=REFUSED_VPN_FULL, parent=node)
-    gates = [gate_with(spool=spool, usage_bytes_max=40) for _ in range(2)]
+    node = SpoolGate(usage_bytes_max=100_000)
+    spool = SpoolGate(usage_bytes_max=1200, refusal=REFUSED_VPN_FULL, parent=node)
+    gates = [gate_with(spool=spool, usage_bytes_max=800) for _ in range(2)]
     held: list[list[tuple[int, int]]] = [[], []]
     for number, takes, sizes in steps:
         if takes:
             batch = batch_of([b"x" * size for size in sizes])
             if gates[number].verdict(batch) == ADMITTED:
                 gates[number].reserve(batch)
-                held[number].append((batch.count, batch.payload_bytes))
+                held[number].append((batch.count, batch.usage_bytes(durable=True)))
         elif held[number]:
             gates[number].release(*held[number].pop())
         for gate, batches in zip(gates, held, strict=True):

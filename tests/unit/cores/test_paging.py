@@ -204,7 +204,7 @@ def test_only_what_old_journal_records_hold_is_paged_to_free_the_journals_head()
     for record_number in (1, 2, 3):
         partition.append(numbered(1), record_number=record_number)
 
-    (plan,) = plan_pages(partition.ledger, page_bytes=100, bytes_to_free=1 << 30, through_record=2)
+    (plan,) = plan_pages(partition.ledger, page_bytes=1000, bytes_to_free=1 << 30, through_record=2)
 
     assert (plan.first, plan.end) == (1, 3)
 

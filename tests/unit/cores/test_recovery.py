@@ -226,7 +226,7 @@ def test_sequences_that_were_reserved_and_not_used_are_settled_once_and_for_all(
 def test_a_page_with_gaps_that_were_settled_keeps_all_the_messages_in_it() -> None:
     """A page of 1-10 and 21-30: 11-20 were settled before it was written, and count as settled once."""
     stored = stored_with(settled=[(11, 21)], next_sequence=31)
-    stored.pages.append(StoredPage(1, 31, payload_bytes=200, message_count=20, marks=marks_of(numbered(1))))
+    stored.pages.append(StoredPage(1, 31, usage_bytes=200, message_count=20, marks=marks_of(numbered(1))))
 
     ledger = restored(stored)
 
@@ -237,7 +237,7 @@ def test_a_page_with_gaps_that_were_settled_keeps_all_the_messages_in_it() -> No
 def test_a_page_of_which_nothing_is_unsettled_is_dropped_at_the_start() -> None:
     """It was settled, and the power failed before the commit that deletes it."""
     stored = stored_with(floor=11, next_sequence=11)
-    stored.pages.append(StoredPage(1, 6, payload_bytes=50, message_count=5, marks=marks_of(numbered(1))))
+    stored.pages.append(StoredPage(1, 6, usage_bytes=50, message_count=5, marks=marks_of(numbered(1))))
 
     assert restored(stored).effects.dropped_pages == [1]
 
@@ -246,7 +246,7 @@ def test_a_batch_that_is_in_a_page_as_well_counts_once() -> None:
     """The page was written, and the journal record had not been deleted yet."""
     stored = stored_with(next_sequence=4)
     stored.batches.append(stored_batch(1, numbered(3)))
-    stored.pages.append(StoredPage(1, 4, payload_bytes=3, message_count=3, marks=marks_of(numbered(1))))
+    stored.pages.append(StoredPage(1, 4, usage_bytes=3, message_count=3, marks=marks_of(numbered(1))))
 
     ledger = restored(stored)
 

@@ -53,10 +53,10 @@ def test_transactions_agree_with_the_plain_model(steps: list[tuple[str, str, int
             case "stage":
                 if name in model.committing and name not in model.committed:
                     with pytest.raises(StagingRefused) as refused:
-                        area.stage(name, part, attempt, user="", count=2, payload_bytes=3, wall_ms=wall_ms)
+                        area.stage(name, part, attempt, user="", count=2, usage_bytes=3, wall_ms=wall_ms)
                     assert refused.value.code == BUSY
                     continue
-                page = area.stage(name, part, attempt, user="", count=2, payload_bytes=3, wall_ms=wall_ms)
+                page = area.stage(name, part, attempt, user="", count=2, usage_bytes=3, wall_ms=wall_ms)
                 assert (page is None) == (name in model.committed)
                 if page is not None:
                     model.staged[name].append(page)
@@ -111,8 +111,8 @@ def test_a_commit_names_one_attempt_of_each_part_and_only_what_was_staged(
     attempts: list[tuple[int, int]], code: str
 ) -> None:
     area = area_of()
-    area.stage("t", 0, 0, user="", count=1, payload_bytes=1, wall_ms=0)
-    area.stage("t", 0, 1, user="", count=1, payload_bytes=1, wall_ms=0)
+    area.stage("t", 0, 0, user="", count=1, usage_bytes=1, wall_ms=0)
+    area.stage("t", 0, 1, user="", count=1, usage_bytes=1, wall_ms=0)
 
     with pytest.raises(StagingRefused) as refused:
         area.begin_commit("t", attempts, 0, user="")
@@ -131,8 +131,8 @@ def test_a_commit_of_a_name_that_nothing_can_be_staged_under_is_refused(name: st
 
 def test_what_is_staged_has_bounds() -> None:
     area = area_of(bytes_max=10)
-    area.stage("t", 0, 0, user="", count=1, payload_bytes=10, wall_ms=0)
+    area.stage("t", 0, 0, user="", count=1, usage_bytes=10, wall_ms=0)
     for size, code in ((1, TOO_MUCH_STAGED), (STAGE_BYTES_MAX + 1, TOO_LARGE)):
         with pytest.raises(StagingRefused) as refused:
-            area.stage("t", 0, 0, user="", count=1, payload_bytes=size, wall_ms=0)
+            area.stage("t", 0, 0, user="", count=1, usage_bytes=size, wall_ms=0)
         assert refused.value.code == code

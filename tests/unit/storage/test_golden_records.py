@@ -12,6 +12,7 @@ from messaging.batch import MessageBatch
 from messaging.dead_letter import DeadLetter
 from messaging.headers import NATIVE_MQTT5, Headers
 from messaging.marks import UNKNOWN_MARKS, Marks
+from messaging.usage import STORED_MESSAGE_BYTES
 from storage.record import decode_batch, encode_batch
 from storage.record_cursor import CursorState, decode_cursor, encode_cursor
 from storage.record_journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
@@ -125,7 +126,7 @@ WRITTEN: dict[str, bytes] = {
         [Entry(PLAIN, [Match(1, 10, None)]), Entry(MIXED, [Match(1, 12, [0, 2]), Match(2, 5, [1])])],
         [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)],
     ),
-    "page_v3": encode_page([Run(10, PLAIN), Run(20, MIXED)]),
+    "page_v4": encode_page([Run(10, PLAIN), Run(20, MIXED)]),
     "cursor_v1": encode_cursor(CURSOR),
     "cursor_v2": encode_cursor(DELAYED_CURSOR),
     "table_row_v1": encode_row(b"plant/7/state", b"on"),
@@ -177,12 +178,24 @@ def test_golden_journal_records_are_read(name: str, mixed: MessageBatch) -> None
     assert record.settlements == [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)]
 
 
+def test_a_page_of_an_earlier_release_is_estimated_by_its_payloads() -> None:
+    """It does not say what topics and headers take; its messages count their share, and none is free."""
+    count, payload_bytes = PLAIN.count + MIXED.count, PLAIN.payload_bytes + MIXED.payload_bytes
+
+    estimated = decode_page_summary(directory_row(golden("page_v3"))).usage_bytes
+    told = decode_page_summary(directory_row(golden("page_v4"))).usage_bytes
+
+    assert estimated == payload_bytes + STORED_MESSAGE_BYTES * count
+    assert told == PLAIN.usage_bytes(durable=True) + MIXED.usage_bytes(durable=True)
+
+
 @pytest.mark.parametrize(
     ("name", "mixed", "marks"),
     [
         ("page_v1", MIXED_V1, UNKNOWN_MARKS),
         ("page_v2", MIXED, Marks(1_700_000_000_000, 1_700_000_060_000, 0, 1 << 4 | 1 << 9)),
         ("page_v3", MIXED, Marks(1_700_000_000_000, 1_700_000_060_000, 0, 1 << 4 | 1 << 9)),
+        ("page_v4", MIXED, Marks(1_700_000_000_000, 1_700_000_060_000, 0, 1 << 4 | 1 << 9)),
     ],
 )
 def test_golden_pages_are_read(name: str, mixed: MessageBatch, marks: Marks) -> None:

@@ -63,7 +63,7 @@ def test_the_front_of_a_page_tells_what_is_in_it(written: list[Run]) -> None:
     assert summary == PageSummary(
         first_sequence=written[0].first_sequence,
         end_sequence=written[-1].first_sequence + written[-1].batch.count,
-        payload_bytes=sum(run.batch.payload_bytes for run in written),
+        usage_bytes=sum(run.batch.usage_bytes(durable=True) for run in written),
         message_count=sum(run.batch.count for run in written),
         run_count=len(written),
         marks=reduce(marks_together, [marks_of(run.batch) for run in written]),

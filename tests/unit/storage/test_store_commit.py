@@ -97,7 +97,8 @@ def test_the_directory_lists_pages_by_partition_and_sequence(store: SpoolStore, 
     assert [(page.partition_id, page.summary.first_sequence) for page in pages] == [
         (1, 9), (1, 1 << 40), (256, 9), (256, 1 << 40)
     ]  # fmt: skip
-    summary = PageSummary(9, 12, payload_bytes=12, message_count=3, run_count=1, marks=marks_of(batch()))
+    usage_bytes = batch().usage_bytes(durable=True)
+    summary = PageSummary(9, 12, usage_bytes=usage_bytes, message_count=3, run_count=1, marks=marks_of(batch()))
     assert pages[0] == StoredPage(1, summary)
     assert page_names(reopened, 256) == [9, 1 << 40]
     assert page_names(reopened, 2) == []
