@@ -62,6 +62,7 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
         node = self._node
         http = node.config.http
         return HttpServices(
+            events=vpn.events,
             space=vpn.space,
             router=vpn.router,
             queues=vpn.queues,

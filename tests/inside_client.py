@@ -82,7 +82,10 @@ class Publishing(LoopActor):
 
     async def publish(self, topic: str, payloads: list[bytes], *, keys: list[str] | None = None) -> None:
         """Publish one batch, and return when it is confirmed."""
-        batch = batch_on(topic, payloads, keys=keys, received_ms=self._now_ms())
+        await self.publish_batch(batch_on(topic, payloads, keys=keys, received_ms=self._now_ms()))
+
+    async def publish_batch(self, batch: MessageBatch) -> None:
+        """Publish a batch, and return when it is confirmed."""
         token = len(self._open) + 1
         confirmed = self._open[token] = asyncio.get_running_loop().create_future()
         result = self._publisher.publish(batch, token)
@@ -155,6 +158,23 @@ class InsideClient:
     async def publish(self, *payloads: bytes, keys: list[str] | None = None) -> None:
         publishing: Publishing = self._spawn(lambda cell: Publishing(cell, self.broker, self._vpn_name))
         await publishing.publish(f"{self.queue}/t", list(payloads), keys=keys)
+
+    async def publish_on(self, *topics: str) -> None:
+        """Publish one batch of messages to these topics, whatever they are; their payloads are numbers."""
+        payloads = [b"%d" % number for number in range(len(topics))]
+        batch = MessageBatch(
+            topic="",
+            topics=list(topics),
+            payloads=payloads,
+            headers=None,
+            qos=AT_LEAST_ONCE,
+            retain=False,
+            publisher="inside",
+            received_ms=self.broker.clock.wall_ms(),
+            payload_bytes=sum(map(len, payloads)),
+        )
+        publishing: Publishing = self._spawn(lambda cell: Publishing(cell, self.broker, self._vpn_name))
+        await publishing.publish_batch(batch)
 
     async def consumer(self) -> Consuming:
         queue = await self.handle()

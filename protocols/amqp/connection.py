@@ -20,7 +20,7 @@ from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind, 
 from protocols.amqp import conditions
 from protocols.amqp.attaching import attach_publisher
 from protocols.amqp.binding import attach_consumer, end_browser, end_consumer
-from protocols.amqp.consuming import DurableSettlement
+from protocols.amqp.consuming import DurableSettlement, check_writable
 from protocols.amqp.engine import AmqpEngine
 from protocols.amqp.events import (
     AmqpEvent,
@@ -54,6 +54,7 @@ from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
 from protocols.transports import ByteTransport, PeerInfo
+from protocols.unwritable import reject_unwritable, tell_unwritable
 
 log = logging.getLogger("sluicegate.amqp")
 
@@ -364,10 +365,17 @@ class AmqpConnection(Behaviour, Flushed):
     def _deliver(self, message: Deliveries) -> None:
         consuming, counters = self.sides.consuming, self._counters
         sent, passed_over = consuming.sent_count, consuming.passed_over_count
-        consuming.deliver(message, self._clock.wall_ms())
+        try:
+            consuming.deliver(message, self._clock.wall_ms())
+        except Exception:
+            reject_unwritable(message, check_writable, self._tell_unwritable)
+            raise
         counters.messages_sent += consuming.sent_count - sent
         if consuming.passed_over_count > passed_over:
             counters.count(counters.dropped, "no_local", consuming.passed_over_count - passed_over)
+
+    def _tell_unwritable(self, sequence: int, error: Exception) -> None:
+        tell_unwritable(self.services.events, self._counters, sequence, error, client=self.client)
 
     def drained(self) -> None:
         """Have everything of this turn written at its end."""

@@ -386,3 +386,19 @@ class DurableSettlement(Address):
         if self._resumable is not None:
             self._resumable.stored()
         self._connection.post(self)
+
+
+def check_writable(delivery: Delivery, row: int) -> None:
+    """Write a row for nobody; raise what writing it fails over."""
+    batch = delivery.batch
+    data = write_message(
+        batch.payloads()[row],
+        batch.headers_of(row),
+        topic=batch.topic_of(row),
+        durable=batch.qos != AT_MOST_ONCE,
+        delivery_count=delivery.delivery_count - 1,
+        is_first=not delivery.redelivered,
+        wall_ms=0,
+    )
+    if delivery.remark:
+        with_notes(data, delivery.remark)

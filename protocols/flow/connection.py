@@ -30,7 +30,7 @@ from protocols.flow import codes
 from protocols.flow.binding import RETRY_AFTER_MS, close_publisher
 from protocols.flow.browsing import BrowsingSide
 from protocols.flow.client_requests import take_request
-from protocols.flow.consuming import ConsumingSide
+from protocols.flow.consuming import ConsumingSide, check_writable
 from protocols.flow.engine import FlowEngine
 from protocols.flow.errors import FlowBroken, PeerViolation
 from protocols.flow.events import FlowEvent, PeerViolated
@@ -53,6 +53,7 @@ from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import SaslDialogue
 from protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
+from protocols.unwritable import reject_unwritable, tell_unwritable
 
 log = logging.getLogger("sluicegate.flow")
 
@@ -343,9 +344,7 @@ class FlowConnection(Behaviour):
     def receive(self, message: Any) -> Any:
         """Handle deliveries, confirmations, or a word of another actor."""
         if isinstance(message, Deliveries):
-            before = self.consuming.sent_count
-            self.consuming.deliver(message, self._clock.wall_ms())
-            self._counters.messages_sent += self.consuming.sent_count - before
+            self._deliver(message)
         elif isinstance(message, (MessageBatch, SharedDirect)):
             self.output.flows.append(self.subscribing.receive(message, self._clock.wall_ms()))
         elif isinstance(message, Confirmed):
@@ -359,6 +358,18 @@ class FlowConnection(Behaviour):
         else:
             self._receive_rare(message)
         return None
+
+    def _deliver(self, message: Deliveries) -> None:
+        before = self.consuming.sent_count
+        try:
+            self.consuming.deliver(message, self._clock.wall_ms())
+        except Exception:
+            reject_unwritable(message, check_writable, self._tell_unwritable)
+            raise
+        self._counters.messages_sent += self.consuming.sent_count - before
+
+    def _tell_unwritable(self, sequence: int, error: Exception) -> None:
+        tell_unwritable(self.services.events, self._counters, sequence, error, client=self.client)
 
     def _receive_rare(self, message: Any) -> None:
         if isinstance(message, FlowState):

@@ -301,3 +301,20 @@ class ConsumingSide:
     def _tell(self, flow: ConsumerFlow, state: int, code: int, text: str, retry_after_ms: int | None) -> None:
         flow.state_number += 1
         self._out.append(FlowState(flow.flow_id, state, flow.state_number, code, text, retry_after_ms).encode())
+
+
+def check_writable(delivery: Delivery, row: int) -> None:
+    """Write a row for nobody; raise what writing it fails over."""
+    batch = delivery.batch
+    head = DeliverHead(
+        1,
+        0,
+        0,
+        delivery_count=delivery.delivery_count,
+        redelivered=delivery.redelivered,
+        was_direct=batch.qos == AT_MOST_ONCE,
+        first_of_group=delivery.first_of_group,
+        received_ms=batch.received_ms,
+    )
+    topic, headers, payload = batch.topic_of(row).encode("utf-8"), batch.headers_of(row), batch.payloads()[row]
+    write_deliver(head, 1, delivery.first_sequence, topic=topic, headers=headers, payload=payload, wall_ms=0)

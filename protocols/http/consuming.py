@@ -4,12 +4,13 @@
 settled, `/FLOW/id/number`. `DELETE /FLOW/id` ends it. What a flow is, and when it ends by itself, is in `flow`.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import orjson
 
 from messaging.client_rights import ClientDenied
-from messaging.settlement import OUTCOMES
+from messaging.settlement import OUTCOMES, REJECTED
 from protocols.authentication import Principal
 from protocols.http.browsing import browse, selector_of
 from protocols.http.delivery_forms import (
@@ -24,15 +25,19 @@ from protocols.http.delivery_forms import (
 )
 from protocols.http.destinations import queue_of_path
 from protocols.http.flow import FlowTerms, HttpFlow
+from protocols.http.held import HeldMessage
 from protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
 from protocols.http.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
 from protocols.http.queries import Query
 from protocols.http.readers import Poll, Stream
 from protocols.http.requests import ClientLeft, Request
 from protocols.http.responses import NO_CONTENT, OK
+from protocols.unwritable import tell_unwritable
 
 if TYPE_CHECKING:
     from protocols.http.connection import HttpConnection
+
+W = TypeVar("W")
 
 EXTEND: Final = "extend"
 
@@ -204,21 +209,40 @@ async def _read(
     connection.reads(None)
     if connection.has_left:
         raise ClientLeft
-    connection.services.counters.messages_sent += len(messages)
     if poll.end_reason:
         raise HttpProblem(CONFLICT, f"the flow can be read no more here: {poll.end_reason}", reason="Flow Ended")
     fields = _flow_headers(flow)
     wall_ms = connection.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
-    if not messages:
-        request.answer(NO_CONTENT, headers=fields)
-    elif is_lines:
-        body = b"".join([delivery_line(flow_id, each, wall_ms) + b"\n" for each in messages])
-        request.answer(OK, body, [(b"content-type", NDJSON_TYPE), *fields])
+    if is_lines:
+        lines = _written(connection, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms))
+        if lines:
+            body = b"".join([line + b"\n" for _, line in lines])
+            request.answer(OK, body, [(b"content-type", NDJSON_TYPE), *fields])
     else:
-        only = messages[0]
-        settled_at = (b"sluicegate-settle", settle_path(flow_id, only).encode("ascii"))
-        request.answer(OK, only.payload(), [*delivery_headers(only, wall_ms), *_NO_PAGE, settled_at, *fields])
+        for only, headers in _written(connection, flow, messages, lambda each: delivery_headers(each, wall_ms)):
+            settled_at = (b"sluicegate-settle", settle_path(flow_id, only).encode("ascii"))
+            request.answer(OK, only.payload(), [*headers, *_NO_PAGE, settled_at, *fields])
+    if not request.is_answered:
+        request.answer(NO_CONTENT, headers=fields)
+
+
+def _written(
+    connection: "HttpConnection", flow: HttpFlow, messages: list[HeldMessage], write: Callable[[HeldMessage], W]
+) -> list[tuple[HeldMessage, W]]:
+    """Return messages with what `write` makes of each. Those it fails over are rejected (`protocols.unwritable`)."""
+    services = connection.services
+    written: list[tuple[HeldMessage, W]] = []
+    for message in messages:
+        try:
+            written.append((message, write(message)))
+        except Exception as error:
+            flow.settle_at_once(message.number, REJECTED)
+            tell_unwritable(services.events, services.counters, message.sequence, error, client=flow.terms.client)
+    if len(written) < len(messages):
+        flow.review()
+    services.counters.messages_sent += len(written)
+    return written
 
 
 def _flow_headers(flow: HttpFlow) -> list[tuple[bytes, bytes]]:
@@ -271,9 +295,8 @@ def _events(connection: "HttpConnection", flow: HttpFlow, stream: Stream, window
     messages = flow.held.show(window)
     wall_ms = connection.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
-    for message in messages:
-        pieces.append(event("message", delivery_line(flow_id, message, wall_ms), f"{flow_id}/{message.number}"))
-    connection.services.counters.messages_sent += len(messages)
+    for message, line in _written(connection, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms)):
+        pieces.append(event("message", line, f"{flow_id}/{message.number}"))
     if not pieces and stream.is_silent:
         pieces.append(SIGN_OF_LIFE)
     return b"".join(pieces)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
+from actors.events import Events
 from messaging.address import Address
 from messaging.client_roster import ClientRoster
 from messaging.routing import TopicSpace
@@ -20,6 +21,7 @@ from protocols.web_pages import WebPages
 class HttpServices:
     """Shared by the HTTP connections of one message VPN."""
 
+    events: Events
     space: TopicSpace
     router: ActorCell
     queues: ActorCell

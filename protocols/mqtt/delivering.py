@@ -10,6 +10,7 @@ from typing import Final
 
 from actors.clock import Clock
 from actors.data_messages import Deliveries, Settle
+from actors.events import Events
 from actors.inbox import Dispatcher
 from actors.waking import wake_waiters
 from messaging.address import Address
@@ -27,6 +28,7 @@ from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
 from protocols.mqtt.granted import qos_of
 from protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
+from protocols.mqtt.publish_writer import encode_at_most_once
 from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from protocols.mqtt.retained_out import RetainedOut
 from protocols.mqtt.rows_out import RowsOut, wall_ms_for
@@ -34,6 +36,7 @@ from protocols.mqtt.sending import send_rows
 from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
 from protocols.mqtt.taken import TakenRuns
+from protocols.unwritable import tell_unwritable
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
 
@@ -53,8 +56,10 @@ class DeliveringSide:
         clock: Clock,
         counters: ProtocolCounters,
         later: Callable[[], object],
+        events: Events,
     ) -> None:
         self._counters = counters
+        self._events = events
         self._clock = clock
         self.held: list[Deliveries] | None = None  # what comes behind the answer to a request; None: there is none
         self._engine = engine
@@ -195,14 +200,14 @@ class DeliveringSide:
                 run.waits = True
                 self._send_when_safe(source, its, run, dup=False)
             else:
-                self._send(its, run.first_packet_id, dup=False)
+                self._send(source, first_sequence, its, run.first_packet_id, dup=False)
             start += count
             first_sequence += count
 
     def _pass_by(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
         """Send rows at most once, or not at all where nobody asks for them (any more); they are done with."""
         if rows.qos == 0:
-            self._send(rows, 0, dup=False)
+            self._send(source, first_sequence, rows, 0, dup=False)
         self._settle(source, first_sequence, first_sequence + rows.stop - rows.start, ACCEPTED)
 
     def _send_again(self, source: DeliverySource, ids: SentIds, first_sequence: int, rows: RowsOut) -> None:
@@ -233,7 +238,7 @@ class DeliveringSide:
                 run.waits = known is None
                 self._send_when_safe(source, its, run, dup=dup)
             else:
-                self._send(its, run.first_packet_id, dup=dup)
+                self._send(source, first_sequence, its, run.first_packet_id, dup=dup)
             row += count
             first_sequence += count
 
@@ -269,19 +274,35 @@ class DeliveringSide:
             return  # it was sent on an earlier connection, and is answered
         is_refused = rows.publication is not None and rows.publication.refused
         if source.flow_id in self.flows and not is_refused:
-            self._send(rows, packet_id, dup=dup)
+            self._send(source, run.first_sequence, rows, packet_id, dup=dup)
         elif is_refused or is_new or rows.qos != EXACTLY_ONCE:
             self._settle_all(self.ids.acknowledge(packet_id, last), RELEASED)
         else:
             self._withdraw(packet_id, last)
 
-    def _send(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
-        skipped = send_rows(self._engine, self._counters, rows, packet_id, dup=dup)
+    def _send(self, source: DeliverySource, first_sequence: int, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
+        try:
+            skipped = send_rows(self._engine, self._counters, rows, packet_id, dup=dup)
+        except Exception:
+            self._reject_unwritable(source, first_sequence, rows)
+            raise
         if rows.qos:
             for row in skipped:
                 # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
                 its_id = packet_id + row - rows.start
                 self._settle_all(self.ids.acknowledge(its_id, its_id), ACCEPTED)
+
+    def _reject_unwritable(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+        """Reject those rows that cannot be written (`protocols.unwritable`). Some go out long after they came."""
+        for row in range(rows.start, rows.stop):
+            try:
+                encode_at_most_once(rows.batch.select([row]), self._level, rows.wall_ms)
+            except Exception as error:
+                first = first_sequence + row - rows.start
+                if source.ids is not None:
+                    source.ids.answered(first, first + 1)
+                source.partition.post(Settle(source.flow_id, source.epoch, first, first + 1, REJECTED))
+                tell_unwritable(self._events, self._counters, first, error, client=self._session.client_id)
 
     # --- answers of the client ---
 

@@ -96,6 +96,7 @@ def begin_delivering(connection: "MqttConnection", attached: AttachedSession) ->
         before_exactly_once=writes_of(connection, attached).before_exactly_once,
         clock=connection.cell.runtime.clock,
         counters=services.counters,
+        events=services.events,
         later=lambda: connection.cell.after(0, lambda: _go_on(connection)),
     )
     if connection.is_writing_paused:

@@ -23,6 +23,7 @@ from protocols.rest.binding import QueueBinding
 from protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
 from protocols.rest.settings import PointSettings
 from protocols.rest.targets import TargetInvalid
+from protocols.unwritable import tell_unwritable
 
 log = logging.getLogger("sluicegate.rest")
 
@@ -100,8 +101,12 @@ class RestDeliveryPoint:
                 self._line.append(waiting)
                 await waiting
                 continue
-            pairs = delivery_headers(message, self.runtime.clock.wall_ms())
-            headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
+            try:
+                pairs = delivery_headers(message, self.runtime.clock.wall_ms())
+                headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
+            except Exception as error:
+                tell_unwritable(self.services.events, None, message.sequence, error, client=self.client)
+                return REJECTED
             message.was_shown = True
             try:
                 status = await consumer.push(path, [*headers, *binding.settings.request_headers], message.payload())

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from actors.clock import SystemClock
 from actors.data_messages import Deliveries, Settle
+from actors.events import Events
 from actors.inbox import Dispatcher, Inbox, Scheduled
 from actors.parking_messages import GiveBack
 from messaging.batch import EXACTLY_ONCE
@@ -65,6 +66,7 @@ class OneMessage:
             clock=SystemClock(),
             counters=ProtocolCounters(),
             later=lambda: None,
+            events=Events(SystemClock()),
         )
 
     def _bind(self, queue: str) -> None:
