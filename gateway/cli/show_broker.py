@@ -192,7 +192,7 @@ def _client_row(view: ClientView) -> tuple[object, ...]:
 def _spool_rows(view: SpoolView) -> list[tuple[object, ...]]:
     sizes = (
         ("map in use", view.used_bytes, view.limit_bytes),
-        ("payload in durable queues", view.messages_bytes, view.messages_bytes_max),
+        ("usage of durable queues", view.messages_bytes, view.messages_bytes_max),
         ("messages in memory", view.memory_bytes, view.memory_bytes_max),
     )
     counts = (

@@ -10,6 +10,7 @@ from messaging.batch import AT_LEAST_ONCE, BYTES_PER_ROW, MessageBatch
 from messaging.headers import Headers
 from messaging.held import DeliverySource
 from messaging.ranges import RangeSet
+from messaging.usage import text_bytes
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.message_in import MessageIn
 from protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
@@ -80,8 +81,10 @@ class Transaction:
     def publish(self, topic: str, message: MessageIn) -> str:
         """Take a message, or return why not: then the transaction cannot be committed."""
         size = len(message.payload)
-        native = None if message.headers is None else message.headers.native
-        refusal = self._count(1, size + BYTES_PER_ROW + (0 if native is None else len(native)))
+        kept = size + text_bytes(topic) + BYTES_PER_ROW
+        if message.headers is not None:
+            kept += message.headers.memory_bytes()
+        refusal = self._count(1, kept)
         if refusal:
             return refusal
         self._topics.append(topic)

@@ -9,6 +9,7 @@ from flow_client import FlowClient
 from gateway.node_port import NodeView
 from http_client import LINES, event_stream, http_client
 from inside_client import InsideClient, until
+from message_usage import usage_of
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.headers import Headers
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_QUEUE_FULL
@@ -36,7 +37,7 @@ async def test_what_counts_towards_the_quota_of_the_spool_is_seen_beside_it(brok
     await create(broker, "q", subscriptions=["t"])
     publisher = await broker.connect("publisher", 5)
     await publisher.publish("t", bytes(1000), qos=1)
-    assert await counted(broker, "spool_messages_bytes") == 1000
+    assert await counted(broker, "spool_messages_bytes") == usage_of("t", bytes(1000))
     assert await counted(broker, "spool_messages_limit_bytes") == broker.config.spool.usage_bytes_max
     await NodeView(broker.node).purge_queue("q")
     assert await counted(broker, "spool_messages_bytes") == 0

@@ -2,6 +2,7 @@
 
 from gateway.figures import QueuesQuestion
 from gateway.node_port import NodeView
+from message_usage import usage_of
 from named_queues import create
 from running_broker import RunningBroker
 
@@ -19,7 +20,7 @@ async def test_figures_of_queues_and_protocols_count_what_happens(broker: Runnin
     after = await view.node_figures()
 
     assert (queue.name, queue.flows_count, queue.accepted_total, queue.delivered_total) == ("q", 1, 1, 1)
-    assert (queue.ready_count, queue.unacked_count, queue.spooled_bytes) == (0, 1, 5)
+    assert (queue.ready_count, queue.unacked_count, queue.spooled_bytes) == (0, 1, usage_of("t", b"12345"))
     mqtt = {each.protocol: each for each in after.protocols}["mqtt"]
     mqtt_before = {each.protocol: each for each in before.protocols}["mqtt"]
     assert mqtt.connections_count == mqtt_before.connections_count + 1

@@ -19,6 +19,7 @@ from gateway.node_port import NodeView
 from gateway.smrp_views import SmrpQuestion
 from http_client import http_client
 from inside_client import InsideClient
+from message_usage import usage_of
 from messaging.client_rights import ENDPOINT_COUNT, NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN
 from protocols.amqp.termini import NEVER, Source
 from protocols.flow import codes
@@ -422,7 +423,7 @@ async def test_operators_look_at_one_vpn_at_a_time(broker: RunningBroker) -> Non
     assert list(vpns) == ["closed", "default", "sales"]
     sales = vpns["sales"]
     assert (sales.enabled, sales.connection_count, sales.endpoint_count, sales.spooled_msg_count) == (True, 1, 1, 1)
-    assert sales.msg_spool_usage_bytes == 4
+    assert sales.msg_spool_usage_bytes == usage_of("t", b"four")
     assert vpns["default"].msg_spool_usage_bytes == 0
 
 
@@ -468,9 +469,14 @@ async def test_a_stopped_spool_with_several_vpns_is_in_order(broker: RunningBrok
 
 # --- quotas ---
 
+ROOM_FOR_ONE = usage_of("t", b"sixty")
+ROOM_FOR_TWO = usage_of("t", b"sixty", b"more")
+
 
 @pytest.mark.settings(
-    *("vpns.sales.max_connection_count=1", "vpns.sales.max_subscription_count=1", "vpns.sales.usage_bytes_max=6")
+    "vpns.sales.max_connection_count=1",
+    "vpns.sales.max_subscription_count=1",
+    f"vpns.sales.usage_bytes_max={ROOM_FOR_ONE}",
 )
 async def test_quotas_of_one_vpn_are_used_up_by_its_clients_only(broker: RunningBroker) -> None:
     """docs/message-vpns.md: connections, subscriptions and the spool; `default` has room, and a reload makes some."""
@@ -485,7 +491,11 @@ async def test_quotas_of_one_vpn_are_used_up_by_its_clients_only(broker: Running
     assert await there.publish("q", b"sixty") == 0
     assert await there.publish("q", b"more") == 0x97
     assert await here.publish("t", b"there is room here") == 0
-    more = ("vpns.sales.max_connection_count=2", "vpns.sales.usage_bytes_max=10", "vpns.sales.usage_threshold=90/60%")
+    more = (
+        "vpns.sales.max_connection_count=2",
+        f"vpns.sales.usage_bytes_max={ROOM_FOR_TWO}",
+        "vpns.sales.usage_threshold=90/60%",
+    )
     changes = await broker.node.reload(load(settings=(*broker.settings, *more)))
     assert not changes.restart_needed
     assert await answer_to(broker, "mqtt", "y@sales", "") == OK
@@ -525,7 +535,7 @@ async def test_a_vpn_that_is_configured_again_has_the_quota_that_it_is_configure
     await collect(broker, "sales", "q", subscriptions=["t"])
     broker.config = load(settings=broker.settings[: -len(ANONYMOUS.args)])
     await broker.restart()
-    await broker.node.reload(load(settings=(*broker.settings, "vpns.sales.usage_bytes_max=6")))
+    await broker.node.reload(load(settings=(*broker.settings, f"vpns.sales.usage_bytes_max={ROOM_FOR_ONE}")))
     client = await broker.connect("a", 5, user_name="x@sales")
     assert await client.publish("t", b"sixty") == 0
     assert await client.publish("t", b"more") == 0x97

@@ -6,6 +6,7 @@ from actors.messages import PurgeQueue
 from actors.reading_messages import AskPartitions, CutRange, ReadFailed
 from gateway.node_port import NodeView
 from inside_client import InsideClient, until
+from message_usage import usage_of
 from messaging.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
 from messaging.settlement import DISCARD_PURGED
 from running_broker import RunningBroker
@@ -32,16 +33,17 @@ async def test_a_range_is_read_any_number_of_times_and_nothing_changes(broker: R
 
 
 async def test_a_reader_gets_a_chunk_at_a_time_and_asks_for_the_next(broker: RunningBroker) -> None:
-    """What is not asked for is not in memory: each chunk is bounded by its payload."""
+    """What is not asked for is not in memory: each chunk is bounded by what its messages count for."""
     orders = InsideClient(broker, "orders")
     await orders.create()
     for _ in range(10):
         await orders.publish(*[b"x" * 100] * 10)
 
-    chunk = await orders.chunk(1, 1000, bytes_max=1500)
+    bytes_max = usage_of("orders/t", *[b"x" * 100] * 15)
+    chunk = await orders.chunk(1, 1000, bytes_max=bytes_max)
 
     assert (chunk.first, chunk.next_sequence, chunk.synced_end) == (1, 16, 101)
-    found, _ = await orders.read(bytes_max=1500)
+    found, _ = await orders.read(bytes_max=bytes_max)
     assert list(found) == list(range(1, 101))
 
 
@@ -148,7 +150,8 @@ async def test_a_range_is_cut_by_bytes_without_reading_it(broker: RunningBroker)
 
     handle = await orders.handle()
 
-    assert await handle.cell.ask(AskPartitions(0, CutRange(1, 1000, 0))) == [11]
+    bytes_max = usage_of("orders/t", *[b"x" * 100] * 10)
+    assert await handle.cell.ask(AskPartitions(0, CutRange(1, bytes_max, 0))) == [11]
     assert await handle.cell.ask(AskPartitions(0, CutRange(41, 0, 0))) == [51]
     assert await handle.cell.ask(AskPartitions(0, CutRange(3, 0, 7))) == [10]
 

@@ -5,6 +5,7 @@ import pytest
 from actors.messages import WriteTables
 from actors.staging_messages import AbortStaged, Stage, StagedCommitted
 from inside_client import InsideClient, batch_on, until
+from message_usage import usage_of
 from messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
 from named_queues import create, shows
 from running_broker import RunningBroker
@@ -157,9 +158,10 @@ async def test_what_was_staged_arrives_in_its_queues_when_it_is_committed(broker
 @pytest.mark.settings("transactions.staged_bytes_max=1MiB")
 async def test_what_may_be_staged_has_a_bound(broker: RunningBroker) -> None:
     orders = await orders_of(broker)
+    held = usage_of("orders/t", b"x" * 900_000)
     await orders.stage("a", 0, b"x" * 900_000)
 
-    with pytest.raises(StagingRefused, match="900000 bytes in 1 pages are staged; allowed: 1048576") as refused:
+    with pytest.raises(StagingRefused, match=f"{held} bytes in 1 pages are staged; allowed: 1048576") as refused:
         await orders.stage("b", 0, b"x" * 200_000)
 
     assert refused.value.code == TOO_MUCH_STAGED

@@ -185,7 +185,7 @@ class Bulk:
         usage_bytes: Mapping[int, int] = NO_BOUNDS,
         rows: Mapping[int, int] = NO_BOUNDS,
     ) -> dict[int, int]:
-        """Return the ends of ranges from `firsts`, by partition, that have about so much payload, and so many rows.
+        """Return the ends of ranges from `firsts`, by partition, of about so many rows and bytes as quotas count them.
 
         A partition that a bound does not name has none. Sequences that were never used are no rows. Where nothing comes
         from the first on, it is the end, too. All partitions are asked at the same time.

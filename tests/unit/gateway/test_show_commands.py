@@ -56,8 +56,8 @@ def test_the_message_spool_is_shown_with_its_limits(shell: Shell) -> None:
     ("use", "said"),
     [
         ({}, "yes, 1 B of payload at most"),
-        ({"messages_bytes": 4}, "no: payload in durable queues is at its limit"),
-        ({"messages_bytes": 5}, "no: payload in durable queues is at its limit"),  # it was more before a reload
+        ({"messages_bytes": 4}, "no: usage of durable queues is at its limit"),
+        ({"messages_bytes": 5}, "no: usage of durable queues is at its limit"),  # it was more before a reload
         ({"messages_count": 8}, "no: the number of messages in durable queues is at its limit"),
         ({"messages_count": 8, "blocked": "the disk is full"}, "no: the disk is full"),
     ],

@@ -1,0 +1,190 @@
+"""Messages that are all properties, all topic, or many and tiny: no limit lets them take much more than it says.
+
+Method: fill one limit of a real gateway with one shape until it refuses or drops, and look at what the process and
+its data folder have grown by.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import mqtt_packets as mqtt
+from amqp_client import AmqpClient
+from gateway_process import GatewayProcess, gateway
+from messaging.message_vpn import DEFAULT_VPN
+from protocols.amqp.encoding import encode
+from protocols.amqp.outcomes import ACCEPTED
+from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
+from raw_client import RawClient
+
+MIB = 1 << 20
+LIMIT = 32 * MIB
+SLACK = 24 * MIB  # what the process takes to serve anything at all: buffers, caches, the allocator's arenas
+DISK_SLACK = 8 * MIB  # an empty spool, and the pages that LMDB keeps free
+MEMORY = 16 * MIB  # of all messages of durable queues
+SESSION_LIMIT = 64 * MIB
+QUOTA_EXCEEDED = 0x97
+
+pytestmark = [pytest.mark.crash]
+
+Shape = Callable[[int, int], bytes]
+
+
+def with_properties(packet_id: int, qos: int) -> bytes:
+    """No payload, sixteen user properties of 60 kB."""
+    properties = b"".join([mqtt.user_property("k", "v" * 60_000)] * 16)
+    return mqtt.publish("fill/x", b"", qos=qos, packet_id=packet_id, level=5, properties=properties)
+
+
+def with_many_properties(packet_id: int, qos: int) -> bytes:
+    """No payload, a thousand user properties of two bytes."""
+    properties = b"".join([mqtt.user_property("k", "v")] * 1000)
+    return mqtt.publish("fill/x", b"", qos=qos, packet_id=packet_id, level=5, properties=properties)
+
+
+def with_a_long_topic(packet_id: int, qos: int) -> bytes:
+    """No payload, a topic of 60 kB, never the same twice."""
+    return mqtt.publish(f"fill/{packet_id}/" + "t" * 60_000, b"", qos=qos, packet_id=packet_id, level=5)
+
+
+def tiny(packet_id: int, qos: int) -> bytes:
+    """One byte."""
+    return mqtt.publish("fill/x", b"x", qos=qos, packet_id=packet_id, level=5)
+
+
+SHAPES = pytest.mark.parametrize(
+    "shape", [with_properties, with_many_properties, with_a_long_topic, tiny], ids=lambda shape: shape.__name__
+)
+
+
+@pytest.fixture(params=["queue", "vpn", "node"])
+def durable_limit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GatewayProcess]:
+    """A gateway with a durable queue `fill`, where one of the quotas above it is LIMIT."""
+    quotas: dict[str, dict[str, object]] = {
+        "queue": {},
+        "vpn": {"vpn__usage_bytes_max": LIMIT},
+        "node": {"spool__usage_bytes_max": LIMIT},
+    }
+    settings = quotas[request.param]
+    quota: dict[str, object] = {"max_msg_spool_usage": LIMIT // MIB} if request.param == "queue" else {}
+    with gateway(tmp_path, spool__memory_bytes_max=MEMORY, **settings) as node:
+        node.create_queue("fill", vpn=DEFAULT_VPN, subscriptions=["fill/>"], **quota)
+        yield node
+
+
+def resident_bytes(node: GatewayProcess) -> int:
+    """Return the resident memory of the gateway's process, without the pages of the data file that are mapped."""
+    fields = (Path("/proc") / str(node.pid) / "status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in fields if line.startswith("RssAnon"))
+
+
+def disk_bytes(node: GatewayProcess) -> int:
+    """Return the blocks that the data folder takes."""
+    return sum(each.stat().st_blocks * 512 for each in node.data.rglob("*") if each.is_file())
+
+
+async def fill(node: GatewayProcess, shape: Shape, *, window: int, messages_max: int) -> list[int]:
+    """Publish at QoS 1, `window` messages in one write, until one is refused; return the reason codes."""
+    client = await RawClient.open(node.mqtt_port, 5)
+    await client.connect("filler")
+    codes: list[int] = []
+    while len(codes) < messages_max and QUOTA_EXCEEDED not in codes[-window:]:
+        client.send(*[shape(packet_id, 1) for packet_id in range(1, window + 1)])
+        codes += [await client.answered(mqtt.PUBACK, packet_id) for packet_id in range(1, window + 1)]
+    await client.leave()
+    return codes
+
+
+@SHAPES
+def test_a_quota_of_durable_queues_bounds_memory_and_disk(durable_limit: GatewayProcess, shape: Shape) -> None:
+    """The queue's own, that of its message VPN, and the node's."""
+    node = durable_limit
+    memory_before, disk_before = resident_bytes(node), disk_bytes(node)
+
+    codes = asyncio.run(fill(node, shape, window=500 if shape is tiny else 4, messages_max=LIMIT // 128 + 1000))
+
+    assert codes[-1] == QUOTA_EXCEEDED, "the quota is reached, whatever the messages look like"
+    assert disk_bytes(node) - disk_before <= 1.5 * LIMIT + DISK_SLACK
+    assert resident_bytes(node) - memory_before <= 1.5 * MEMORY + SLACK
+
+
+@SHAPES
+def test_the_limit_of_a_temporary_queue_bounds_memory(tmp_path: Path, shape: Shape) -> None:
+    """Each tiny message comes alone: nothing shares a batch with it."""
+    with gateway(tmp_path) as node:
+        node.create_queue("fill", subscriptions=["fill/>"], durable=False, max_msg_spool_usage=LIMIT // MIB)
+        before = resident_bytes(node)
+
+        codes = asyncio.run(fill(node, shape, window=1 if shape is tiny else 4, messages_max=LIMIT // 512 + 1000))
+
+        assert codes[-1] == QUOTA_EXCEEDED, "the quota is reached, whatever the messages look like"
+        assert resident_bytes(node) - before <= 1.5 * LIMIT + SLACK
+
+
+async def fill_session(node: GatewayProcess, shape: Shape, messages_count: int) -> int:
+    """Publish to a session that settles nothing and is not kept; return the memory that the gateway has at the end."""
+    reader = await RawClient.open(node.mqtt_port, 5)
+    await reader.connect("reader", properties=mqtt.receive_maximum(1))
+    await reader.subscribe("fill/#", qos=1)
+    client = await RawClient.open(node.mqtt_port, 5)
+    await client.connect("filler")
+    for number in range(messages_count):
+        client.send(shape(1 + number % 60_000, 1))
+        await client.answered(mqtt.PUBACK, 1 + number % 60_000)
+    resident = resident_bytes(node)
+    await client.leave()
+    await reader.vanish()
+    return resident
+
+
+@pytest.mark.parametrize(("shape", "messages_count"), [(with_properties, 250), (with_many_properties, 2_000)])
+def test_the_limit_of_a_session_that_is_not_kept_bounds_memory(
+    tmp_path: Path, shape: Shape, messages_count: int
+) -> None:
+    """What comes beyond is dropped for it, and counted."""
+    with gateway(tmp_path) as node:
+        before = resident_bytes(node)
+
+        after = asyncio.run(fill_session(node, shape, messages_count))
+
+        assert after - before <= 1.5 * SESSION_LIMIT + SLACK
+        assert node.metric("sluicegate_messages_dropped_total", reason="endpoint_usage_exceeded") > 0
+
+
+def in_deep_maps() -> bytes:
+    """An AMQP message of an empty body, with message annotations that are maps within maps."""
+    value: AmqpValue = "end"
+    for _ in range(30):
+        value = AmqpMap([("k", value), ("n", [1, 2, 3])])
+    annotations = AmqpMap([(Symbol(f"x-{number}"), value) for number in range(60)])
+    return encode(Described(ulong(0x72), annotations)) + encode(Described(ulong(0x75), b""))
+
+
+def with_application_properties() -> bytes:
+    """An AMQP message of an empty body, with a thousand application properties."""
+    properties = AmqpMap([(f"k{number}", "v") for number in range(1000)])
+    return encode(Described(ulong(0x74), properties)) + encode(Described(ulong(0x75), b""))
+
+
+async def fill_from_amqp(node: GatewayProcess, message: bytes) -> bool:
+    """Send until a message is not accepted; return whether one was not."""
+    client = await AmqpClient.open(node.amqp_port)
+    await client.sender("filler", "fill")
+    refused = False
+    while not refused and client.sent_count < LIMIT // 1000:
+        refused = (await client.outcome(client.transfer(9, message))).code != ACCEPTED
+    await client.close()
+    return refused
+
+
+@pytest.mark.parametrize("message", [in_deep_maps(), with_application_properties()], ids=["deep maps", "properties"])
+def test_what_amqp_messages_carry_beside_their_body_counts(tmp_path: Path, message: bytes) -> None:
+    with gateway(tmp_path) as node:
+        node.create_queue("fill", subscriptions=["fill/>"], durable=False, max_msg_spool_usage=LIMIT // MIB)
+        before = resident_bytes(node)
+
+        assert asyncio.run(fill_from_amqp(node, message)), "the quota is reached"
+
+        assert resident_bytes(node) - before <= 1.5 * LIMIT + SLACK
