@@ -1,4 +1,7 @@
-"""Waking a partition after each commit while something in it waits for one: see messaging.last_value."""
+"""Waking a partition after each commit while something in it waits for one.
+
+What does is in messaging.last_value and messaging.unstored.
+"""
 
 from typing import final
 

@@ -121,7 +121,7 @@ class PartitionOverview:
     waiting_count: int
     waiting_bytes: int
     ready_count: int
-    delayed_count: int  # neither ready nor in flight: their time has not come, or they failed and wait
+    delayed_count: int  # neither ready nor in flight: not stored yet, their time has not come, or they failed and wait
     in_flight_count: int
     memory_bytes: int
     first_unsettled: int

@@ -165,7 +165,7 @@ class Partition(Behaviour):
         elif isinstance(message, Wake):
             return None  # delivering is what every turn ends with
         elif isinstance(message, CommitSeen):
-            return None  # so is a look at what was replaced
+            return None  # so is a look at what was replaced, or stored
         else:
             return self._receive_rare(message)
         return None
@@ -200,8 +200,9 @@ class Partition(Behaviour):
                 look.run()
         if self._asks.is_awaited:
             self._asks.look(ledger, self._spool)
-        if ledger.rules.last_value_only or self._commits.on:
-            self._commits.want(ledger.rules.last_value_only and ledger.waiting_count > 1)
+        is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
+        if is_replacing or ledger.unstored.total > 0 or self._commits.on:
+            self._commits.want(is_replacing or ledger.unstored.total > 0)
         # What comes when nothing waits needs no turn: there is nothing that could be delivered with it.
         self._address.takes_at_once = not self._ledger.has_ready()
 

@@ -18,7 +18,7 @@ def overview_of(
     """Return how a partition stands; the counts are the partition's own, over all of its ledgers."""
     in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
     in_flight_count = sum(in_flight.values())
-    delayed_count = ledger.delayed.total + ledger.back_off.total()
+    delayed_count = ledger.delayed.total + ledger.unstored.total + ledger.back_off.total()
     return PartitionOverview(
         number=number,
         partition_id=partition_id,

@@ -142,4 +142,5 @@ def _set_rules(rules: DeliveryRules, config: QueueConfig) -> None:
     rules.ack_timeout_ms = config.consumer_ack_timeout_ms
     rules.last_value_only = config.last_value_only()
     rules.by_priority = config.respect_msg_priority_enabled and not config.partitioned() and not rules.last_value_only
+    rules.after_commit = config.deliver_after_commit
     rules.generation += 1

@@ -99,6 +99,7 @@ class DeliveryRules:
         group_rebalance: bool = False,
         last_value_only: bool = False,
         key_source: KeySource | None = None,
+        after_commit: bool = False,
     ) -> None:
         self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
         self.unacked_count_max = unacked_count_max  # per flow
@@ -120,6 +121,7 @@ class DeliveryRules:
         self.group_rebalance = group_rebalance  # a flow that comes is given its share of the groups
         self.last_value_only = last_value_only  # a message replaces those before it
         self.key_source = key_source  # of the keys that publishers did not give; None: those messages have no key
+        self.after_commit = after_commit  # nobody gets a message before it is stored
         self.generation: i64 = 0
 
     def watches_the_clock(self) -> bool:

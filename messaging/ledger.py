@@ -36,6 +36,7 @@ from messaging.settlement import (
     RELEASED_ELSEWHERE,
     WHICHEVER,
 )
+from messaging.unstored import hold_until_stored, release_stored
 
 _NONE: Final[list[Delivery]] = []
 
@@ -63,6 +64,8 @@ class Ledger(LedgerState):
         self.waiting_count += count
         self.waiting_bytes += size
         self.memory_bytes += batch.memory_bytes()
+        if self.rules.after_commit:
+            hold_until_stored(self, segment)
         if batch.headers() is not None or self.rules.watches_the_clock():
             self.may_expire = True
             hold_undue(self, segment, 0)
@@ -117,6 +120,8 @@ class Ledger(LedgerState):
     def deliver(self, wall_ms: int) -> list[Delivery]:
         """Give ready messages to the flows that have credit, oldest first; expired ones are dropped on the way."""
         rules = self.rules
+        if self.unstored.total > 0:
+            release_stored(self)
         if wall_ms > 0:
             pass_time(self, wall_ms)
         if rules.last_value_only or self.replaced is not None:

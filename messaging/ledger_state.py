@@ -37,9 +37,9 @@ class LedgerState:
 
     Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
     flow, on its way to another queue (`leaving`, see messaging.departures), ready behind the cursor (`requeued`),
-    waiting for its time (`delayed`), after a failure (`back_off`) or for older messages elsewhere (`holds`), or fresh:
-    ready, at or after the cursor `ready_from`, and never delivered. Those that are not settled lie in segments. What
-    waits behind the cursor was delivered before, unless it is in `undelivered`.
+    waiting for its commit (`unstored`), for its time (`delayed`), after a failure (`back_off`) or for older messages
+    elsewhere (`holds`), or fresh: ready, at or after the cursor `ready_from`, and never delivered. Those that are not
+    settled lie in segments. What waits behind the cursor was delivered before, unless it is in `undelivered`.
 
     Invariants: `floor <= ready_from <= next_sequence`; in-flight ranges of different flows are disjoint; sequences are
     dense, ascending, never reused.
@@ -59,6 +59,7 @@ class LedgerState:
         self.gone_end = 0  # of a last-value queue: a message right below it has left, so what is older is replaced
         self.undelivered = RangeSet()
         self.delayed = RangeSet()
+        self.unstored = RangeSet()  # see messaging.unstored
         self.back_off = BackOff()
         self.holds: Holds | None = None  # while slots of the queue move
         self.watched_cut = 0  # somebody waits until everything below is settled; 0: nobody
@@ -170,6 +171,8 @@ class LedgerState:
         self.requeued.discard(first, end)
         if self.delayed.total > 0:
             self.delayed.discard(first, end)
+        if self.unstored.total > 0:
+            self.unstored.discard(first, end)
         if self.holds is not None:
             self.holds.forget(first, end)
         if self.back_off.failed.total > 0:
@@ -409,7 +412,7 @@ class LedgerState:
         held = RangeSet()
         self.back_off.check()
         passed = [] if self.holds is None else list(self.holds.passed.values())
-        waiting = [self.requeued, self.delayed, self.back_off.failed, self.back_off.parked, *passed]
+        waiting = [self.requeued, self.unstored, self.delayed, self.back_off.failed, self.back_off.parked, *passed]
         for ranges in [*waiting, *[flow.in_flight for flow in self.flows.values()]]:
             ranges.check()
             for first, end in ranges.ranges():
@@ -421,6 +424,7 @@ class LedgerState:
         assert held.total + fresh_count == self.waiting_count, "every unsettled message is held or ready"
         for start, end in self.undelivered.ranges():
             ready_count = self.requeued.count_within(start, end) + self.delayed.count_within(start, end)
+            ready_count += self.unstored.count_within(start, end)
             ready_count += self.back_off.parked.count_within(start, end) + self.leaving.count_within(start, end)
             ready_count += sum([ranges.count_within(start, end) for ranges in passed])
             assert ready_count == end - start, "what waits has a place"

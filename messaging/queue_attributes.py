@@ -149,6 +149,8 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     _number("redelivery_delay_max_interval_ms", 64_000, 1, 10_800_000, "most milliseconds after any failure"),
     _number("redelivery_delay_multiplier", 200, 100, 500, "each delay in hundredths of the one before"),
     _number("delivery_delay_s", 0, 0, SECONDS_MAX, "seconds after its arrival before which no message is delivered"),
+    # Ours: Solace always stores before it delivers.
+    _flag("deliver_after_commit", False, "deliver a message only once it is stored; nothing in queues never written"),
     # Solace has no such limit: there an unsettled message stays with its flow as long as the flow lasts.
     _number("consumer_ack_timeout_ms", 0, 0, 86_400_000, "milliseconds a flow has to settle a delivery; 0: no limit"),
     _flag("respect_msg_priority_enabled", False, "higher priorities first; not on partitioned queues"),

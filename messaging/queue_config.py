@@ -69,6 +69,7 @@ class QueueConfig:
     redelivery_delay_max_interval_ms: int = 64_000
     redelivery_delay_multiplier: int = 200
     delivery_delay_s: int = 0
+    deliver_after_commit: bool = False
     consumer_ack_timeout_ms: int = 0
     respect_msg_priority_enabled: bool = False
     respect_ttl_enabled: bool = False
@@ -214,6 +215,7 @@ def config_from_dict(
         redelivery_delay_max_interval_ms=_number(values, "redelivery_delay_max_interval_ms"),
         redelivery_delay_multiplier=_number(values, "redelivery_delay_multiplier"),
         delivery_delay_s=_number(values, "delivery_delay_s"),
+        deliver_after_commit=_flag(values, "deliver_after_commit"),
         consumer_ack_timeout_ms=_number(values, "consumer_ack_timeout_ms"),
         respect_msg_priority_enabled=_flag(values, "respect_msg_priority_enabled"),
         respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),

@@ -61,6 +61,8 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     """Return why an unsettled message, which is with no consumer, is not delivered at this moment."""
     if sequence in ledger.leaving:
         return WaitReason.LEAVING
+    if sequence in ledger.unstored:
+        return WaitReason.NOT_STORED
     if sequence in ledger.delayed:
         return WaitReason.DELAYED
     if sequence in ledger.back_off.failed:

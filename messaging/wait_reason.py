@@ -14,6 +14,7 @@ class WaitReason(StrEnum):
     WINDOW_FULL = "window-full"  # the consumer holds as many unsettled messages as it takes
     UNACKED_MAX = "unacked-max"  # it holds as many as the queue lets one flow have
     NODE_UNACKED_MAX = "node-unacked-max"  # all consumers together hold as many as the node lets them have
+    NOT_STORED = "not-stored"  # the queue delivers what is stored, and its commit is under way
     DELAYED = "delayed"  # the time before which it may not be delivered has not come
     REDELIVERY_DELAY = "redelivery-delay"  # it failed, and is delivered again after a delay
     BEHIND_A_FAILED_ONE = "behind-a-failed-one"  # an earlier one of its key waits for its redelivery

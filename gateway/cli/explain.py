@@ -27,6 +27,7 @@ REASONS = {
     WaitReason.WINDOW_FULL: "the consumer holds as many unsettled messages as it takes",
     WaitReason.UNACKED_MAX: "the consumer holds max_delivered_unacked_msgs_per_flow messages",
     WaitReason.NODE_UNACKED_MAX: "all consumers together hold limits.delivered_unacked_max messages",
+    WaitReason.NOT_STORED: "the queue delivers what is stored, and its commit is under way",
     WaitReason.DELAYED: "the time before which it may not be delivered has not come",
     WaitReason.REDELIVERY_DELAY: "it failed, and is delivered again after a delay",
     WaitReason.BEHIND_A_FAILED_ONE: "an earlier message of its key failed and waits for its redelivery",

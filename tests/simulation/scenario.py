@@ -73,12 +73,13 @@ BACK_OFF: Final[Attributes] = {"redelivery_delay_enabled": True, "redelivery_del
 LOCK: Final[Attributes] = {"consumer_ack_timeout_ms": 3000}
 PRIORITY: Final[Attributes] = {"respect_msg_priority_enabled": True}
 TTL: Final[Attributes] = {"respect_ttl_enabled": True, "max_ttl": 12}
+AFTER_COMMIT: Final[Attributes] = {"deliver_after_commit": True}
 RETENTION: Final[Attributes] = {"retention_time_s": 60}
 LAST_VALUE: Final[Attributes] = {"max_msg_spool_usage": 0}
 OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
-    "first": (DELAY, BACK_OFF, LOCK, PRIORITY, RETENTION),
-    "even": (DELAY, BACK_OFF, LOCK, PRIORITY, TTL),
-    "keyed": (DELAY, BACK_OFF, LOCK, TTL, RETENTION),
+    "first": (DELAY, BACK_OFF, LOCK, PRIORITY, RETENTION, AFTER_COMMIT),
+    "even": (DELAY, BACK_OFF, LOCK, PRIORITY, TTL, AFTER_COMMIT),
+    "keyed": (DELAY, BACK_OFF, LOCK, TTL, RETENTION, AFTER_COMMIT),
     "small": (LAST_VALUE, TTL),
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
