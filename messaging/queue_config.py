@@ -190,8 +190,7 @@ def config_from_dict(
     """
     for key in values:
         if key != "name" and key not in ATTRIBUTE_BY_NAME:
-            known = ", ".join(["name", *ATTRIBUTE_BY_NAME])
-            raise QueueInvalid(key, "there is no such attribute", known)
+            raise QueueInvalid(key, "there is no such attribute", ", ".join(["name", *ATTRIBUTE_BY_NAME]))
     name = values.get("name")
     if not isinstance(name, str):
         raise QueueInvalid("name", "it is missing" if name is None else f"{seen(name)} is not a text", "a text")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pykka
 
+from actors.stored_answer import StoreRefused
 from flow_consumer_referee import SettleTimes
 from gateway.answers import CursorNotFound, QueueNotFound
 from gateway.config.admin import Admin
@@ -379,12 +380,13 @@ class World:
         return self.loop.complete(request, within_us=ADMIN_US_MAX)
 
     def administer(self, request: Coroutine[Any, Any, Any], done: Callable[[], None]) -> None:
-        """Begin a request, after the one before; `done` is called when it has been carried out."""
+        """Begin a request, after the one before; `done` is called once it is, not if the disk refused."""
         self.finish_admin()
 
         async def carry_out() -> None:
-            await request
-            done()
+            with suppress(StoreRefused):  # whether it holds after a restart is then open
+                await request
+                done()
 
         self._admin = self.loop.create_task(carry_out())
 
