@@ -119,7 +119,7 @@ def _what_is_taken(view: SpoolView) -> str:
     if view.blocked:
         return f"no: {view.blocked}"
     if room <= 0 or view.messages_count >= view.messages_count_max:
-        return f"no: {'payload' if room <= 0 else 'the number of messages'} in durable queues is at its limit"
+        return f"no: {'usage of' if room <= 0 else 'the number of messages in'} durable queues is at its limit"
     return f"yes, {rounded_size(room)} of payload at most"
 
 
