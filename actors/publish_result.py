@@ -29,6 +29,7 @@ class PublishResult:
         self.limit = ""  # what it allows
         self.also_refused = ""  # and others that did, each with its reason
         self.routed = True
+        self.retains = True  # where RETAIN asks for it; False: there is no room, and nobody to be told
         self.publication: Publication | None = None  # what is stored of it, with its later fate
         self.fanned: FannedOut | None = None  # None: no definition sends it on
 

@@ -41,6 +41,9 @@ class Publisher:
         # caller has put to the publication what belongs into the same commit.
         self._in_transaction = in_transaction
         self.rights: ClientRights | None = None  # of the client; None: the broker itself publishes
+        # Whether who publishes hears that there is no room to retain a message, and it goes nowhere then. Else it goes
+        # to those who are there, and is not retained.
+        self.hears_of_retained = False
         self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
@@ -66,11 +69,13 @@ class Publisher:
             result.refusal = rights.publish_verdict(batch)
             if result.refusal != ADMITTED:
                 return result
+        if batch.retain and not self._may_retain(batch, None, result):
+            return result
         copies = self._send(batch, token, result)
         if result.fanned is not None:
             self._count_fanned(result.fanned, batch, result)
         if batch.retain and result.refusal == ADMITTED:
-            result.confirmations_pending += self._retain(batch, copies, token)
+            result.confirmations_pending += self._retain(batch, copies, token, keeps=result.retains)
         return result
 
     def retain_again(self, message: MessageBatch, token: int) -> int:
@@ -80,14 +85,32 @@ class Publisher:
         """
         expansion = Expansion(message, self._space.natives)
         expansion.add(_chosen(message, {self._space.route(message.topic_of(0)): [0]}))
-        return self._retain(message, expansion.copies(), token, is_again=True)
+        pending = 0
+        for each in (message, expansion.copies()):
+            if each is not None:
+                pending += retain_again(each, token, space=self._space, spool=self._spool, address=self._address)
+        return pending
 
-    def _retain(self, batch: MessageBatch, copies: MessageBatch | None, token: int, *, is_again: bool = False) -> int:
-        place = retain_again if is_again else retain
+    def _may_retain(self, batch: MessageBatch, copies: MessageBatch | None, result: PublishResult) -> bool:
+        """Return whether a batch that is to be retained may go on; its messages, unless there is room, one by one."""
+        retained = self._space.retained
+        verdict = retained.verdict([batch] if copies is None else [batch, copies])
+        if verdict == ADMITTED:
+            return True
+        hears = self.hears_of_retained and batch.qos != AT_MOST_ONCE
+        if batch.count == 1:
+            retained.note_refusal(verdict, hears=hears)
+        if batch.count > 1 or hears:
+            result.refuse(verdict, "", retained.limit(verdict))
+            return False
+        result.retains = False
+        return True
+
+    def _retain(self, batch: MessageBatch, copies: MessageBatch | None, token: int, *, keeps: bool) -> int:
         pending = 0
         for each in (batch, copies):
             if each is not None:
-                pending += place(each, token, space=self._space, spool=self._spool, address=self._address)
+                pending += retain(each, token, space=self._space, spool=self._spool, address=self._address, keeps=keeps)
         return pending
 
     def _send(self, batch: MessageBatch, token: int, result: PublishResult) -> MessageBatch | None:
@@ -114,6 +137,8 @@ class Publisher:
                 expansion = Expansion(batch, self._space.natives)
                 expansion.add(rows_by_route)
                 copies = expansion.copies() if batch.retain else None
+                if copies is not None and result.retains and not self._may_retain(batch, copies, result):
+                    return None
                 batch, rows_by_route = expansion.batch(), expansion.rows_by_route
                 if not rows_by_route:  # nobody is there for any of it
                     return copies

@@ -24,12 +24,14 @@ from messaging.events import (
     VPN_LOW_PRIORITY_EXCEEDED,
     VPN_LOW_PRIORITY_HIGH,
     VPN_LOW_PRIORITY_HIGH_CLEAR,
+    VPN_RETAINED_EXCEEDED,
     VPN_SPOOL_HIGH,
     VPN_SPOOL_HIGH_CLEAR,
     VPN_SPOOL_QUOTA_EXCEEDED,
     EventKind,
 )
 from messaging.queue_config import MEGABYTE, QueueConfig
+from messaging.retained_messages import RetainedMessages
 from messaging.thresholds import Exceedance, Threshold, ThresholdPair
 
 KILOBYTE = 1024
@@ -73,6 +75,13 @@ def bound_vpn(gate: SpoolGate, *, usage_bytes_max: int, usage: ThresholdPair) ->
     """Let a message VPN have so much of the spool from now on. What is there already stays."""
     gate.usage_bytes_max = usage_bytes_max
     gate.usage_threshold.watch(usage, limit=usage_bytes_max, unit=MEGABYTE, value=gate.usage_bytes)
+
+
+def watch_retained(events: Events, retained: RetainedMessages) -> None:
+    """Have a message VPN tell when there is no room for more retained messages."""
+    what, kind = "Message VPN retained message", VPN_RETAINED_EXCEEDED
+    retained.usage_exceeded = exceedance(events, kind, f"{what} quota", "kB", KILOBYTE)
+    retained.count_exceeded = exceedance(events, kind, f"{what} limit", "messages")
 
 
 def watch_credit(events: Events, pool: CreditPool[Address], pair: ThresholdPair) -> None:

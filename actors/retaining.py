@@ -3,15 +3,19 @@
 from actors.messages import WriteTables
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.routing import RetainedMessage, TopicSpace
+from messaging.retained_messages import RetainedMessage
+from messaging.routing import TopicSpace
 from storage.interface import Table, TableWrite
 from storage.record import encode_batch
 
 
-def retain(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address, address: Address) -> int:
+def retain(
+    batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address, address: Address, keeps: bool = True
+) -> int:
     """Set or delete the retained messages of the batch's topics; return how many confirmations that needs.
 
-    A guaranteed deletion is confirmed by the store, though nothing is there: perhaps one before it is on its way.
+    Without `keeps` there is no room for them: what they would replace is deleted [311:3.3.1-7]. A guaranteed deletion
+    is confirmed by the store, though nothing is there: perhaps one before it is on its way.
     """
     payloads = batch.payloads()
     retained = space.retained
@@ -20,8 +24,8 @@ def retain(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address
     for row in range(batch.count):
         topic = batch.topic_of(row)
         message: RetainedMessage | None = None
-        if payloads[row]:
-            message = RetainedMessage(batch if batch.count == 1 else batch.select([row]))
+        if payloads[row] and keeps:
+            message = RetainedMessage(batch.select([row]))  # without the encodings that the batch is sent in
             retained.put(topic, message)
         elif not (retained.remove(topic) or is_answered):
             continue

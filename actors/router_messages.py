@@ -9,7 +9,7 @@ from typing import final
 from actors.directory_messages import QueueHandle
 from messaging.destinations import QueueTarget, ShareGroup, Subscriber
 from messaging.retained import RetainedScan
-from messaging.routing import RetainedMessage
+from messaging.retained_messages import RetainedMessage
 from messaging.selector_cache import CacheRules
 from messaging.selectors import Selector
 from messaging.topics import TopicFilter

@@ -17,6 +17,7 @@ from gateway.rest_views import point_samples
 from gateway.samples import SESSIONS, Sample, queue_label
 from gateway.version import VERSION
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
+from messaging.retained_messages import RetainedMessages
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.counters import ProtocolCounters
 from protocols.listeners import Listener
@@ -95,13 +96,22 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     yield Sample("sluicegate_sessions", vpn.sessions_count)
     yield Sample("sluicegate_http_flows", vpn.http_flows.count)
     yield Sample("sluicegate_subscriptions", vpn.space.subscriptions_count)
-    yield Sample("sluicegate_retained_messages", vpn.space.retained.count)
+    yield from _retained(vpn.space.retained)
     yield from _queues(figures.queues)
     yield from _totals((SESSIONS,), vpn.gone_queues.sessions)
     yield from _cursors(figures.cursors)
     yield from vpn.reader_batches.samples()
     yield from _transactions(figures.staging)
     yield from point_samples(list(vpn.rest.running.values()))
+
+
+def _retained(retained: RetainedMessages) -> Iterator[Sample]:
+    yield Sample("sluicegate_retained_messages", retained.count)
+    yield Sample("sluicegate_retained_bytes", int(retained.usage_bytes))
+    yield Sample("sluicegate_retained_limit_bytes", int(retained.usage_bytes_max))
+    for counts in (retained.refused, retained.not_retained):
+        for verdict, count in counts.items():
+            yield Sample("sluicegate_retained_refused_total", count, (REFUSAL_COUNTERS[verdict],))
 
 
 def _protocol(
@@ -170,6 +180,9 @@ def _losses(node: "Node", vpns: list[VpnFigures]) -> Iterator[Sample]:
     reasons = {reason for front in node.fronts for reason in front.counters.dropped}
     for reason in reasons:
         yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))
+    for space in spaces:
+        for verdict, count in space.retained.refused.items():
+            yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
     for figures in vpns:
         gone = figures.vpn.gone_queues
         overviews = [overview for _, overview in figures.queues]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from messaging.publication import Publication
 from messaging.recovery import StoredPartition
-from messaging.routing import RetainedMessage, TopicSpace
+from messaging.retained_messages import RetainedMessage
+from messaging.routing import TopicSpace
 from storage.interface import Store
 from storage.queue_catalog import staging_partition_id
 from storage.record import decode_batch
@@ -69,7 +70,8 @@ def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> N
 
 
 def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:
-    """Give a topic space the retained messages that the store has."""
-    for key, value in stored.retained.items():
-        batch, _ = decode_batch(value, 0, "retained message")
+    """Give a topic space the retained messages that the store has, whatever its limits: they take the rows' memory."""
+    rows = stored.retained
+    for key in list(rows):
+        batch, _ = decode_batch(rows.pop(key), 0, "retained message")
         space.retained.put(key.decode(), RetainedMessage(batch))

@@ -19,7 +19,7 @@ from actors.queue_assembly import QueueServices
 from actors.queue_directory import QueueDirectory
 from actors.queue_selectors import DurableSelectors
 from actors.queue_totals import GoneQueues
-from actors.quota_watch import bound_vpn, watch_vpn
+from actors.quota_watch import bound_vpn, watch_retained, watch_vpn
 from actors.runtime import TimerHandle
 from actors.staging import StagingActor, StagingServices
 from actors.staging_messages import FinishDecided
@@ -76,6 +76,7 @@ class MessageVpn:
             usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
         )
         watch_vpn(self.events, self.gate)
+        watch_retained(self.events, self.space.retained)
         self._bound()
         self.client_profiles = Profiles(CLIENT, node, self, stored)
         self.acl_profiles = Profiles(ACL, node, self, stored)
@@ -164,6 +165,7 @@ class MessageVpn:
     def _bound(self) -> None:
         usage = ThresholdPair(self.config.usage_threshold)
         bound_vpn(self.gate, usage_bytes_max=self.config.usage_bytes_max, usage=usage)
+        self.space.retained.bound(self.config.retained_bytes_max, self.config.max_retained_message_count)
 
     def _configure_roster(self) -> None:
         clients, acls = self.client_profiles.all().values(), self.acl_profiles.all().values()

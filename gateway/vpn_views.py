@@ -20,6 +20,9 @@ class MessageVpnView:
     subscription_count: int  # of clients, queues and groups
     session_count: int  # of MQTT, with a client or without
     retained_message_count: int
+    max_retained_message_count: int
+    retained_message_bytes: int  # what they count for
+    max_retained_message_bytes: int
     spooled_msg_count: int
     msg_spool_usage_bytes: int
     max_msg_spool_usage_bytes: int
@@ -48,6 +51,9 @@ def _view(vpn: "MessageVpn") -> MessageVpnView:
         subscription_count=space.subscriptions_count,
         session_count=vpn.sessions_count,
         retained_message_count=space.retained.count,
+        max_retained_message_count=space.retained.count_max,
+        retained_message_bytes=space.retained.usage_bytes,
+        max_retained_message_bytes=space.retained.usage_bytes_max,
         spooled_msg_count=vpn.gate.usage_count,
         msg_spool_usage_bytes=vpn.gate.usage_bytes,
         max_msg_spool_usage_bytes=vpn.gate.usage_bytes_max,

@@ -20,6 +20,8 @@ REFUSED_NOT_STORED: Final = 11  # admitted, and then the store could not write i
 REFUSED_PUBLISH_ACL: Final = 12  # the client's ACL profile keeps it from publishing to the topic
 REFUSED_GUARANTEED_SEND: Final = 13  # its client profile lets it publish direct messages only
 REFUSED_SPOOL_FAILED: Final = 14  # the spool cannot be written, for another reason than room
+REFUSED_RETAINED_FULL: Final = 15  # bytes of the message VPN's retained messages
+REFUSED_RETAINED_COUNT: Final = 16  # their number
 
 REFUSAL_TEXTS: Final = (
     "",
@@ -37,6 +39,8 @@ REFUSAL_TEXTS: Final = (
     "403 Publish ACL Denied: the client may not publish to this topic",
     "403 Permission Denied: the client profile does not allow to send guaranteed messages",
     "503 Message Spool Failed: the broker cannot write its message spool",
+    "503 Retained Message Quota Exceeded: the message VPN's retained messages use up their memory",
+    "503 Retained Message Quota Exceeded: the message VPN has the most retained messages it may",
 )
 REFUSAL_COUNTERS: Final = (
     "",
@@ -54,6 +58,8 @@ REFUSAL_COUNTERS: Final = (
     "publish_acl_denied",
     "guaranteed_send_denied",
     "spool_failed",
+    "retained_usage_exceeded",
+    "retained_count_exceeded",
 )
 
 REJECT_NEVER: Final = 0  # drop for this queue, confirm the publisher

@@ -52,6 +52,11 @@ class RetainedTopics(Generic[V]):
         """The number of topics that have a value."""
         return self._topic_count
 
+    @property
+    def node_count(self) -> int:
+        """The number of nodes of the tree, its root included."""
+        return self._node_count
+
     def put(self, topic: str, value: V) -> bool:
         """Set the value of a topic. Return whether it replaced another."""
         node = self._root
@@ -90,6 +95,29 @@ class RetainedTopics(Generic[V]):
         """Return the value of one topic, None when it has none."""
         node = self._node(topic)
         return None if node is None or node.slot is None else node.slot[1]
+
+    def missing_nodes(self, topic: str) -> int:
+        """Return how many nodes a value of this topic would bring."""
+        node = self._root
+        words = topic.split("/")
+        for depth, word in enumerate(words):
+            child = _child(node, word)
+            if child is None:
+                return len(words) - depth
+            node = child
+        return 0
+
+    def values(self) -> list[V]:
+        """Return all values, by walking everything."""
+        found: list[V] = []
+        nodes = [self._root]
+        while nodes:
+            node = nodes.pop()
+            if node.slot is not None:
+                found.append(node.slot[1])
+            if node.children is not None:
+                nodes.extend(node.children.values())
+        return found
 
     def scan(self, topic_filter: TopicFilter) -> "RetainedScan[V]":
         """Return a walk over the topics that the filter matches, nothing of which is done yet."""

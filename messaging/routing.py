@@ -14,7 +14,7 @@ from messaging.destinations import DELIVER_ALWAYS, Destination, QueueTarget, Sha
 from messaging.fans import Fan, Way
 from messaging.message_vpn import DEFAULT_VPN, row_prefix
 from messaging.native_fields import NativeFields
-from messaging.retained import RetainedTopics
+from messaging.retained_messages import RetainedMessages
 from messaging.selectors import Selector
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
@@ -195,23 +195,13 @@ class TopicExpander:
 
 
 @final
-class RetainedMessage:
-    """The last retained message of a topic: a batch of one row."""
-
-    __slots__ = ("batch",)
-
-    def __init__(self, batch: MessageBatch) -> None:
-        self.batch = batch
-
-
-@final
 class TopicSpace:
     """The subscriptions and retained messages of one message VPN."""
 
     def __init__(self, natives: Mapping[int, NativeFields] = NO_FORMS, vpn: str = DEFAULT_VPN) -> None:
         self.row_prefix = row_prefix(vpn)  # before the keys of what is stored of it
         self.natives = natives  # by `Headers.native_format`, of forms in which copies of messages have to be marked
-        self.retained: RetainedTopics[RetainedMessage] = RetainedTopics()
+        self.retained = RetainedMessages()
         self.refuses_unmatched = False  # guaranteed messages that nobody subscribes to
         self.offline_count = 0  # direct messages dropped because their client, or their whole group, was away
         self.unmatched_count = 0  # messages dropped because nobody subscribes to their topic

@@ -84,6 +84,7 @@ def message_vpn(
         "subscriptions",
         "sessions",
         "retained",
+        "memory of retained",
         "messages",
         "spool",
     )
@@ -99,6 +100,7 @@ def _vpn_row(view: MessageVpnView) -> tuple[object, ...]:
         view.subscription_count,
         view.session_count,
         view.retained_message_count,
+        f"{rounded_size(view.retained_message_bytes)} of {rounded_size(view.max_retained_message_bytes)}",
         view.spooled_msg_count,
         f"{rounded_size(view.msg_spool_usage_bytes)} of {rounded_size(view.max_msg_spool_usage_bytes)}",
     )

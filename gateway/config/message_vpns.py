@@ -10,7 +10,7 @@ from gateway.config.listeners import VpnName
 from gateway.config.rest_delivery_points import RestDeliveryPoints
 from gateway.config.section import Section
 from gateway.config.sections import Pair, Queues
-from gateway.config.sizes import TIB, Size
+from gateway.config.sizes import MIB, TIB, Size
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.vpn_quota import COUNT_MAX
@@ -31,6 +31,12 @@ class Vpn(Section):
     )
     usage_bytes_max: Size = Field(
         default=64 * TIB, ge=0, le=64 * TIB, description="quota of its queues together; the node's quota counts too"
+    )
+    max_retained_message_count: Count = Field(
+        default=1_000_000, description="retained messages beyond which clients may set none on further topics"
+    )
+    retained_bytes_max: Size = Field(
+        default=256 * MIB, ge=0, le=64 * TIB, description="what its retained messages may count for together"
     )
     usage_threshold: Pair = Field(default="80/60%", description="event for its usage; values are MB")
     reject_msg_to_sender_on_no_subscription_match: bool = Field(

@@ -78,6 +78,13 @@ VPN: Final[SempObject[MessageVpnView]] = SempObject(
             lambda vpn: vpn.max_msg_spool_usage_bytes // MEGABYTE,
             "max_msg_spool_usage",
         ),
+        SempAttribute(
+            "mqttRetainMaxMemory",
+            INTEGER,
+            "MB that its retained messages may count for",
+            lambda vpn: vpn.max_retained_message_bytes // MEGABYTE,
+            "mqtt_retain_max_memory",
+        ),
     ),
     (
         SempCollection("aclProfiles", None, configures=True),

@@ -13,7 +13,7 @@ from messaging.batch import EXACTLY_ONCE, MessageBatch
 from messaging.credit import CreditWindow
 from messaging.publication import Publication
 from messaging.retained import RetainedScan
-from messaging.routing import RetainedMessage
+from messaging.retained_messages import RetainedMessage
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription

@@ -15,7 +15,7 @@ from messaging.destinations import Subscriber
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.retained import RetainedScan
-from messaging.routing import RetainedMessage
+from messaging.retained_messages import RetainedMessage
 from messaging.selectors import Selector
 from protocols.mqtt.granted import NO_SUBSCRIPTIONS, DeliveryOptions, GrantedSubscription, SubscriptionTable
 from protocols.mqtt.sent_ids import SentIds

@@ -60,6 +60,7 @@ def begin_publishing(connection: "MqttConnection", attached: AttachedSession) ->
         space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.cell.runtime.rng
     )
     publisher.rights = connection.identity.rights
+    publisher.hears_of_retained = connection.engine.level == 5
     attached.publishing = PublishingSide(
         engine=connection.engine,
         level=connection.engine.level,

@@ -21,7 +21,7 @@ from messaging.destinations import Subscriber
 from messaging.queue_attributes import PARTITION_COUNT_MAX
 from messaging.queue_config import is_named
 from messaging.retained import RetainedScan
-from messaging.routing import RetainedMessage
+from messaging.retained_messages import RetainedMessage
 from messaging.selector_words import SelectorError
 from messaging.selectors import Selector
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared

@@ -5,7 +5,7 @@ its data folder have grown by.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,50 +13,31 @@ import pytest
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from gateway_process import GatewayProcess, gateway
+from hostile_shapes import (
+    DISK_SLACK,
+    MIB,
+    QUOTA_EXCEEDED,
+    SHAPES,
+    SLACK,
+    Shape,
+    disk_bytes,
+    fill,
+    resident_bytes,
+    tiny,
+    with_many_properties,
+    with_properties,
+)
 from messaging.message_vpn import DEFAULT_VPN
 from protocols.amqp.encoding import encode
 from protocols.amqp.outcomes import ACCEPTED
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
 from raw_client import RawClient
 
-MIB = 1 << 20
 LIMIT = 32 * MIB
-SLACK = 24 * MIB  # what the process takes to serve anything at all: buffers, caches, the allocator's arenas
-DISK_SLACK = 8 * MIB  # an empty spool, and the pages that LMDB keeps free
 MEMORY = 16 * MIB  # of all messages of durable queues
 SESSION_LIMIT = 64 * MIB
-QUOTA_EXCEEDED = 0x97
 
 pytestmark = [pytest.mark.crash]
-
-Shape = Callable[[int, int], bytes]
-
-
-def with_properties(packet_id: int, qos: int) -> bytes:
-    """No payload, sixteen user properties of 60 kB."""
-    properties = b"".join([mqtt.user_property("k", "v" * 60_000)] * 16)
-    return mqtt.publish("fill/x", b"", qos=qos, packet_id=packet_id, level=5, properties=properties)
-
-
-def with_many_properties(packet_id: int, qos: int) -> bytes:
-    """No payload, a thousand user properties of two bytes."""
-    properties = b"".join([mqtt.user_property("k", "v")] * 1000)
-    return mqtt.publish("fill/x", b"", qos=qos, packet_id=packet_id, level=5, properties=properties)
-
-
-def with_a_long_topic(packet_id: int, qos: int) -> bytes:
-    """No payload, a topic of 60 kB, never the same twice."""
-    return mqtt.publish(f"fill/{packet_id}/" + "t" * 60_000, b"", qos=qos, packet_id=packet_id, level=5)
-
-
-def tiny(packet_id: int, qos: int) -> bytes:
-    """One byte."""
-    return mqtt.publish("fill/x", b"x", qos=qos, packet_id=packet_id, level=5)
-
-
-SHAPES = pytest.mark.parametrize(
-    "shape", [with_properties, with_many_properties, with_a_long_topic, tiny], ids=lambda shape: shape.__name__
-)
 
 
 @pytest.fixture(params=["queue", "vpn", "node"])
@@ -72,29 +53,6 @@ def durable_limit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ga
     with gateway(tmp_path, spool__memory_bytes_max=MEMORY, **settings) as node:
         node.create_queue("fill", vpn=DEFAULT_VPN, subscriptions=["fill/>"], **quota)
         yield node
-
-
-def resident_bytes(node: GatewayProcess) -> int:
-    """Return the resident memory of the gateway's process, without the pages of the data file that are mapped."""
-    fields = (Path("/proc") / str(node.pid) / "status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in fields if line.startswith("RssAnon"))
-
-
-def disk_bytes(node: GatewayProcess) -> int:
-    """Return the blocks that the data folder takes."""
-    return sum(each.stat().st_blocks * 512 for each in node.data.rglob("*") if each.is_file())
-
-
-async def fill(node: GatewayProcess, shape: Shape, *, window: int, messages_max: int) -> list[int]:
-    """Publish at QoS 1, `window` messages in one write, until one is refused; return the reason codes."""
-    client = await RawClient.open(node.mqtt_port, 5)
-    await client.connect("filler")
-    codes: list[int] = []
-    while len(codes) < messages_max and QUOTA_EXCEEDED not in codes[-window:]:
-        client.send(*[shape(packet_id, 1) for packet_id in range(1, window + 1)])
-        codes += [await client.answered(mqtt.PUBACK, packet_id) for packet_id in range(1, window + 1)]
-    await client.leave()
-    return codes
 
 
 @SHAPES

@@ -136,6 +136,7 @@ def test_what_the_configuration_makes_can_only_be_read(admin: RunningAdmin, node
         "msgVpnName": "default",
         "enabled": True,
         "maxMsgSpoolUsage": 0,
+        "mqttRetainMaxMemory": 7,
     }
     vpns = "/config/msgVpns"
     assert refused(admin, "POST", vpns, {"msgVpnName": "shop"}, status=405)[2].endswith("possible: GET")

@@ -253,3 +253,7 @@ def test_select_takes_wildcards_and_leaves_out(admin: RunningAdmin, select: str)
         assert not [each for each in shown if each.endswith(("Enabled", "Count"))]
     else:
         assert (shown, orjson.dumps(found["collections"])) == ({"queueName"}, b'{"msgs":{"count":0}}')
+
+
+def test_a_message_vpn_says_what_may_be_retained(admin: RunningAdmin) -> None:
+    assert asked(admin, "/msgVpns/default?select=mqttRetainMaxMemory")["data"] == {"mqttRetainMaxMemory": 7}

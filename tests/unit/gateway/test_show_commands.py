@@ -98,6 +98,7 @@ def test_rebalances_are_shown_partition_by_partition(shell: Shell) -> None:
 def test_message_vpns_are_shown_and_one_is_named_for_other_commands(shell: Shell) -> None:
     lines = shell.run("show", "message-vpn").splitlines()
     assert lines[1].split()[:4] == ["default", "Up", "2", "1"]
+    assert "0 B of 7.0 MiB" in lines[1], "what is retained"
     assert orjson.loads(shell.run("show", "message-vpn", "default", "--json"))[0]["max_msg_spool_usage_bytes"] == 5
     assert "no message VPN 'sales'" in shell.run("show", "message-vpn", "sales", expect=FAILED)
     assert shell.run("queue", "list", "--vpn", "default") == shell.run("queue", "list")

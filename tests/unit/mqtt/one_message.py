@@ -11,8 +11,7 @@ from messaging.batch import EXACTLY_ONCE
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.publication import Publication
-from messaging.retained import RetainedTopics
-from messaging.routing import RetainedMessage
+from messaging.retained_messages import RetainedMessage, RetainedMessages
 from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_filter
 from messaging.unsent import give_back
@@ -145,7 +144,7 @@ def retained_once(its: OneMessage) -> None:
     """Have a subscription bring a retained message of QoS 2."""
     batch = batch_of([b"kept"])
     batch.qos, batch.retain = EXACTLY_ONCE, True
-    kept: RetainedTopics[RetainedMessage] = RetainedTopics()
+    kept = RetainedMessages()
     kept.put("t", RetainedMessage(batch))
     granted = subscription_at(2)
     its.side.retained.add(kept.scan(granted.topic_filter), granted, 0)
