@@ -73,6 +73,7 @@ COMPILED: Final = (
     "protocols/gathered.py",  # every write passes it
     "protocols/identity.py",  # compiled connections ask it
     "protocols/message_vpns.py",  # each connection is in one
+    "protocols/pieces.py",  # large messages come in many
     "protocols/reading_gate.py",  # every publish passes it
     "protocols/settling.py",  # each settlement is made there
     "protocols/shown_ahead.py",  # compiled browsers hold it
@@ -80,6 +81,7 @@ COMPILED: Final = (
     "protocols/streams.py",  # one for each connection
     "protocols/tcp_transport.py",  # and one of these beneath
     "protocols/transports.py",  # who is at its other end
+    "protocols/unfinished.py",  # every large packet is counted there
     "protocols/unread_answers.py",  # the watch holds it
     "protocols/web_pages.py",  # each HTTP request asks it
     "protocols/writing_watch.py",  # every direct message to a client passes it

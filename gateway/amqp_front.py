@@ -88,6 +88,7 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
                 transaction_timeout_ms=amqp.transaction_timeout_s * 1000,
             ),
             counters=self.counters,
+            unfinished=node.unfinished,
             credit=node.credit,
             transactions=self.transactions,
             remembered=vpn.amqp_links,

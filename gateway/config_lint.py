@@ -147,6 +147,16 @@ def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[Finding]:
 def _limits(config: Config) -> Iterator[Finding]:
     wanted = files_wanted(config)
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)  # a node takes all that it may have
+    room = config.backpressure.unfinished_bytes_max
+    for setting, largest in (
+        ("mqtt.maximum_packet_size", config.mqtt.maximum_packet_size),
+        ("amqp.max_message_size", config.amqp.max_message_size),
+        ("flow.max_frame_size", config.flow.max_frame_size),
+        ("http.max_body_size", config.http.max_body_size),
+    ):
+        if largest > room:
+            text = f"less than {setting}, {largest} bytes: one that large ends its client's connection"
+            yield _warning("backpressure.unfinished_bytes_max", text)
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
         text = f"together {wanted} files may be wanted, and a process started like this one may open {allowed}"
         yield _warning("listeners: max_connections", text)

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from actors.event_log import EventLog
-from actors.quota_watch import watch_credit, watch_node
+from actors.quota_watch import KILOBYTE, exceedance, watch_credit, watch_node
 from actors.supervision import RESTARTED
 from gateway.config.model import Config
-from messaging.events import CLIENT, MQTT_PREFIX, SMF_PREFIX, SYSTEM, VPN
+from messaging.events import CLIENT, MQTT_PREFIX, SMF_PREFIX, SYSTEM, SYSTEM_UNFINISHED_EXCEEDED, VPN
 from messaging.thresholds import ThresholdPair
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ def watch_gates(node: "Node") -> None:
         messages=ThresholdPair(config.limits.messages_threshold),
     )
     watch_credit(events, node.credit, ThresholdPair(config.limits.delivered_unacked_threshold))
+    node.unfinished.exceeded = exceedance(
+        events, SYSTEM_UNFINISHED_EXCEEDED, "Unfinished bytes limit of all clients", "kB", KILOBYTE
+    )
 
 
 def reload_event_log(cell: ActorCell, config: Config) -> None:

@@ -56,6 +56,7 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
                 compresses=flow.compression,
             ),
             counters=self.counters,
+            unfinished=node.unfinished,
             credit=node.credit,
             selectors=node.selectors,
             connection_buffer_bytes_max=node.config.backpressure.connection_buffer_bytes_max,

@@ -88,6 +88,7 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
                 wait_ms_max=http.wait_s_max * 1000,
             ),
             counters=self.counters,
+            unfinished=node.unfinished,
             heads=self._heads,
             is_gateway=vpn.config.service_rest_mode == "gateway",
         )

@@ -10,6 +10,7 @@ from gateway.surroundings import Surroundings
 from messaging.events import SYSTEM_TLS_FAILED
 from protocols.listeners import BaseListener, Listener
 from protocols.transports import ConnectionFactory, PeerInfo
+from protocols.unfinished import UnfinishedBytes
 from protocols.web_pages import ForeignRequest, WebPages
 from protocols.websocket import MESSAGE_BYTES_MAX, WebSocketSettings, over_websocket
 
@@ -25,16 +26,22 @@ def make_listener(
     message_bytes_max: int,
     pages: WebPages,
     on_foreign: Callable[[PeerInfo, ForeignRequest], None],
+    unfinished: UnfinishedBytes,
 ) -> Listener:
     """Return a listener, not started yet. Raises TlsFilesRefused for a certificate that cannot be used.
 
-    `pages` and `on_foreign` are for WebSocket only.
+    `pages`, `on_foreign` and `unfinished` are for WebSocket only.
     """
     path = getattr(config, "path", None)
     if path is not None:
         bytes_max = max(message_bytes_max, MESSAGE_BYTES_MAX)  # clients put several packets or frames into one, too
         settings = WebSocketSettings(
-            pages=pages, on_foreign=on_foreign, path=path, subprotocols=subprotocols, message_bytes_max=bytes_max
+            pages=pages,
+            on_foreign=on_foreign,
+            path=path,
+            subprotocols=subprotocols,
+            message_bytes_max=bytes_max,
+            unfinished=unfinished,
         )
         connect = over_websocket(connect, settings)
     tls = config.tls(alpn=alpn if path is None else HTTP_ALPN) if isinstance(config, TlsListener) else None

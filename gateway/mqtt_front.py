@@ -80,6 +80,7 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
                 refuse_control_characters=mqtt.reject_control_characters,
             ),
             counters=self.counters,
+            unfinished=node.unfinished,
             selectors=node.selectors,
             credit=node.credit,
             window_v3=mqtt.unacknowledged_window_v3,

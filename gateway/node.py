@@ -52,6 +52,7 @@ from protocols.amqp.native_fields import AmqpFields
 from protocols.listeners import BaseListener
 from protocols.login_attempts import LoginAttempts
 from protocols.password_checks import PasswordChecks
+from protocols.unfinished import UnfinishedBytes
 from storage.errors import StorageError, StoreDamaged
 from storage.file_rights import make_folder, open_to_others, told_rights
 from storage.interface import CommitJob, Store
@@ -95,6 +96,7 @@ class Node:
             usage_bytes_max=config.spool.usage_bytes_max, usage_count_max=config.limits.messages_max
         )
         self.memory = MemoryBudget(bytes_max=config.spool.memory_bytes_max)
+        self.unfinished = UnfinishedBytes(config.backpressure.unfinished_bytes_max)
         self.ready = False
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.runtime = Runtime(
@@ -198,6 +200,7 @@ class Node:
             log.info("the configuration was read again, and no setting differs")
         self.config = config
         reload_event_log(self.event_log, config)
+        self.unfinished.bytes_max = config.backpressure.unfinished_bytes_max
         for name in config.message_vpns():
             if name not in self.vpns:
                 self.vpns[name] = MessageVpn(self, name, NOTHING_STORED, secrets.clients[name])

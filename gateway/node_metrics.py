@@ -73,6 +73,9 @@ def _front(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
     yield Sample("sluicegate_publishers_paused", paused_count)
     yield Sample("sluicegate_slow_subscribers", slow_count)
+    yield Sample("sluicegate_unfinished_bytes", int(node.unfinished.used_bytes))
+    yield Sample("sluicegate_unfinished_limit_bytes", int(node.unfinished.bytes_max))
+    yield Sample("sluicegate_unfinished_ended_total", node.unfinished.ended_count)
     yield Sample("sluicegate_message_bytes", int(node.memory.used_bytes))
     yield Sample("sluicegate_delivered_unacked_messages", int(node.credit.used))
 

@@ -111,6 +111,7 @@ class ProtocolFront(ABC, Generic[C, S]):
                         message_bytes_max=self.message_bytes_max,
                         pages=self.pages[name],
                         on_foreign=self._refused_a_page,
+                        unfinished=self._node.unfinished,
                     )
                     await listener.start()
                 tell_failed_handshakes(listener, self._node.runtime.events, f"{self.name} client")

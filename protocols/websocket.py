@@ -23,6 +23,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from protocols.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
 from protocols.web_pages import ForeignRequest, WebPages, authority_of
 
 ABSOLUTE: Final = re.compile(r"^https?://[^/?#]*", re.IGNORECASE)  # what a target may begin with [RFC 6455 4.2.1]
@@ -46,6 +47,7 @@ class WebSocketSettings:
     path: str = "/mqtt"
     message_bytes_max: int = MESSAGE_BYTES_MAX  # a larger one closes with 1009
     upgrade_s: float = UPGRADE_S
+    unfinished: UnfinishedBytes  # of all clients of the node: of frames, here
 
 
 def over_websocket(connect: ConnectionFactory, settings: WebSocketSettings) -> ConnectionFactory:
@@ -75,6 +77,7 @@ class WebSocketConnection:
         "_phase",
         "_settings",
         "_stream",
+        "_unfinished",
         "_waiting",
     )
 
@@ -93,6 +96,7 @@ class WebSocketConnection:
         self._phase = _Phase.UPGRADING
         self._is_paused = False  # by the connection inside
         self._waiting = b""  # of a read, for the next turn; the stream is paused until then
+        self._unfinished: UnfinishedShare | None = None  # of a frame that is not whole, if much of it has come
         self._deadline: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
@@ -126,12 +130,30 @@ class WebSocketConnection:
                 if self._phase is _Phase.UPGRADING and isinstance(self._frames.handshake_exc, InvalidMessage):
                     self._refuse_what_is_no_request(self._frames.handshake_exc)
         self._flush()
+        self._count_unfinished()
+
+    def _count_unfinished(self) -> None:
+        """Count what has come of a frame that is not whole among what all clients have begun."""
+        held_bytes = len(self._frames.reader.buffer)
+        if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
+            self._unfinished = self._settings.unfinished.count(self._unfinished, held_bytes, self._give_up)
+
+    def _give_up(self) -> None:
+        asyncio.get_running_loop().call_soon(self._end_unfinished)
+
+    def _end_unfinished(self) -> None:
+        """End, unless the frame has become whole meanwhile: all clients together have begun too much."""
+        if self._phase is _Phase.OPEN and len(self._frames.reader.buffer) >= COUNTED_BYTES_MIN:
+            self._frames.fail(CloseCode.TRY_AGAIN_LATER, "too much is unfinished")
+            self._flush()
 
     def closed(self, error: Exception | None) -> None:
         """The stream is gone, with a Close frame before or without."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._phase = _Phase.CLOSING
+        self._frames.reader.buffer.clear()
+        self._count_unfinished()
         inside, self._inside = self._inside, None
         if inside is not None:
             inside.closed(error)

@@ -428,6 +428,13 @@ class Backpressure(Section):
         description="publishers wait this long for a subscriber that takes nothing, then no longer",
     )
 
+    unfinished_bytes_max: Size = Field(
+        default=256 * MIB,
+        ge=MIB,
+        le=64 * TIB,
+        description="what all clients together have begun to send and not finished",
+    )
+
     def limits(self) -> PressureLimits:
         """Return the marks at which queues slow their publishers down."""
         high_bytes = self.connection_buffer_bytes_max

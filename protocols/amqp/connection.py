@@ -54,6 +54,7 @@ from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
 from protocols.transports import ByteTransport, PeerInfo
+from protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 from protocols.unwritable import reject_unwritable, tell_unwritable
 
 log = logging.getLogger("sluicegate.amqp")
@@ -81,6 +82,7 @@ class AmqpConnection(Behaviour, Flushed):
         self._counters = services.counters
         self._transport: ByteTransport | None = None
         self._flush_asked = False
+        self._unfinished: UnfinishedShare | None = None  # of what is not whole, if much of it has come
         self.is_released = False
 
     # --- the transport ---
@@ -111,6 +113,24 @@ class AmqpConnection(Behaviour, Flushed):
         """Handle bytes of the client."""
         self._counters.bytes_received += len(data)
         self._handle(self.engine.feed(data, self._clock.now_ms()))
+        self._count_unfinished()
+
+    def _count_unfinished(self) -> None:
+        """Count what has come of a frame and of deliveries that are not whole among those of all clients."""
+        held_bytes = self.engine.unfinished_bytes
+        if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
+            self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
+
+    def _give_up(self) -> None:
+        self.cell.after(0, self._end_unfinished)
+
+    def _end_unfinished(self) -> None:
+        """End, unless all has become whole meanwhile: all clients together have begun too much."""
+        if self.engine.unfinished_bytes >= COUNTED_BYTES_MIN and not self.is_released:
+            self._counters.count(self._counters.violated, COUNTER)
+            log.info("connection of client %r at %s ends: %s", self.client, self.peer_name(), TEXT)
+            self.engine.fail(conditions.RESOURCE_LIMIT_EXCEEDED, TEXT, self._clock.now_ms())
+            self._close_transport()
 
     def tick(self, now_ms: int) -> None:
         """Bring time: heartbeats, silence, handshakes that take too long."""
@@ -127,6 +147,8 @@ class AmqpConnection(Behaviour, Flushed):
         self._transport = None
         self.gate.attach(None)
         self._release()
+        self.engine.drop()
+        self._count_unfinished()
         self.sides.end()
         self.sasl = None
         self.identity.close()

@@ -111,6 +111,23 @@ class AmqpEngine:
                 self._sent_ms = now_ms
         return events
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of a frame and of deliveries that are not whole."""
+        return len(self._rest) + self.sessions.unfinished_bytes
+
+    def fail(self, condition: str, text: str, now_ms: int) -> list[AmqpEvent]:
+        """End the connection at once for what only the owner knows, and let go of what is not whole."""
+        events: list[AmqpEvent] = []
+        self._end_by_violation(condition, text, now_ms, events)
+        self.drop()
+        return events
+
+    def drop(self) -> None:
+        """Let go of what waits for more: nothing more is read."""
+        self._rest = b""
+        self.sessions.drop_unfinished()
+
     def alive(self, now_ms: int) -> None:
         """Count the peer as heard: it cannot show that it is alive while we do not read from it."""
         self._received_ms = now_ms

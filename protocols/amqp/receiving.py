@@ -20,6 +20,7 @@ from protocols.amqp.outcomes import TRANSACTIONAL
 from protocols.amqp.performatives import ABSENT, RECEIVER_SECOND
 from protocols.amqp.session import Session
 from protocols.amqp.transfers import Transfer
+from protocols.pieces import put_to
 
 
 @final
@@ -53,7 +54,7 @@ class Receiving:
         self._check_size(link, size)
         if transfer.more:
             link.is_partial = True
-            link.partial.append(data[transfer.payload_at : end])
+            put_to(link.partial, data[transfer.payload_at : end])
             link.partial_bytes += size
             self.partial_bytes += size
             return

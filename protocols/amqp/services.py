@@ -18,6 +18,7 @@ from protocols.amqp.subscriptions import SubscriptionQueue
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
+from protocols.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class AmqpServices:
     clients: ClientRoster
     limits: AmqpLimits
     counters: ProtocolCounters
+    unfinished: UnfinishedBytes  # of all clients of the node
     credit: CreditPool[Address]  # what all consumers of the node may hold together
     transactions: TransactionAccounts  # of the node
     remembered: RememberedLinks

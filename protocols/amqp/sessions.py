@@ -81,6 +81,17 @@ class Sessions:
         """Whether outcomes wait to be written."""
         return bool(self._touched)
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of deliveries that are not whole."""
+        return self._receiving.partial_bytes
+
+    def drop_unfinished(self) -> None:
+        """Let go of deliveries that are not whole: nothing more is read."""
+        for session in self.by_channel.values():
+            for link in session.incoming.values():
+                self._receiving.forget(link)
+
     # --- frames ---
 
     def receive(self, code: int, frame_: Frame, data: bytes, body_at: int, events: list[AmqpEvent]) -> None:

@@ -53,6 +53,7 @@ from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import SaslDialogue
 from protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
+from protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 from protocols.unwritable import reject_unwritable, tell_unwritable
 
 log = logging.getLogger("sluicegate.flow")
@@ -102,6 +103,7 @@ class FlowConnection(Behaviour):
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
+        self._unfinished: UnfinishedShare | None = None  # of a frame that is not whole, if much of it has come
         self._is_going = False  # GOAWAY was sent: nothing more is delivered
         self._is_known = False  # it has shown who it is
         self._is_released = False  # every flow was let go of
@@ -136,6 +138,24 @@ class FlowConnection(Behaviour):
         self._handle(self.engine.feed(data, now_ms, wall_ms))
         if self.engine.missing_bytes >= PLACED_BYTES_MIN and self._transport is not None:
             self._transport.read_into(FramePlace(self))
+        self.count_unfinished()
+
+    def count_unfinished(self) -> None:
+        """Count what has come of a frame that is not whole among those of all clients."""
+        held_bytes = self.engine.unfinished_bytes
+        if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
+            self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
+
+    def _give_up(self) -> None:
+        self.cell.after(0, self._end_unfinished)
+
+    def _end_unfinished(self) -> None:
+        """End, unless the frame has become whole meanwhile: all clients together have begun too much."""
+        if self.engine.unfinished_bytes >= COUNTED_BYTES_MIN and self.engine.phase != CLOSED:
+            self.engine.fail(codes.LIMIT_EXCEEDED, TEXT)
+            self._counters.count(self._counters.violated, COUNTER)
+            log.info("connection of client %r at %s ends: %s", self.client, self.peer_name(), TEXT)
+            self._close_transport()
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep-alive, silence, authentications that take too long."""
@@ -149,6 +169,7 @@ class FlowConnection(Behaviour):
         """The transport is gone."""
         self._transport = None
         self.engine.drop()  # now: the collector, which finds who is gone, counts objects and not their bytes
+        self.count_unfinished()
         self.gate.attach(None)
         self._release()
         self.identity.close()

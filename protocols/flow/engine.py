@@ -75,6 +75,7 @@ from protocols.flow.turns import (
     TO_GATEWAY,
 )
 from protocols.flow.turns import PREFACE as BEFORE_PREFACE
+from protocols.pieces import put_to
 from protocols.transports import PLACED_BYTES_MIN
 from protocols.unfilled import Unfilled
 
@@ -104,6 +105,7 @@ class FlowEngine:
         # An unfinished frame, or what waits for an answer. Joined once whole: 30 MB come in more than a hundred parts.
         self._parts: list[bytes] = []
         self.missing_bytes = 0  # of the frame that begins in `_parts`, as far as is known
+        self.unfinished_bytes = 0  # that have come of it
         self._unfilled: Unfilled | None = None  # that frame, once its rest is read to where it stays
         self._waits = False  # the owner has to answer before anything more is read
         self._failed_count = 0  # authentications
@@ -128,12 +130,14 @@ class FlowEngine:
             return []
         if self._parts:
             if data:  # a frame that was placed is whole, and joined it would be copied
-                self._parts.append(data)
+                put_to(self._parts, data)
             self.missing_bytes -= len(data)
             if self.missing_bytes > 0:
+                self.unfinished_bytes += len(data)
                 return []
             data = b"".join(self._parts)
             self._parts.clear()
+            self.unfinished_bytes = 0
         return self._read_on(data, wall_ms)
 
     def room(self) -> memoryview | None:
@@ -152,6 +156,7 @@ class FlowEngine:
         assert unfilled is not None, "who places bytes has asked for room"
         unfilled.filled(count)
         self.missing_bytes -= count
+        self.unfinished_bytes += count
         if self.missing_bytes > 0:
             return False
         self._unfilled = None
@@ -260,12 +265,14 @@ class FlowEngine:
         """Let go of what waits for more: nothing more is read."""
         self._parts.clear()
         self.missing_bytes = 0
+        self.unfinished_bytes = 0
         self._unfilled = None
 
     def _resume(self, wall_ms: int) -> list[FlowEvent]:
         self._waits = False
         data = b"".join(self._parts)
         self._parts.clear()
+        self.unfinished_bytes = 0
         return self._read_on(data, wall_ms)
 
     # --- reading ---
@@ -311,6 +318,7 @@ class FlowEngine:
             text = f"more than {BUFFERED_BYTES_MAX} bytes before the client is authenticated"
             raise PeerViolation(LIMIT_EXCEEDED, text)
         self._parts.append(data[pos:])
+        self.unfinished_bytes = end - pos
         is_in_frame = self.phase > BEFORE_PREFACE and not self._waits
         self.missing_bytes = missing_bytes(data, pos, end) if is_in_frame else 0
 

@@ -24,3 +24,5 @@ class FramePlace:
         connection.engine.alive(connection.runtime.dispatcher.both_ms()[0])
         if connection.engine.placed(count):
             connection.received(b"")
+        else:
+            connection.count_unfinished()

@@ -12,6 +12,7 @@ from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
 from protocols.flow.limits import FlowLimits
+from protocols.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class FlowServices:
     clients: ClientRoster
     limits: FlowLimits
     counters: ProtocolCounters
+    unfinished: UnfinishedBytes  # of all clients of the node
     credit: CreditPool[Address]  # what all consumers of the node may hold together
     selectors: Selectors
     connection_buffer_bytes_max: int  # direct messages beyond it are dropped

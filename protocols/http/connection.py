@@ -4,7 +4,7 @@ What a request is, and what it asks of the broker, is in `serving`; the HTTP its
 """
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Refused, Resume
@@ -34,8 +34,11 @@ from protocols.identity import Identity
 from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
+from protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.http")
+
+RETRY_AFTER: Final = b"5"  # seconds: for a body that there was no room for
 
 
 class HttpConnection(Behaviour):
@@ -66,6 +69,7 @@ class HttpConnection(Behaviour):
         self._counters = services.counters
         self._engine = HttpEngine(services.heads)
         self._transport: ByteTransport | None = None
+        self._unfinished: UnfinishedShare | None = None  # of a request that is not whole, if much of it has come
         self._sign_in: SignIn | None = None
         self._peer_name = "?"
         self._since_ms = 0  # the first byte of a head, the last of a body so far, or the last answer
@@ -106,12 +110,33 @@ class HttpConnection(Behaviour):
             self._since_ms = self._clock.now_ms()
         engine.feed(data)
         self._go_on()
+        self._count_unfinished()
+
+    def _count_unfinished(self) -> None:
+        """Count what has come of a request that is not whole among those of all clients."""
+        held_bytes = self._engine.unfinished_bytes
+        if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
+            self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
+
+    def _give_up(self) -> None:
+        self._cell.after(0, self._end_unfinished)
+
+    def _end_unfinished(self) -> None:
+        """End, unless the request has become whole meanwhile: all clients together have begun too much."""
+        engine = self._engine
+        if engine.unfinished_bytes >= COUNTED_BYTES_MIN and (engine.in_head or engine.in_body):
+            log.info("connection of client at %s ends: %s", self._peer_name, TEXT)
+            problem = refusal_problem(TEXT, "")
+            problem.headers.append((b"retry-after", RETRY_AFTER))
+            engine.refuse(problem, COUNTER)
+            self._go_on()
 
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self.has_left = True
         self._transport = None
         self._engine.end()
+        self._count_unfinished()
         self._end_reading("")
         self._publishing.end()
         self.replies.end()

@@ -17,6 +17,7 @@ from protocols.web_pages import authority_of
 # Of a request line and its headers, and of trailers; parsers have no limit of their own, and put together a header's
 # pieces at a cost that grows with the square of its length.
 HEAD_BYTES_MAX: Final = 32 * 1024
+FIELD_BYTES: Final = 256  # of a header beside its bytes: its objects, and its places in a table and a list
 AHEAD_REQUESTS_MAX: Final = 100  # of one client that wait for their answers; those behind them are not looked at
 SLICE_BYTES: Final = 16 * 1024  # parsed in one go: some 900 of the smallest requests
 HTTP_2_METHOD: Final = b"PRI"  # of clients that know beforehand that their server speaks it (RFC 9113 3.4), reserved
@@ -95,6 +96,16 @@ class HttpEngine:
     def is_idle(self) -> bool:
         """Whether nothing has come that is not answered."""
         return not self._line and not self.in_head and not self.in_body
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of a request that is not whole, headers with what their objects take."""
+        request = self._request
+        if self.in_body:
+            return len(self._ahead) + (0 if request.is_answered else request.body_bytes)
+        if self.in_head:
+            return len(self._ahead) + len(self._target) + self._head_bytes + FIELD_BYTES * len(request.fields)
+        return len(self._ahead)
 
     @property
     def coming(self) -> Request | None:

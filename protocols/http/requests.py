@@ -17,6 +17,7 @@ from protocols.http.problems import (
     error_body,
 )
 from protocols.http.responses import CONTINUE, NO_CONTENT, OK, ResponseHeads
+from protocols.pieces import put_to
 
 AHEAD_BYTES_MAX: Final = 64 * 1024  # of a body that nobody reads yet; a smaller one is waited for, and read at once
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its largest window
@@ -70,7 +71,7 @@ class Request:
         """Take a piece of the body. Nobody reads it when the answer is there already."""
         self.body_bytes += len(piece)
         if not self.is_answered:
-            self._pieces.append(piece)
+            put_to(self._pieces, piece)
             self._wake()
 
     def complete(self) -> None:

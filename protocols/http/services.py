@@ -14,6 +14,7 @@ from protocols.counters import ProtocolCounters
 from protocols.http.flows import HttpFlows
 from protocols.http.limits import HttpLimits
 from protocols.http.responses import ResponseHeads
+from protocols.unfinished import UnfinishedBytes
 from protocols.web_pages import WebPages
 
 
@@ -33,5 +34,6 @@ class HttpServices:
     pages: Mapping[str, WebPages]  # which may use a listener's port, by its name
     limits: HttpLimits
     counters: ProtocolCounters
+    unfinished: UnfinishedBytes  # of all clients of the node
     heads: ResponseHeads
     is_gateway: bool  # every request is relayed, and waits for its reply

@@ -57,6 +57,7 @@ from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.turn_share import TurnShare
 from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
+from protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 from protocols.writing_watch import WritingWatch
 
 log = logging.getLogger("sluicegate.mqtt")
@@ -83,6 +84,7 @@ class MqttConnection(Behaviour, Flushed):
         self._authenticating: Authenticating | None = None  # CONNECT named a method
         self.watch: WritingWatch | None = None  # from when the client first lagged behind, whoever has the session
         self._flush_asked = False
+        self._unfinished: UnfinishedShare | None = None  # of a packet that is not whole, if much of it has come
         self.is_closing = False
         self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
 
@@ -110,9 +112,28 @@ class MqttConnection(Behaviour, Flushed):
             self._handle(heard.first)
             if heard.further:
                 self._handle_all(heard.further, 0)
-        if misses_much(self.engine.partial) and self.transport is not None:
-            self.transport.read_into(PacketPlace(self))
+        if self.engine.partial is not None or self._unfinished is not None:
+            self.count_unfinished()
+            if misses_much(self.engine.partial) and self.transport is not None:
+                self.transport.read_into(PacketPlace(self))
         self.drained()
+
+    def count_unfinished(self) -> None:
+        """Count what has come of a packet that is not whole among those of all clients."""
+        partial = self.engine.partial
+        held_bytes = 0 if partial is None else partial.held_bytes
+        if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
+            self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
+
+    def _give_up(self) -> None:
+        self.cell.after(0, self._end_unfinished)
+
+    def _end_unfinished(self) -> None:
+        """End, unless the packet has become whole meanwhile: all clients together have begun too much."""
+        partial = self.engine.partial
+        if partial is not None and partial.held_bytes >= COUNTED_BYTES_MIN:
+            self.services.counters.count(self.services.counters.violated, COUNTER)
+            self.end(QUOTA_EXCEEDED, TEXT)
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
@@ -129,6 +150,7 @@ class MqttConnection(Behaviour, Flushed):
         self.transport = None
         self._authenticating = None  # which knows this connection
         self.engine.partial = None  # now: the collector, which finds who is gone, counts objects and not their bytes
+        self.count_unfinished()
         if self.gate is not None:
             self.gate.attach(None)
         if self.attached is not None and self._held is not None:

@@ -24,3 +24,5 @@ class PacketPlace:
         connection.services.counters.bytes_received += count
         if self._engine.placed(count, connection.cell.runtime.dispatcher.both_ms()[0]):
             connection.received(b"")
+        else:
+            connection.count_unfinished()

@@ -28,6 +28,7 @@ class PartialPacket:
         length, body = read_length(data, pos + 1, end)
         self.missing_bytes = 1 if length < 0 else body + length - end  # of one whose length has not come yet, 1
         self._reads = [data[pos:]]
+        self.held_bytes = end - pos  # that have come
         self._unfilled: Unfilled | None = None  # what stands behind `_reads`, which is then one piece, or an empty one
 
     def join(self, data: bytes) -> bytes:
@@ -37,6 +38,7 @@ class PartialPacket:
         """
         reads = self._reads
         self.missing_bytes -= len(data)
+        self.held_bytes += len(data)
         if len(reads[-1]) < _SMALL_BYTES:
             reads[-1] += data
         elif data:
@@ -64,6 +66,7 @@ class PartialPacket:
         assert unfilled is not None, "who places bytes has asked for room"
         unfilled.filled(count)
         self.missing_bytes -= count
+        self.held_bytes += count
         if self.missing_bytes > 0:
             return None
         self._unfilled = None

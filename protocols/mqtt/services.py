@@ -15,6 +15,7 @@ from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.limits import MqttLimits
+from protocols.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class MqttServices:
     selectors: Selectors
     credit: CreditPool[Address]  # what all consumers of the node may hold unsettled together
     counters: ProtocolCounters
+    unfinished: UnfinishedBytes  # of all clients of the node
     window_v3: int  # unacknowledged messages towards a 3.x client, which cannot say what it takes
     session_expiry_s_max: int
     keep_alive_s_max: int

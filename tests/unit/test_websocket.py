@@ -16,6 +16,7 @@ from websockets.uri import parse_uri
 from loops import RunOnLoop
 from protocols.listeners import Listener
 from protocols.transports import PeerInfo, Place
+from protocols.unfinished import UnfinishedBytes
 from protocols.web_pages import ForeignRequest, WebPages
 from protocols.websocket import (
     EVENTS_PER_TURN_MAX,
@@ -47,7 +48,11 @@ def for_everybody(
         is_open=lambda: True,
     )
     return WebSocketSettings(
-        pages=pages, on_foreign=on_foreign, message_bytes_max=message_bytes_max, upgrade_s=upgrade_s
+        pages=pages,
+        on_foreign=on_foreign,
+        message_bytes_max=message_bytes_max,
+        upgrade_s=upgrade_s,
+        unfinished=UnfinishedBytes(1 << 40),
     )
 
 

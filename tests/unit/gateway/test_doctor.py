@@ -200,6 +200,7 @@ ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c
         ),
         (["queues.declared=[{name: q, max_redelivery_count: 3, max_ttl: 9}]"], "queues.declared: q", "no effect"),
         (["listeners.mqtt.max_connections=1000000"], "listeners: max_connections", "files may be wanted"),
+        (["backpressure.unfinished_bytes_max=32MiB"], "backpressure.unfinished_bytes_max", "http.max_body_size"),
     ],
 )
 def test_what_is_allowed_and_hardly_meant_is_a_warning(settings: list[str], subject: str, words: str) -> None:
