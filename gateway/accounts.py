@@ -115,6 +115,9 @@ def configure_roster(
     roster.quota.connection_count_max = settings.max_connection_count
     roster.quota.endpoint_count_max = settings.max_endpoint_count
     roster.quota.subscription_count_max = settings.max_subscription_count
+    roster.quota.subscription_bytes_max = settings.subscription_bytes_max
+    roster.quota.session_count_max = settings.max_mqtt_session_count
+    roster.quota.session_bytes_max = settings.session_bytes_max
     roster.configure(
         list(usernames),
         [each.profile() for each in client_profiles],

@@ -50,6 +50,7 @@ from protocols.flow.directory import PublisherDirectory
 from protocols.flow.messages import RestorePublishers
 from protocols.http.flows import HttpFlows
 from protocols.mqtt.messages import RestoreSessions
+from protocols.mqtt.session_room import SessionRoom
 from protocols.mqtt.sessions import Sessions
 from storage.queue_catalog import staging_partition_id, staging_row
 from storage.staging_rows import find_staging
@@ -197,9 +198,17 @@ class MessageVpn:
     @property
     def sessions_count(self) -> int:
         """How many MQTT sessions there are."""
+        return self._sessions().count
+
+    @property
+    def session_room(self) -> SessionRoom:
+        """What MQTT sessions count for."""
+        return self._sessions().room
+
+    def _sessions(self) -> Sessions:
         sessions = self.sessions.behaviour
         assert isinstance(sessions, Sessions)
-        return sessions.count
+        return sessions
 
     @property
     def queues_count(self) -> int:

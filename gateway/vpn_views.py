@@ -18,7 +18,13 @@ class MessageVpnView:
     connection_count: int  # clients that are admitted
     endpoint_count: int  # queues, those of subscriptions included
     subscription_count: int  # of clients, queues and groups
+    subscription_bytes: int  # that they count for
+    max_subscription_bytes: int
     session_count: int  # of MQTT, with a client or without
+    kept_session_count: int  # those that are kept without their client
+    max_mqtt_session_count: int
+    session_bytes: int  # that all sessions count for, with names and wills
+    max_session_bytes: int
     retained_message_count: int
     max_retained_message_count: int
     retained_message_bytes: int  # what they count for
@@ -49,7 +55,13 @@ def _view(vpn: "MessageVpn") -> MessageVpnView:
         connection_count=vpn.clients.count,
         endpoint_count=vpn.queues_count,
         subscription_count=space.subscriptions_count,
+        subscription_bytes=space.subscriptions_bytes,
+        max_subscription_bytes=vpn.clients.quota.subscription_bytes_max,
         session_count=vpn.sessions_count,
+        kept_session_count=vpn.session_room.kept_count,
+        max_mqtt_session_count=vpn.clients.quota.session_count_max,
+        session_bytes=vpn.session_room.usage_bytes,
+        max_session_bytes=vpn.clients.quota.session_bytes_max,
         retained_message_count=space.retained.count,
         max_retained_message_count=space.retained.count_max,
         retained_message_bytes=space.retained.usage_bytes,

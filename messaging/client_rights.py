@@ -31,6 +31,8 @@ VPN_DOWN: Final = "message_vpn_unavailable"
 CONNECT_ACL: Final = "connect_acl"
 USERNAME_SHUT_DOWN: Final = "client_username_shutdown"
 TOO_MANY_CONNECTIONS: Final = "too_many_connections"
+SESSION_COUNT: Final = "mqtt_session_count"
+SESSION_BYTES: Final = "mqtt_session_bytes"
 SESSION_OF_ANOTHER: Final = "session_of_another_user"
 PUBLISHER_OF_ANOTHER: Final = "publisher_of_another_user"
 TRANSACTION_OF_ANOTHER: Final = "transaction_of_another_user"
@@ -229,7 +231,7 @@ class ClientRights:
             text = f"400 Max Num Subscriptions Exceeded: the client profile allows {count_max}"
             self._deny(SUBSCRIPTION_COUNT, text)
         if is_new:
-            self._check_quota(1)
+            self._check_quota([topic_filter], 1)
 
     def check_collecting(self, topics: list[TopicFilter], more_count: int) -> None:
         """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before.
@@ -240,12 +242,12 @@ class ClientRights:
             if not self.may_subscribe(topic_filter):
                 self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
         if more_count > 0:
-            self._check_quota(more_count)
+            self._check_quota(topics, more_count)
 
-    def _check_quota(self, count: int) -> None:
-        if not self._quota.takes_subscriptions(count):
-            text = f"400 Max Num Subscriptions Exceeded: the VPN has {self._quota.subscription_count_max}"
-            self._deny(SUBSCRIPTION_COUNT, text)
+    def _check_quota(self, topics: list[TopicFilter], count: int) -> None:
+        refusal = self._quota.subscriptions_refusal(topics, count)
+        if refusal:
+            self._deny(SUBSCRIPTION_COUNT, f"400 Max Num Subscriptions Exceeded: {refusal}")
 
     def may_share(self, share_name: str) -> bool:
         """Return whether a client may be a member of shares of this name. Tells nobody."""

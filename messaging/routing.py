@@ -19,6 +19,7 @@ from messaging.selectors import Selector
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
 from messaging.tracing import Tracing
+from messaging.usage import subscription_bytes
 
 NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic
@@ -213,6 +214,7 @@ class TopicSpace:
         self.missing_count = 0  # messages for target queues that there are not, refused or not
         self.expander: TopicExpander | None = None  # changed by `expand_with`
         self.tracing: Tracing | None = None  # None: no message is traced
+        self.subscriptions_bytes = 0  # that they count for
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
         self._places_count = 0  # in them
@@ -232,12 +234,18 @@ class TopicSpace:
                 destination.priorities = (DELIVER_ALWAYS,)
         elif isinstance(destination, QueueTarget) and destination.selector is not None:
             self.selects = True
-        return self._index.add(topic_filter, key, destination)
+        is_new = self._index.add(topic_filter, key, destination)
+        if is_new:
+            self.subscriptions_bytes += subscription_bytes(topic_filter)
+        return is_new
 
     def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:
         """Remove a subscription; return whether there was one."""
         self._changed()
-        return self._index.discard(topic_filter, key)
+        was_there = self._index.discard(topic_filter, key)
+        if was_there:
+            self.subscriptions_bytes -= subscription_bytes(topic_filter)
+        return was_there
 
     def expand_with(self, expander: TopicExpander | None) -> None:
         """Resolve all routes anew, with what these definitions add; told again when a queue makes them mean more."""

@@ -1,11 +1,14 @@
 """What all clients of a message VPN may have together. What one client may have is its profile's matter.
 
-Connections are counted by the roster, queues by their directory, subscriptions by the topic space.
+Connections are counted by the roster, queues by their directory, subscriptions by the topic space, MQTT sessions by
+theirs.
 """
 
 from typing import Final, final
 
 from messaging.routing import TopicSpace
+from messaging.topics import TopicFilter
+from messaging.usage import subscription_bytes
 
 COUNT_MAX: Final = 1 << 40  # no quota
 
@@ -18,8 +21,22 @@ class VpnQuota:
         self.connection_count_max = COUNT_MAX
         self.endpoint_count_max = COUNT_MAX
         self.subscription_count_max = COUNT_MAX
+        self.subscription_bytes_max = COUNT_MAX
+        self.session_count_max = COUNT_MAX  # of MQTT, that outlive their connections
+        self.session_bytes_max = COUNT_MAX  # of all MQTT sessions
         self._space = space  # whose subscriptions count; None: none do
 
-    def takes_subscriptions(self, count: int) -> bool:
-        """Return whether there may be so many more subscriptions, of clients or queues."""
-        return self._space is None or self._space.subscriptions_count + count <= self.subscription_count_max
+    def subscriptions_refusal(self, filters: list[TopicFilter], count: int) -> str:
+        """Return why there may not be `count` more subscriptions, of clients or queues, with these filters among them.
+
+        Empty: there may.
+        """
+        space = self._space
+        if space is None:
+            return ""
+        if space.subscriptions_count + count > self.subscription_count_max:
+            return f"the VPN has {self.subscription_count_max}"
+        size = sum([subscription_bytes(each) for each in filters])
+        if space.subscriptions_bytes + size > self.subscription_bytes_max:
+            return f"those of the VPN take {self.subscription_bytes_max} bytes"
+        return ""

@@ -32,11 +32,20 @@ class Vpn(Section):
     usage_bytes_max: Size = Field(
         default=64 * TIB, ge=0, le=64 * TIB, description="quota of its queues together; the node's quota counts too"
     )
+    max_mqtt_session_count: Count = Field(
+        default=100_000, description="MQTT sessions kept without their client, beyond which none is begun"
+    )
     max_retained_message_count: Count = Field(
         default=1_000_000, description="retained messages beyond which clients may set none on further topics"
     )
     retained_bytes_max: Size = Field(
         default=256 * MIB, ge=0, le=64 * TIB, description="what its retained messages may count for together"
+    )
+    session_bytes_max: Size = Field(
+        default=256 * MIB, ge=0, le=64 * TIB, description="what its MQTT sessions, with names and wills, may count for"
+    )
+    subscription_bytes_max: Size = Field(
+        default=256 * MIB, ge=0, le=64 * TIB, description="what its subscriptions may count for together"
     )
     usage_threshold: Pair = Field(default="80/60%", description="event for its usage; values are MB")
     reject_msg_to_sender_on_no_subscription_match: bool = Field(

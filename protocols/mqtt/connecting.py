@@ -62,7 +62,8 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
             principal = _unnamed(connection)
         will = _admit(connection, event, client_id, principal)
         user = connection.identity.user
-        claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user)
+        will_bytes = 0 if will is None else will.usage_bytes()
+        claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user, will_bytes)
         claimed: SessionClaimed = await share_of(connection).ask(connection.services.sessions, claim)
     except ConnectRefused as refusal:
         connection.engine.refuse(refusal.reason_code, str(refusal))

@@ -12,17 +12,26 @@ from protocols.mqtt.will import Will
 class ClaimSession:
     """Connection -> directory, ask: I am this client now. Answered with SessionClaimed once the session is its own.
 
-    Raises ClientDenied when the session is another user's.
+    Raises ClientDenied when the session is another user's, or the message VPN may have no more.
     """
 
-    __slots__ = ("clean_start", "client_id", "connection", "expiry_s", "user")
+    __slots__ = ("clean_start", "client_id", "connection", "expiry_s", "user", "will_bytes")
 
-    def __init__(self, client_id: str, clean_start: bool, expiry_s: int, connection: ActorCell, user: str) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        clean_start: bool,
+        expiry_s: int,
+        connection: ActorCell,
+        user: str,
+        will_bytes: int,
+    ) -> None:
         self.client_id = client_id
         self.clean_start = clean_start
         self.expiry_s = expiry_s
         self.connection = connection
         self.user = user  # empty: anonymous
+        self.will_bytes = will_bytes  # that its will counts for
 
 
 @final

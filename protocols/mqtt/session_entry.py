@@ -23,6 +23,8 @@ class Entry:
         self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
         self.expiry_timer: TimerHandle | None = None
         self.store_timer: TimerHandle | None = None
+        self.counts_as_kept = False  # in `protocols.mqtt.session_room`, as the next
+        self.usage_bytes = 0
         self.released: LoopFuture[None] | None = None  # of who waits until the connection has given the session back
 
     def stop_timers(self) -> None:

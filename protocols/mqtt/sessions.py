@@ -38,6 +38,7 @@ from protocols.mqtt.session import (
     ids_key,
 )
 from protocols.mqtt.session_entry import Entry
+from protocols.mqtt.session_room import SessionRoom
 from protocols.mqtt.stored_session import (
     StoredSession,
     received_by_client,
@@ -75,6 +76,7 @@ class Sessions(Behaviour):
         self._selectors = selectors
         self._row_prefix = space.row_prefix
         self._entries: dict[str, Entry] = {}
+        self.room = SessionRoom(clients)
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
@@ -114,6 +116,7 @@ class Sessions(Behaviour):
         if is_held or client_id in self._ended or client_id in self._claims:
             return run(self._runtime, self._claim_in_turn(message))
         self._check_user(entry, message)
+        self._check_room(entry, message)
         return self._bring(entry, message)
 
     async def _claim_in_turn(self, message: ClaimSession) -> SessionClaimed:
@@ -133,6 +136,8 @@ class Sessions(Behaviour):
         client_id = message.client_id
         entry = self._entries.get(client_id)
         self._check_user(entry, message)
+        self._check_room(entry, message)
+        was_kept = entry is not None and entry.counts_as_kept
         if entry is not None and entry.connection is not None:
             await self._take_over(entry, message)
             entry = self._entries.get(client_id)
@@ -141,6 +146,8 @@ class Sessions(Behaviour):
             entry = None
         if client_id in self._ended:  # the answer says that there is no session: a crash must not bring it back
             await self._ended[client_id]
+        if not was_kept:
+            self._check_room(entry, message)  # others may have come meanwhile
         return self._bring(entry, message)
 
     def _check_user(self, entry: Entry | None, message: ClaimSession) -> None:
@@ -148,6 +155,9 @@ class Sessions(Behaviour):
             text = f"403 Client Name Already In Use: the session {message.client_id!r} is another user's"
             self._clients.denials.deny(SESSION_OF_ANOTHER, message.client_id, text)
             raise ClientDenied(SESSION_OF_ANOTHER, text)
+
+    def _check_room(self, entry: Entry | None, message: ClaimSession) -> None:
+        self.room.check(entry, message.client_id, is_kept=message.expiry_s > 0, will_bytes=message.will_bytes)
 
     def _bring(self, entry: Entry | None, message: ClaimSession) -> SessionClaimed:
         """Give a session that no connection has, or a new one, to the client's connection."""
@@ -163,6 +173,7 @@ class Sessions(Behaviour):
             session.expiry_s = message.expiry_s
         session.user = message.user
         entry.connection = message.connection
+        self.room.count(entry, message.will_bytes)
         return SessionClaimed(session, present)
 
     async def _take_over(self, entry: Entry, message: ClaimSession) -> None:
@@ -202,12 +213,17 @@ class Sessions(Behaviour):
             self._end(entry)
         else:
             entry.will = will
+            self._count(entry)
             entry.closed_wall_ms = self._runtime.clock.wall_ms()
             self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
             self._store(entry)
         if entry.released is not None:
             entry.released.set(None)
             entry.released = None
+
+    def _count(self, entry: Entry) -> None:
+        """Count a session that no connection has."""
+        self.room.count(entry, 0 if entry.will is None else entry.will.usage_bytes())
 
     def _set_timers(self, entry: Entry, will_ms: int, expiry_ms: int) -> None:
         if entry.will is not None:
@@ -229,6 +245,7 @@ class Sessions(Behaviour):
     def _will_is_due(self, entry: Entry) -> None:
         will, entry.will = entry.will, None
         entry.will_timer = None
+        self._count(entry)
         if will is not None:
             self._publish_will(entry, will)
             self._store(entry)
@@ -275,6 +292,7 @@ class Sessions(Behaviour):
         session = entry.session
         entry.stop_timers()
         self._entries.pop(session.client_id, None)
+        self.room.forget(entry)
         if entry.will is not None:
             will, entry.will = entry.will, None
             self._publish_will(entry, will)
@@ -405,6 +423,7 @@ class Sessions(Behaviour):
         entry.closed_wall_ms = stored.closed_wall_ms or wall_ms
         away_ms = wall_ms - entry.closed_wall_ms
         entry.will = will_from_row(stored.will)
+        self._count(entry)
         if not stored.closed_wall_ms and session.expiry_s != NEVER_EXPIRES:
             self._store(entry)  # the next start goes on counting
         will_ms = 0 if entry.will is None else min(entry.will.delay_s, session.expiry_s) * 1000

@@ -3,6 +3,7 @@
 from typing import Final, final
 
 from messaging.headers import Headers
+from messaging.usage import text_bytes
 from protocols.mqtt.message_properties import MessageProperties
 
 NO_EXPIRY: Final = -1
@@ -22,6 +23,12 @@ class Will:
         self.delay_s = delay_s  # from the close to publishing; the session's end comes first if it is earlier
         self.expiry_s = NO_EXPIRY if properties is None else properties.expiry_s  # from publishing on
         self._properties = properties
+
+    def usage_bytes(self) -> int:
+        """Return what it counts for while it waits: what its message would, for it is one."""
+        headers = self.headers(0)
+        size = len(self.payload) + int(text_bytes(self.topic))
+        return size if headers is None else size + int(headers.memory_bytes())
 
     def headers(self, wall_ms: int) -> Headers | None:
         """Return the headers of a will published now: its expiry starts with this moment."""

@@ -1,0 +1,150 @@
+"""How many MQTT sessions a message VPN keeps, and what they and all subscriptions may take."""
+
+import pytest
+
+import mqtt_packets as mqtt
+from broker.test_refusals import event_texts
+from gateway.config.load import load
+from gateway.vpn_views import vpns_view
+from messaging.client_rights import SESSION_BYTES as DENIED_BYTES
+from messaging.client_rights import SESSION_COUNT as DENIED_COUNT
+from messaging.client_rights import SUBSCRIPTION_COUNT
+from messaging.topics import Syntax, parse_filter
+from messaging.usage import subscription_bytes
+from mqtt_packets import WillPart
+from protocols.mqtt.session_room import NAME_COPIES, SESSION_BYTES
+from raw_client import RawClient
+from running_broker import RunningBroker
+
+QUOTA_EXCEEDED = 0x97
+SERVER_UNAVAILABLE = 3
+KIB = 1 << 10
+LARGE_WILL = WillPart("will/topic", bytes(40 * KIB), properties=mqtt.will_delay(1000))
+SMALL = SESSION_BYTES + NAME_COPIES * len("a")
+ROOM = SMALL + 41 * KIB  # for one with a large will, and not for two
+
+COUNT = pytest.mark.settings("vpn.max_mqtt_session_count=2")
+BYTES = pytest.mark.settings(f"vpn.session_bytes_max={ROOM}")
+
+
+async def answer(broker: RunningBroker, name: str, level: int = 5, **options: object) -> int:
+    """Connect once more; return the code of CONNACK. A client that is let in stays."""
+    client = await broker.open(level)
+    keeps = {"clean_start": False, "properties": mqtt.session_expiry(1000)} if level == 5 else {"clean_start": False}
+    client.send(mqtt.connect(name, level=level, **{**keeps, **options}))  # type: ignore[arg-type]  # those of connect
+    return (await client.connack()).reason_code
+
+
+def denied(broker: RunningBroker) -> dict[str, int]:
+    return dict(broker.node.default.clients.denials.counts)
+
+
+async def two_kept(broker: RunningBroker) -> list[RawClient]:
+    return [await broker.connect_durable(name) for name in ("a", "b")]
+
+
+@COUNT
+@pytest.mark.parametrize(("level", "code"), [(5, QUOTA_EXCEEDED), (4, SERVER_UNAVAILABLE), (3, SERVER_UNAVAILABLE)])
+async def test_a_further_kept_session_is_refused(broker: RunningBroker, level: int, code: int) -> None:
+    """Counted, with an event; a session that ends with its connection is no kept one."""
+    first, _ = await two_kept(broker)
+    assert await answer(broker, "c", level) == code
+    assert denied(broker) == {DENIED_COUNT: 1}
+    (text,) = await event_texts(broker, "CLIENT_CLIENT_CONNECT_FAIL")
+    assert "503 Max Sessions Exceeded: message VPN 'default' keeps the 2 that it may" in text
+    assert await answer(broker, "c", level, clean_start=True, **({"properties": b""} if level == 5 else {})) == 0
+    await first.leave(properties=mqtt.session_expiry(0))
+    await broker.has_no_more_than(sessions=2, queues=0)
+    assert await answer(broker, "d", level) == 0
+
+
+@COUNT
+@pytest.mark.parametrize("level", [4, 5])
+async def test_a_session_that_is_there_is_resumed_and_begun_anew_at_the_limit(
+    broker: RunningBroker, level: int
+) -> None:
+    """Also by a takeover, and above a limit that was lowered."""
+    first, second = await two_kept(broker)
+    await first.vanish()
+    assert await answer(broker, "a", level) == 0
+    assert await answer(broker, "a", level) == 0
+    changes = await broker.node.reload(load(settings=(*broker.settings, "vpn.max_mqtt_session_count=1")))
+    assert not changes.restart_needed
+    assert await answer(broker, "b", level) == 0
+    await second.is_ended(0x8E)
+    assert await answer(broker, "b", 5, clean_start=True) == 0
+    assert await answer(broker, "c", level) in (QUOTA_EXCEEDED, SERVER_UNAVAILABLE)
+
+
+@COUNT
+async def test_sessions_that_a_start_brings_back_count(broker: RunningBroker) -> None:
+    for client in await two_kept(broker):
+        await client.vanish()
+    await broker.restart()
+    assert broker.node.default.session_room.kept_count == 2
+    assert await answer(broker, "c") == QUOTA_EXCEEDED
+    assert [await answer(broker, name) for name in ("a", "b")] == [0, 0]
+
+
+@BYTES
+async def test_wills_count_while_they_wait(broker: RunningBroker) -> None:
+    """Of clients that are connected, of those that are away, and after a restart; not of one that was sent."""
+    first = await broker.connect_durable("a", will=LARGE_WILL)
+    assert await answer(broker, "b", will=LARGE_WILL) == QUOTA_EXCEEDED
+    await first.vanish()
+    assert await answer(broker, "b", will=LARGE_WILL) == QUOTA_EXCEEDED
+    await broker.restart()
+    assert await answer(broker, "b", will=LARGE_WILL) == QUOTA_EXCEEDED
+    assert denied(broker) == {DENIED_BYTES: 1}
+    assert await answer(broker, "a", will=LARGE_WILL) == 0
+    assert await answer(broker, "a") == 0
+    assert await answer(broker, "b", will=WillPart("t", bytes(KIB))) == 0
+    assert await answer(broker, "b", will=LARGE_WILL) == QUOTA_EXCEEDED
+    await broker.node.reload(load(settings=(*broker.settings, f"vpn.session_bytes_max={2 * ROOM}")))
+    assert await answer(broker, "b", will=LARGE_WILL) == 0
+
+
+@BYTES
+async def test_long_client_identifiers_count(broker: RunningBroker) -> None:
+    assert await answer(broker, "x" * 12_000) == QUOTA_EXCEEDED
+    assert await answer(broker, "x" * 10_000) == 0
+    assert broker.node.default.session_room.usage_bytes == SESSION_BYTES + NAME_COPIES * 10_000
+
+
+async def test_what_ends_counts_for_nothing(broker: RunningBroker) -> None:
+    """However a session ends: by a goodbye, with its connection, by expiry, by a clean start."""
+    room = broker.node.default.session_room
+    kept = await broker.connect_durable("kept", will=LARGE_WILL)
+    fleeting = await broker.connect("fleeting", 5, will=WillPart("t", bytes(KIB)))
+    assert room.kept_count == 1
+    await fleeting.vanish()
+    await kept.leave(properties=mqtt.session_expiry(0))
+    await broker.has_no_more_than(sessions=0, queues=0)
+    assert (room.kept_count, room.usage_bytes) == (0, 0)
+
+
+ONE_FILTER = subscription_bytes(parse_filter("t/" + "x" * 1000, Syntax.MQTT))
+
+
+@pytest.mark.settings(f"vpn.subscription_bytes_max={2 * ONE_FILTER}")
+async def test_subscriptions_count_by_their_filters(broker: RunningBroker) -> None:
+    """SUBACK 0x97; one that is there is made again, and one that ends makes room."""
+    client = await broker.connect(level=5)
+    texts = ["t/" + letter * 1000 for letter in "abc"]
+    assert await client.subscribe(*texts) == [0, 0, QUOTA_EXCEEDED]
+    assert denied(broker) == {SUBSCRIPTION_COUNT: 1}
+    assert await client.subscribe(texts[0]) == [0]
+    assert await client.unsubscribe(texts[1]) == [0]
+    assert await client.subscribe(texts[2]) == [0]
+    await client.leave()
+    await broker.has_no_more_than(sessions=0, queues=0)
+    assert await (await broker.connect(level=5)).subscribe(texts[1]) == [0]
+
+
+async def test_operators_see_what_there_is_and_what_may_be(broker: RunningBroker) -> None:
+    client = await broker.connect_durable("a")
+    await client.subscribe("t/" + "x" * 1000)
+    (view,) = vpns_view(broker.node).message_vpns
+    assert (view.kept_session_count, view.max_mqtt_session_count) == (1, 100_000)
+    assert (view.session_bytes, view.max_session_bytes) == (SMALL, 256 << 20)
+    assert (view.subscription_bytes, view.max_subscription_bytes) == (ONE_FILTER, 256 << 20)
