@@ -5,13 +5,13 @@ its data folder have grown by.
 """
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
+from gateway.allocator import KEPT_BYTES
 from gateway_process import GatewayProcess, gateway
 from hostile_shapes import (
     DISK_SLACK,
@@ -24,6 +24,7 @@ from hostile_shapes import (
     fill,
     resident_bytes,
     tiny,
+    with_a_long_topic,
     with_many_properties,
     with_properties,
 )
@@ -34,38 +35,38 @@ from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
 from raw_client import RawClient
 
 LIMIT = 32 * MIB
+# Freed memory that glibc keeps for the next large buffer, as `gateway.allocator` tells it to: at the end of the heap of
+# each thread that makes some, and these are the event loop's and the spool's. How much of it is there at the end of a
+# test is chance.
+KEPT = 2 * KEPT_BYTES
+LARGE_LIMIT = 192 * MIB  # far more than the process may grow by with MEMORY, KEPT and SLACK
 MEMORY = 16 * MIB  # of all messages of durable queues
 SESSION_LIMIT = 64 * MIB
 
 pytestmark = [pytest.mark.crash]
 
 
-@pytest.fixture(params=["queue", "vpn", "node"])
-def durable_limit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A gateway with a durable queue `fill`, where one of the quotas above it is LIMIT."""
-    quotas: dict[str, dict[str, object]] = {
-        "queue": {},
-        "vpn": {"vpn__usage_bytes_max": LIMIT},
-        "node": {"spool__usage_bytes_max": LIMIT},
-    }
-    settings = quotas[request.param]
-    quota: dict[str, object] = {"max_msg_spool_usage": LIMIT // MIB} if request.param == "queue" else {}
-    with gateway(tmp_path, spool__memory_bytes_max=MEMORY, **settings) as node:
-        node.create_queue("fill", vpn=DEFAULT_VPN, subscriptions=["fill/>"], **quota)
-        yield node
-
-
+@pytest.mark.parametrize("quota", ["queue", "vpn", "node"])
 @SHAPES
-def test_a_quota_of_durable_queues_bounds_memory_and_disk(durable_limit: GatewayProcess, shape: Shape) -> None:
-    """The queue's own, that of its message VPN, and the node's."""
-    node = durable_limit
-    memory_before, disk_before = resident_bytes(node), disk_bytes(node)
+def test_a_quota_of_durable_queues_bounds_memory_and_disk(tmp_path: Path, quota: str, shape: Shape) -> None:
+    """The queue's own, that of its message VPN, and the node's.
 
-    codes = asyncio.run(fill(node, shape, window=500 if shape is tiny else 4, messages_max=LIMIT // 128 + 1000))
+    Of large messages so many fit into the quota that the process would show if they stayed in memory. Of small ones
+    that would take minutes: there the node's own figure says what it holds.
+    """
+    limit = LARGE_LIMIT if shape in (with_properties, with_a_long_topic) else LIMIT
+    settings = {"queue": {}, "vpn": {"vpn__usage_bytes_max": limit}, "node": {"spool__usage_bytes_max": limit}}[quota]
+    of_queue: dict[str, object] = {"max_msg_spool_usage": limit // MIB} if quota == "queue" else {}
+    with gateway(tmp_path, spool__memory_bytes_max=MEMORY, **settings) as node:
+        node.create_queue("fill", vpn=DEFAULT_VPN, subscriptions=["fill/>"], **of_queue)
+        memory_before, disk_before = resident_bytes(node), disk_bytes(node)
 
-    assert codes[-1] == QUOTA_EXCEEDED, "the quota is reached, whatever the messages look like"
-    assert disk_bytes(node) - disk_before <= 1.5 * LIMIT + DISK_SLACK
-    assert resident_bytes(node) - memory_before <= 1.5 * MEMORY + SLACK
+        codes = asyncio.run(fill(node, shape, window=500 if shape is tiny else 4, messages_max=limit // 128 + 1000))
+
+        assert codes[-1] == QUOTA_EXCEEDED, "the quota is reached, whatever the messages look like"
+        assert disk_bytes(node) - disk_before <= 1.5 * limit + DISK_SLACK
+        assert resident_bytes(node) - memory_before <= 1.5 * MEMORY + KEPT + SLACK
+        assert node.metric("sluicegate_message_bytes") <= MEMORY
 
 
 @SHAPES
