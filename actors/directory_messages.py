@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 class CreateQueue:
     """Ask of the directory: make a queue, or find it. Answered with a QueueHandle once it is stored.
 
-    Raises QueueExists when `must_be_new` and there is one by that name.
+    Raises QueueExists when `must_be_new` and there is one by that name; DefinitionLost when that has lost its own
+    definition. With `gives_back` it gets this one instead, and keeps its messages; UpdateRefused where it cannot now.
     """
 
     definition: QueueDefinition
     kind: str
     durable: bool
     must_be_new: bool = True
+    gives_back: bool = False  # who asks knows what the queue is, and does not merely want one by that name
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class UpdateQueue:
     name: str
     change: "Callable[[QueueHandle], QueueDefinition]"
     rights: ClientRights | None = None  # of the client that asks; None: an administrator, who may
+    gives_back: bool = False  # the definition is the one that the queue had lost
 
 
 @dataclass(slots=True)
@@ -151,6 +154,16 @@ class QueueExists(Exception):
     """There is a queue by that name already."""
 
 
+class DefinitionLost(QueueExists):
+    """There is a queue by that name, with messages, whose definition was lost. The text says what operators can do."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"queue {name!r} is there with its messages, and its definition was lost: operators enable its ingress or"
+            " egress, declare it in the configuration, or delete it"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class QueueHandle:
     """A queue: its actor, what publishers need of it, and how it was declared."""
@@ -162,6 +175,7 @@ class QueueHandle:
     durable: bool
     definition: QueueDefinition
     core: "QueueCore"
+    definition_lost: bool = False  # the definition is one that the broker chose, until an operator decides
 
 
 # --- templates ---

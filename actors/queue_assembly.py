@@ -79,6 +79,7 @@ def assemble_queue(
     stored: dict[int, StoredPartition],
     was_clean: bool,
     only_client: str | None = None,
+    definition_lost: bool = False,
 ) -> QueueHandle:
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions.
 
@@ -125,7 +126,7 @@ def assemble_queue(
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
     services.targets[config.name] = target
-    return QueueHandle(config.name, kind, cell, target, durable, definition, core)
+    return QueueHandle(config.name, kind, cell, target, durable, definition, core, definition_lost)
 
 
 def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> QueueTarget:

@@ -3,7 +3,7 @@
 A durable queue exists once the store has its definition; whoever asked for it is answered then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from actors.directory_messages import (
     CreateQueue,
     DeclareQueue,
     DefineConsumerQueues,
+    DefinitionLost,
     DeleteQueue,
     DeleteTemplate,
     FindQueue,
@@ -33,6 +34,14 @@ from actors.directory_messages import (
 )
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
+from actors.lost_definitions import (
+    OwnQueue,
+    check_decides,
+    description_of_lost,
+    giving_back,
+    stays_lost,
+    with_own_definition,
+)
 from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
 from actors.queue_assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
 from actors.queue_rights import check_changed, check_made, check_permission, is_there_for
@@ -47,14 +56,22 @@ from actors.router_messages import SetQueueTopics
 from actors.stored_answer import StoreRefused
 from messaging.address import Address
 from messaging.client_rights import ClientRights
-from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind, as_word
+from messaging.events import (
+    VPN_DEFINITION_LOST,
+    VPN_DEFINITION_LOST_CLEAR,
+    VPN_QUEUE_CREATED,
+    VPN_QUEUE_DELETED,
+    EventKind,
+    as_word,
+)
 from messaging.queue_attributes import DELETE
 from messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, definition_from_dict, is_named
 from messaging.queue_topics import topics_of
 from messaging.recovery import StoredPartition
 from messaging.topics import queue_topic_filter
 from storage.interface import TableWrite
-from storage.queue_catalog import queue_row, queue_row_deleted, stored_queues
+from storage.partition_owners import missing_rows, owner_rows, owner_rows_deleted
+from storage.queue_catalog import StoredQueue, queue_row, queue_row_deleted, stored_queues
 
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
 
@@ -69,6 +86,9 @@ class QueueDirectory(LoopActor):
         services: QueueServices,
         router: ActorCell,
         catalog: dict[bytes, bytes],
+        owners: Mapping[bytes, bytes],
+        lost: Sequence[StoredQueue],
+        own_queue: OwnQueue,
         stored: dict[int, StoredPartition],
         was_clean: bool,
     ) -> None:
@@ -78,6 +98,9 @@ class QueueDirectory(LoopActor):
         self._spool: Address = services.spool
         self._queues = QueueTable()
         self._catalog = catalog
+        self._owners = owners
+        self._lost = lost
+        self._own_queue = own_queue
         self._stored = stored
         self._was_clean = was_clean
         self._templates = QueueTemplates(catalog)
@@ -123,8 +146,10 @@ class QueueDirectory(LoopActor):
         return {name: count for name, handle in queues if (count := handle.target.gate.accepted_count)}
 
     def on_start(self) -> None:
-        """Bring back the queues that the catalog knows."""
-        for row in stored_queues(self._catalog):
+        """Bring back the queues that the catalog knows, and those of which it has lost the definition."""
+        rows: list[TableWrite] = []
+        lost = [with_own_definition(row, self._own_queue) for row in self._lost]
+        for row in (*stored_queues(self._catalog), *lost):
             handle = assemble_queue(
                 self._services,
                 parent=self.cell,
@@ -136,13 +161,23 @@ class QueueDirectory(LoopActor):
                 rescale=row.rescale,
                 stored=self._stored,
                 was_clean=self._was_clean,
+                definition_lost=row.definition_lost,
             )
             self._queues.put(handle)
+            rows += missing_rows(row, self._owners)
             if row.rescale is not None:
                 resume_rescale(handle.core, row.rescale)
             self._attract(handle)
-        self._catalog = {}
-        self._stored = {}
+        rows += [queue_row(row) for row in lost]
+        if rows:  # what the store refuses, the next start tries again
+            self._write(rows, lambda _: None, takes_ids=bool(lost))
+        self._catalog, self._owners, self._lost, self._stored = {}, {}, [], {}
+
+    def tell_of_lost_definitions(self) -> None:
+        """Tell operators of the queues whose definitions are lost, and who decides what they are to be."""
+        for handle in self._queues.by_name.values():
+            if handle.definition_lost:
+                self._services.events.emit(VPN_DEFINITION_LOST, description_of_lost(handle))
 
     def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
         """Work out what was asked for, and make it."""
@@ -174,6 +209,8 @@ class QueueDirectory(LoopActor):
         answer: LoopFuture[QueueHandle] = LoopFuture()
         name = message.definition.config.name
         found = self._queues.by_name.get(name)
+        if found is not None and found.definition_lost:
+            return self._found_lost(found, message)
         if found is not None:
             made = self._queues.making.get(name, answer)
             if made is answer:
@@ -204,7 +241,27 @@ class QueueDirectory(LoopActor):
                 self._attract(handle, lambda: answer.set(handle))
 
         self._queues.making[name] = answer
-        self._write([self._row(handle)], stored, takes_ids=True)
+        self._write(self._rows(handle), stored, takes_ids=True)
+        return answer
+
+    def _found_lost(self, found: QueueHandle, message: CreateQueue) -> LoopFuture[QueueHandle]:
+        """Give a queue its definition back, if whoever asks for one by its name knows that."""
+        answer: LoopFuture[QueueHandle] = LoopFuture()
+        update = giving_back(found, message)
+        if update is None and message.must_be_new:
+            raise DefinitionLost(found.name)
+        if update is None:
+            answer.set(found)
+            return answer
+
+        def updated(done: LoopFuture[QueueDefinition]) -> None:
+            error = done.error()
+            if error is None:
+                answer.set(self._queues.by_name[found.name])
+            else:
+                answer.set_exception((type(error), error, None))
+
+        self._update(update).then(updated)
         return answer
 
     def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
@@ -241,6 +298,7 @@ class QueueDirectory(LoopActor):
         definition = message.change(handle)
         config = definition.config
         if message.rights is not None:
+            check_decides(handle, message.rights.user)
             check_changed(message.rights, handle, definition)
         check_update(handle, config)
         if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):
@@ -248,7 +306,8 @@ class QueueDirectory(LoopActor):
         if self._rescales.pending(name) is not None:
             raise UpdateRefused(f"another change of queue {name!r} is being stored; try again")
         topics_of(definition)
-        changed = replace(handle, definition=definition)
+        is_lost = stays_lost(handle, config) and not message.gives_back
+        changed = replace(handle, definition=definition, definition_lost=is_lost)
         planned = self._rescales.plan(changed)
         self._updates.begin(name)
 
@@ -264,12 +323,13 @@ class QueueDirectory(LoopActor):
                 answer.set_exception((UpdateRefused, gone, None))
                 return
             self._queues.put(changed)
+            self._tell_if_decided(handle, is_lost=is_lost)
             self._rescales.begin(changed, planned)
             handle.cell.inbox.post(Reconfigure(config))
             self._attract(changed, lambda: answer.set(definition))
 
         if handle.durable:
-            self._write([self._row(changed)], stored, takes_ids=True)
+            self._write(self._rows(changed, first_only=planned is None), stored, takes_ids=True)
         else:
             stored("")
         return answer
@@ -303,13 +363,16 @@ class QueueDirectory(LoopActor):
         if handle is None:
             return self._queues.gone(message.name, False)
         if message.user is not None:
+            check_decides(handle, message.user)
             check_permission(handle, message.user, DELETE)
+        rows = [queue_row_deleted(handle.name), *owner_rows_deleted(self._rescales.stored_queue(handle).partition_ids)]
         self._end(handle)
         self._tell(VPN_QUEUE_DELETED, handle, "deleted")
+        self._tell_if_decided(handle, is_lost=False)
         if not handle.durable:
             return True
         deleted = self._queues.begin_deleting(handle.name)
-        self._write([queue_row_deleted(handle.name)], partial(_answer_deletion, deleted), until_done=True)
+        self._write(rows, partial(_answer_deletion, deleted), until_done=True)
         return deleted
 
     def _tell_consumers(self, message: TellConsumers) -> None:
@@ -327,6 +390,12 @@ class QueueDirectory(LoopActor):
     def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
         if is_named(handle.name):
             self._services.events.emit(kind, f"Queue {as_word(handle.name)} {what}")
+
+    def _tell_if_decided(self, handle: QueueHandle, *, is_lost: bool) -> None:
+        """Tell that somebody has decided what a queue is to be, of which that was lost."""
+        if handle.definition_lost and not is_lost:
+            text = f"What becomes of queue {as_word(handle.name)}, whose definition was lost, is decided"
+            self._services.events.emit(VPN_DEFINITION_LOST_CLEAR, text)
 
     def _set_limits(self, message: SetQueueLimits) -> None:
         self._services.temporary_grace_s = message.temporary_grace_s
@@ -348,6 +417,7 @@ class QueueDirectory(LoopActor):
         if handle is not None and handle.durable:
             for partition_id in message.retired_ids:
                 self._spool.post(PurgeFromStore(partition_id))
+            self._write(owner_rows_deleted(message.retired_ids), lambda _: None, until_done=True)
         self._go_on(message.queue_name)
 
     def _go_on(self, name: str) -> None:
@@ -364,7 +434,7 @@ class QueueDirectory(LoopActor):
             self._rescales.begin(handle, planned)
 
         if handle.durable:
-            self._write([self._row(handle)], stored, takes_ids=True, until_done=True)
+            self._write(self._rows(handle), stored, takes_ids=True, until_done=True)
         else:
             stored("")
 
@@ -422,8 +492,10 @@ class QueueDirectory(LoopActor):
         else:
             done()
 
-    def _row(self, handle: QueueHandle) -> TableWrite:
-        return queue_row(self._rescales.stored_queue(handle))
+    def _rows(self, handle: QueueHandle, *, first_only: bool = False) -> list[TableWrite]:
+        """Return the rows of a queue; with `first_only` without those that stay as they are."""
+        stored = self._rescales.stored_queue(handle)
+        return [queue_row(stored), *owner_rows(stored, first_only=first_only)]
 
     def _write(
         self, rows: list[TableWrite], done: Callable[[str], None], *, takes_ids: bool = False, until_done: bool = False

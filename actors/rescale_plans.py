@@ -50,11 +50,12 @@ class RescalePlans:
     def stored_queue(self, handle: QueueHandle) -> StoredQueue:
         """Return what the catalog has to know of a queue, with the change that is planned for it."""
         partition_ids = [partition.partition_id for partition in handle.target.partitions]
+        slots, rescale = handle.target.slots, handle.core.rescale
         planned = self.pending(handle.name)
-        if planned is None:
-            return StoredQueue(handle.definition, handle.kind, partition_ids, handle.target.slots, handle.core.rescale)
-        partition_ids += [each.partition_id for each in planned.added]
-        return StoredQueue(handle.definition, handle.kind, partition_ids, planned.rescale.slots, planned.rescale)
+        if planned is not None:
+            partition_ids += [each.partition_id for each in planned.added]
+            slots, rescale = planned.rescale.slots, planned.rescale
+        return StoredQueue(handle.definition, handle.kind, partition_ids, slots, rescale, handle.definition_lost)
 
     def begin(self, handle: QueueHandle, planned: RescaleQueue | None) -> None:
         """Let the queue carry out what was planned, if anything: it is stored."""

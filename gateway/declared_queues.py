@@ -4,7 +4,15 @@ import logging
 from typing import cast
 
 from actors.cell import ActorCell
-from actors.directory_messages import CreateQueue, FindQueue, PutTemplate, QueueExists, QueueHandle, TemplateExists
+from actors.directory_messages import (
+    CreateQueue,
+    FindQueue,
+    PutTemplate,
+    QueueExists,
+    QueueHandle,
+    TemplateExists,
+    UpdateRefused,
+)
 from actors.queue_assembly import NAMED
 from actors.stored_answer import StoreRefused
 from gateway.config.sections import Queues
@@ -18,20 +26,32 @@ async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
     """Create those templates and queues of a configuration that there are not. Return what is to be warned of."""
     asked: list[tuple[str, PutTemplate | CreateQueue]] = [
         *((f"queue template {each.name!r}", PutTemplate(each, must_be_new=True)) for each in config.templates),
-        *((f"queue {each.config.name!r}", CreateQueue(each, NAMED, durable=True)) for each in config.declared),
+        *(
+            (f"queue {each.config.name!r}", CreateQueue(each, NAMED, durable=True, gives_back=True))
+            for each in config.declared
+        ),
     ]
     warnings = []
     for what, message in asked:
+        is_lost = isinstance(message, CreateQueue) and await _has_lost_definition(queues, message.definition)
         try:
             await queues.ask(message)
         except (TemplateExists, QueueExists):
             continue  # what was created before is left as it is
+        except UpdateRefused as refusal:  # the count of partitions, while some are read
+            warnings.append(f"{what} does not get back the definition that it lost: {refusal}")
+            log.warning("%s", warnings[-1])
         except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
             warnings.append(f"{what} was not created as declared: {refusal}")
             log.warning("%s", warnings[-1])
         else:
-            log.info("%s created as declared", what)
+            log.info("%s %s", what, "had lost its definition, and is as declared" if is_lost else "created as declared")
     return warnings + await _not_as_declared(queues, config)
+
+
+async def _has_lost_definition(queues: ActorCell, declared: QueueDefinition) -> bool:
+    found: QueueHandle | None = await queues.ask(FindQueue(declared.config.name))
+    return found is not None and found.definition_lost
 
 
 async def _not_as_declared(queues: ActorCell, config: Queues) -> list[str]:

@@ -105,6 +105,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("reason", "vpn"),
     ),
     Metric("sluicegate_queues", GAUGE, "Queues", ("vpn",)),
+    Metric("sluicegate_queues_definition_lost", GAUGE, "Queues whose definition is lost, and undecided", ("vpn",)),
     Metric("sluicegate_queue_messages_ready", GAUGE, "Messages that wait for a consumer", ("queue", "vpn")),
     Metric("sluicegate_queue_messages_delayed", GAUGE, "Messages that wait for their time", ("queue", "vpn")),
     Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue", "vpn")),

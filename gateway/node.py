@@ -56,7 +56,6 @@ from protocols.unfinished import UnfinishedBytes
 from storage.errors import StorageError, StoreDamaged
 from storage.file_rights import make_folder, open_to_others, told_rights
 from storage.interface import CommitJob, Store
-from storage.queue_catalog import PartitionIds
 from storage.record_cursor import CursorState
 from storage.spool_plan import SpoolPlanner
 from storage.store import RESERVE_BYTES, SPOOL_FILES, SpoolStore
@@ -111,7 +110,7 @@ class Node:
         self.root = self.runtime.spawn(SupervisorActor, kind="node", name=config.node.name, policy=VITAL)
         self.partition_addresses: dict[int, Address] = {}  # of durable partitions, for the spool
         self.spool = self._spawn_spool()
-        self.partition_ids = PartitionIds(self.recovered.stored(DEFAULT_VPN).catalog, self.recovered.partitions)
+        self.partition_ids = self.recovered.partition_ids
         self.attempts = LoginAttempts()
         self.password_checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=clock)
         self.vpns: dict[str, MessageVpn] = {}  # those that are configured, and those that the store knows

@@ -143,6 +143,7 @@ def _protocol(
 
 def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
     yield Sample("sluicegate_queues", len(queues))
+    yield Sample("sluicegate_queues_definition_lost", sum(1 for handle, _ in queues if handle.definition_lost))
     for handle, overview in queues:
         name = (queue_label(handle.name),)
         partitions = overview.partitions

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors
 from actors.directory_messages import (
     DeclareQueue,
+    DefinitionLost,
     DeleteQueue,
     DeleteTemplate,
     FindQueue,
@@ -101,6 +102,8 @@ class NodeView(AccountsView, NodePort):
         """Create a queue, with what a template says of it where `asked` does not."""
         try:
             handle: QueueHandle = await self._vpn.queues.ask(DeclareQueue(dict(asked), durable))
+        except DefinitionLost as lost:
+            raise Refused(str(lost)) from None
         except QueueExists as exists:
             raise QueueAlreadyExists(str(exists)) from None
         except (StoreRefused, QueuesExhausted) as refusal:

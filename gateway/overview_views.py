@@ -51,6 +51,7 @@ def queue_view(
         config=overview.config,
         at_ms=now_ms,
         durable=handle.durable,
+        definition_lost=handle.definition_lost,
         subscriptions=handle.definition.subscriptions,
         ready_count=sum(each.ready_count for each in overview.partitions),
         unacked_count=sum(each.in_flight_count for each in overview.partitions),

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from actors.queue_assembly import SESSION, SHARED
 from messaging.queue_attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE
 from messaging.queue_config import QueueConfig, QueueDefinition
 from protocols.amqp.subscriptions import SubscriptionQueue
@@ -25,6 +26,13 @@ def group_queue(name: str, durable: bool, partition_count: int) -> QueueDefiniti
     """Return the definition of a shared subscription's queue."""
     config = _config(name, NON_EXCLUSIVE) if durable else _temporary(name, NON_EXCLUSIVE)
     return QueueDefinition(replace(config, partition_count=partition_count))
+
+
+def own_queue(kind: str, name: str, partition_count: int) -> QueueDefinition | None:
+    """Return the definition of a durable queue of the broker's own, None where its client alone knows what it is."""
+    if kind == SESSION:
+        return session_queue(name, True)
+    return group_queue(name, True, partition_count) if kind == SHARED else None
 
 
 def subscription_queue(wanted: SubscriptionQueue) -> QueueDefinition:

@@ -9,7 +9,8 @@ from messaging.recovery import StoredPartition
 from messaging.retained_messages import RetainedMessage
 from messaging.routing import TopicSpace
 from storage.interface import Store
-from storage.queue_catalog import staging_partition_id
+from storage.partition_owners import find_lost
+from storage.queue_catalog import PartitionIds, staging_partition_id
 from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
 from storage.stored_state import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
@@ -24,6 +25,7 @@ class Recovered:
     planner: SpoolPlanner
     partitions: dict[int, StoredPartition]
     vpns: dict[str, StoredVpn]
+    partition_ids: PartitionIds
     was_clean: bool
     incarnation: int
     records: list[tuple[int, list[Publication]]] = field(default_factory=list)
@@ -39,12 +41,14 @@ def read_store(store: Store) -> Recovered:
     recovery = store.recover()
     partitions, records = read_partitions(recovery)
     vpns = read_vpns(recovery.tables)
+    partition_ids = find_lost(vpns, partitions)
     for entry in recovery.quarantined:
         log.error("%s was set aside: %s (%s)", entry.where, entry.reason, entry.detail)
     return Recovered(
         planner=SpoolPlanner(next_record_number=recovery.next_record_number),
         partitions=partitions,
         vpns=vpns,
+        partition_ids=partition_ids,
         was_clean=recovery.was_clean,
         incarnation=recovery.incarnation,
         records=records,

@@ -139,6 +139,7 @@ class QueueView:
     subscriptions: tuple[str, ...]
     at_ms: int = 0  # when it was looked at, by a clock that only goes forward: for the time between two answers
     durable: bool = True  # False: temporary, kept in memory only
+    definition_lost: bool = False  # the attributes are the broker's, until an operator decides what they are to be
     ready_count: int
     unacked_count: int
     spooled_bytes: int

@@ -31,7 +31,7 @@ from gateway.declared_queues import declare_queues
 from gateway.profile_views import AclProfileView, ClientProfileView, ProfileKind
 from gateway.profiles import ACL, CLIENT, Profiles
 from gateway.proofs import Proofs
-from gateway.queue_kinds import group_queue
+from gateway.queue_kinds import group_queue, own_queue
 from gateway.queue_rates import SAMPLE_MS, QueueRates
 from gateway.reader_batches import ReaderBatches
 from gateway.recovery import bring_back_retained
@@ -41,6 +41,7 @@ from gateway.users import Users
 from gateway.virtual_destinations import define_virtual_destinations
 from messaging.address import Address
 from messaging.admission import SpoolGate
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.refusals import REFUSED_VPN_FULL
 from messaging.routing import TopicSpace
 from messaging.thresholds import ThresholdPair
@@ -52,6 +53,7 @@ from protocols.http.flows import HttpFlows
 from protocols.mqtt.messages import RestoreSessions
 from protocols.mqtt.session_room import SessionRoom
 from protocols.mqtt.sessions import Sessions
+from storage.partition_owners import staging_owner_row
 from storage.queue_catalog import staging_partition_id, staging_row
 from storage.staging_rows import find_staging
 from storage.stored_state import StoredVpn, read_cursor_book
@@ -117,6 +119,9 @@ class MessageVpn:
     async def start(self, stored: StoredVpn) -> None:
         """Bring back what the store has, and make what the configuration declares."""
         bring_back_retained(stored, self.space)
+        queues = self.queues.actor
+        assert isinstance(queues, QueueDirectory)
+        queues.tell_of_lost_definitions()
         await self._declare()
         await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
         await self.publishers.ask(RestorePublishers(dict(stored.sessions), self._node.recovered.was_clean))
@@ -276,6 +281,9 @@ class MessageVpn:
                 services=services,
                 router=self.router,
                 catalog=stored.catalog,
+                owners=stored.owners,
+                lost=stored.lost,
+                own_queue=own_queue,
                 stored=node.recovered.partitions,
                 was_clean=node.recovered.was_clean,
             ),
@@ -309,6 +317,8 @@ class MessageVpn:
         partition_id = staging_partition_id(self.name, stored.catalog)
         if partition_id is None:
             partition_id = self._take_staging_partition()
+        elif self.name != DEFAULT_VPN and staging_owner_row(partition_id).key not in stored.owners:
+            self._write_staging_rows(partition_id)  # an earlier release kept no more than the one in the catalog
         found = find_staging(
             stored.transactions,
             node.recovered.partitions.get(partition_id),
@@ -327,10 +337,14 @@ class MessageVpn:
         """Return a partition for staged transactions, for good: the store hears of it before of what comes into it."""
         node = self._node
         (partition_id,) = node.partition_ids.take(1)
-        rows = [staging_row(partition_id).under(self.space.row_prefix), node.partition_ids.row()]
-        node.spool.inbox.post(WriteTables(rows, None, 0, until_done=True))
+        self._write_staging_rows(partition_id)
         node.planner.register(partition_id, floor=1, next_sequence_reserved=1)
         return partition_id
+
+    def _write_staging_rows(self, partition_id: int) -> None:
+        node, prefix = self._node, self.space.row_prefix
+        rows = [staging_row(partition_id).under(prefix), staging_owner_row(partition_id).under(prefix)]
+        node.spool.inbox.post(WriteTables([*rows, node.partition_ids.row()], None, 0, until_done=True))
 
     def _spawn_sessions(self) -> ActorCell:
         node = self._node

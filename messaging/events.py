@@ -79,6 +79,9 @@ VPN_BINDS_HIGH: Final = EventKind("VPN_AD_BIND_COUNT_HIGH", WARNING)
 VPN_BINDS_HIGH_CLEAR: Final = EventKind("VPN_AD_BIND_COUNT_HIGH_CLEAR", INFO)
 VPN_QUEUE_CREATED: Final = EventKind("VPN_AD_QENDPT_CREATE", INFO)
 VPN_QUEUE_DELETED: Final = EventKind("VPN_AD_QENDPT_DELETE", INFO)
+# Ours: a queue has its messages, and nobody knows what else it is to be; that is known again, or the queue is gone.
+VPN_DEFINITION_LOST: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST", ERROR)
+VPN_DEFINITION_LOST_CLEAR: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST_CLEAR", INFO)
 VPN_DEAD_MSG_STUCK: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED", ERROR)  # ours: over a fault; it is tried again
 VPN_DEAD_MSG_STUCK_CLEAR: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR", INFO)
 VPN_MESSAGE_UNWRITABLE: Final = EventKind("VPN_AD_MSG_UNWRITABLE", ERROR)  # ours: rejected over a fault

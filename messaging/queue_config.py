@@ -15,7 +15,9 @@ from messaging.queue_attributes import (
     DEAD_MESSAGE_QUEUE,
     EXCLUSIVE,
     NAME_CHARS_MAX,
+    NO_ACCESS,
     NON_EXCLUSIVE,
+    REJECT_ALWAYS,
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
     AttributeValue,
@@ -24,6 +26,7 @@ from messaging.wrong_value import seen
 
 DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
+RECOVERED_PREFIX: Final = "#recovered/"  # queues of which nothing but messages is left, by the id of the partition
 ANONYMOUS_PREFIX: Final = "$anonymous/"  # temporary queues without a name; no MQTT client publishes to a `#`
 NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
 NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS: Final = "'<?&;"
@@ -170,14 +173,19 @@ def check_queue_name(name: str, *, wildcards: bool = False, durable: bool = True
         raise QueueInvalid("name", f"{name!r} starts or ends with '/'", "'/' between levels only")
     if "//" in name:
         raise QueueInvalid("name", f"{name!r} has an empty level", "at least one character between two '/'")
-    if not is_named(name):
+    if not is_named(name) or name.startswith(RECOVERED_PREFIX):
         start = ANONYMOUS_PREFIX if name.startswith(ANONYMOUS_PREFIX) else "#"
         reason = f"{name!r} starts with {start!r}"
         raise QueueInvalid("name", reason, f"{start!r} starts reserved names; only {DEAD_MESSAGE_QUEUE}")
 
 
 def is_named(name: str) -> bool:
-    """Tell whether people named a queue; the others are the broker's own, and as many as clients."""
+    """Tell whether people named a queue; the others are the broker's own, and as many as clients.
+
+    One whose name was lost counts as named: it is for people to decide what becomes of it.
+    """
+    if name.startswith(RECOVERED_PREFIX):
+        return True
     return not (name.startswith("#") or name.startswith(ANONYMOUS_PREFIX)) or name == DEAD_MESSAGE_QUEUE
 
 
@@ -263,7 +271,34 @@ def changed(definition: QueueDefinition, changes: dict[str, object], *, durable:
         raise QueueInvalid("name", f"{definition.config.name!r} cannot become {name!r}", "create a queue and move over")
     values = definition.to_dict()
     values.update(changes)
-    return definition_from_dict(values, wildcards=True, durable=durable)
+    if not definition.config.name.startswith(RECOVERED_PREFIX):
+        return definition_from_dict(values, wildcards=True, durable=durable)
+    if "selector" in changes:
+        raise QueueInvalid("selector", "there is no such attribute", ", ".join(["name", *ATTRIBUTE_BY_NAME]))
+    return definition_from_dict(values, reserved_name=True, durable=durable)
+
+
+def shut_definition(
+    name: str, *, partition_count: int = 0, owner: str = "", retention_time_s: int = 0, retention_size_mb: int = 0
+) -> QueueDefinition:
+    """Return what a queue is whose definition was lost: it keeps what it has, and lets nobody but operators at it.
+
+    Nothing expires, dies or is given up after so many deliveries. A publisher hears that the queue takes nothing.
+    """
+    config = QueueConfig(
+        name=name,
+        access_type=NON_EXCLUSIVE if partition_count else EXCLUSIVE,
+        partition_count=partition_count,
+        ingress_enabled=False,
+        egress_enabled=False,
+        dead_msg_queue="" if name == DEAD_MESSAGE_QUEUE else DEAD_MESSAGE_QUEUE,
+        reject_msg_to_sender_on_discard_behavior=REJECT_ALWAYS,
+        owner=owner,
+        permission=NO_ACCESS,
+        retention_time_s=retention_time_s,
+        retention_size_mb=retention_size_mb,
+    )
+    return QueueDefinition(config)
 
 
 def _check_together(config: QueueConfig) -> None:

@@ -54,6 +54,7 @@ class StoredPartition:
         self.delays: tuple[tuple[int, int, int], ...] = ()  # of messaging.back_off, when it was stopped cleanly
         self.pages: list[StoredPage] = []
         self.batches: list[StoredBatch] = []
+        self.is_registered = False  # there is a cursor or a page: of a partition that was purged there is neither
         self.lacks_cursor = False  # it could not be read: what was delivered is not known, nor how far sequences went
         self.is_offered_again = False  # some of it was settled, and is not to be taken for that
 
@@ -68,6 +69,16 @@ class StoredPartition:
         if self.settled:
             ends.append(self.settled.end())
         return max([1, self.floor, *ends])
+
+    def has_messages(self) -> bool:
+        """Return whether any message is not settled."""
+        settled = RangeSet()
+        settled.add(0, self.floor)
+        for first, end in self.settled.ranges():
+            settled.add(first, end)
+        held = [(page.first, page.end) for page in self.pages]
+        held += [(each.first, each.first + each.batch.count) for each in self.batches]
+        return any(end - first > settled.count_within(first, end) for first, end in held)
 
     def offer_again(self, first: int, end: int) -> None:
         """Take sequences for unsettled that are not; what is still stored of them will be delivered again."""

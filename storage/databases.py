@@ -4,7 +4,7 @@
     pages       u32 partition, u64 first    page: directory row, then runs
     directory   the same keys               a copy of each page's directory row
     cursors     u32 partition               sealed cursor
-    catalog, retained, sessions, readers, transactions
+    catalog, owners, retained, sessions, readers, transactions
                                             sealed table rows, see `record_table`
     catalog_copy                            the rows of the catalog once more: without a definition the messages of a
                                             queue are out of reach
@@ -52,7 +52,7 @@ class Databases:
         self.pages = env.open_db(b"pages")
         self.directory = env.open_db(b"directory")
         self.cursors = env.open_db(b"cursors")
-        self.tables = {table: env.open_db(table.value.encode()) for table in Table}
+        self.tables = _tables(env)
         self.catalog_copy = _opened_if_there(env, CATALOG_COPY)
         self.quarantine = env.open_db(b"quarantine")
         self.meta = env.open_db(b"meta")
@@ -71,6 +71,16 @@ class Databases:
         if self.catalog_copy is not None:
             named[CATALOG_COPY] = self.catalog_copy
         return named
+
+
+def _tables(env: lmdb.Environment) -> "dict[Table, _Database]":
+    """Open the tables. That of owners is left out of an earlier release's environment that is open for reading only."""
+    tables: dict[Table, _Database] = {}
+    for table in Table:
+        opened = _opened_if_there(env, table.value) if table is Table.OWNERS else env.open_db(table.value.encode())
+        if opened is not None:
+            tables[table] = opened
+    return tables
 
 
 def _opened_if_there(env: lmdb.Environment, name: str) -> "_Database | None":

@@ -48,6 +48,7 @@ def inspect_spool(reader: SpoolReader, *, looked: Callable[[], None]) -> Iterato
     yield from _pages(reader, owners, looked)
     yield from _cursors(reader, owners)
     for vpn in reader.vpns.values():
+        yield from _lost_definitions(vpn)
         yield from _dead_message_queues(vpn)
         yield from _ledgers(vpn)
         yield from _readers(vpn)
@@ -71,7 +72,7 @@ def owners_of(reader: SpoolReader) -> tuple[dict[int, str], list[Finding]]:
                 if partition_id in owners:
                     text = f"its partition id {partition_id} is that of {owners[partition_id]}, too"
                     findings.append(Finding(Severity.ERROR, subject, text))
-                elif next_id <= partition_id:
+                elif next_id <= partition_id and not queue.definition_lost:  # else a start counts it in
                     text = f"its partition id {partition_id} will be given out again: the counter is at {next_id}"
                     findings.append(Finding(Severity.ERROR, subject, text))
                 owners[partition_id] = subject
@@ -80,6 +81,14 @@ def owners_of(reader: SpoolReader) -> tuple[dict[int, str], list[Finding]]:
 
 def _queue(vpn: VpnReader, name: str) -> str:
     return f"queue {name}" if vpn.name == DEFAULT_VPN else f"queue {name} of message VPN {vpn.name}"
+
+
+def _lost_definitions(vpn: VpnReader) -> Iterator[Finding]:
+    for queue in vpn.queues.values():
+        if queue.definition_lost:
+            count = sum([each.waiting_count for each in vpn.partitions(queue.name)])
+            text = f"its definition is lost: it is served shut, with {count} messages, until an operator decides"
+            yield Finding(Severity.ERROR, _queue(vpn, queue.name), text)
 
 
 def _dead_message_queues(vpn: VpnReader) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ class Table(StrEnum):
     """Tables of rows that belong to others: the store knows neither their keys nor their values."""
 
     CATALOG = "catalog"
+    OWNERS = "owners"  # which queue each partition belongs to, beside the definitions in the catalog
     RETAINED = "retained"
     SESSIONS = "sessions"
     READERS = "readers"  # durable cursors

@@ -9,7 +9,7 @@ import base64
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -35,6 +35,7 @@ class StoredQueue:
     partition_ids: list[int]  # by number
     slots: bytes | None  # None: the hash modulo the number of partitions
     rescale: Rescale | None  # a change that was under way
+    definition_lost: bool = False  # the definition is one that the broker chose, until an operator decides
 
     @property
     def name(self) -> str:
@@ -57,9 +58,9 @@ def stored_queues(catalog: Mapping[bytes, bytes]) -> Iterator[StoredQueue]:
 def _stored_queue(value: bytes) -> StoredQueue:
     row = orjson.loads(value)
     definition = definition_from_dict(row["definition"], reserved_name=True)
-    slots = _unpacked(row["slots"]) if "slots" in row else None
-    rescale = _rescale(row["rescale"], slots) if "rescale" in row else None
-    return StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale)
+    slots, rescale = layout_in(row)
+    is_lost = bool(row.get("definition_lost", False))
+    return StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale, is_lost)
 
 
 def queue_row(stored: StoredQueue) -> TableWrite:
@@ -68,18 +69,33 @@ def queue_row(stored: StoredQueue) -> TableWrite:
         "definition": stored.definition.to_dict(),
         "kind": stored.kind,
         "partition_ids": stored.partition_ids,
+        **layout_of(stored),
     }
+    if stored.definition_lost:
+        row["definition_lost"] = True
+    return TableWrite(Table.CATALOG, QUEUE_ROW + stored.name.encode(), orjson.dumps(row))
+
+
+def layout_of(stored: StoredQueue) -> dict[str, object]:
+    """Return the fields of a row that say which partition has which slot, where that is not the modulo."""
+    fields: dict[str, object] = {}
     if stored.slots is not None:
-        row["slots"] = _packed(stored.slots)
+        fields["slots"] = _packed(stored.slots)
     rescale = stored.rescale
     if rescale is not None:
-        row["rescale"] = {
+        fields["rescale"] = {
             "count_before": rescale.count_before,
             "count": rescale.count,
             "slots_before": _packed(rescale.slots_before),
             "cuts": [[number, cut] for number, cut in rescale.cuts.items() if cut != CUT_UNKNOWN],
         }
-    return TableWrite(Table.CATALOG, QUEUE_ROW + stored.name.encode(), orjson.dumps(row))
+    return fields
+
+
+def layout_in(row: Mapping[str, Any]) -> tuple[bytes | None, Rescale | None]:
+    """Return what `layout_of` wrote: the slot map, and a change of the number of partitions that was under way."""
+    slots = _unpacked(row["slots"]) if "slots" in row else None
+    return slots, _rescale(row["rescale"], slots) if "rescale" in row else None
 
 
 def queue_row_deleted(name: str) -> TableWrite:

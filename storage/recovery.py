@@ -92,7 +92,8 @@ class RecoveryScan:
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         """Yield the readable rows of a table; of the catalog those, too, that only its copy has."""
         known: set[bytes] = set()
-        for key, data in self._rows(self._databases.tables[table]):
+        database = self._databases.tables.get(table)
+        for key, data in () if database is None else self._rows(database):
             if not key:
                 raise DamagedRecord("data.mdb", f"a key of {table} in it has 0 bytes: restore a backup")
             known.add(key)
@@ -107,6 +108,9 @@ class RecoveryScan:
                 self._set_aside(table.value, key, error.where, "damaged", f"{error.reason}; its copy is used")
                 self._put_back(key, found)
                 row = _decoded(key, found, table)
+            else:
+                if table is Table.CATALOG:
+                    self._check_copy(key, data)
             yield row
         if table is Table.CATALOG:
             yield from self._only_in_copy(known)
@@ -137,6 +141,24 @@ class RecoveryScan:
             self.quarantined.append(Quarantined(where, "damaged", "it was lost; its copy is used"))
             self._put_back(key, data)
             yield row
+
+    def _check_copy(self, key: bytes, data: bytes) -> None:
+        """Write the copy of a row of the catalog anew where it is not as the row."""
+        copy = self._databases.catalog_copy
+        if copy is None:
+            return
+        with self._env.begin() as txn:
+            found = txn.get(key, db=copy)
+        if found == data:
+            return
+        where = f"copy of row {key!r} of {Table.CATALOG}"
+        if found is None:
+            self.quarantined.append(Quarantined(where, "damaged", "it was lost, and is written anew"))
+        else:
+            self._set_aside(CATALOG_COPY, key, where, "damaged", "it is not as the row, and is written anew")
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                txn.put(key, data, db=copy)
 
     def _put_back(self, key: bytes, data: bytes) -> None:
         if self._repairs:

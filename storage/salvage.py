@@ -27,6 +27,7 @@ from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from storage.errors import DamagedRecord, UnsupportedFormat
 from storage.identity import STORE_FORMAT, STORE_KIND
 from storage.interface import Table
+from storage.partition_owners import owned_partition
 from storage.quarantine import QUARANTINE_FORMAT, QUARANTINE_KIND
 from storage.record_cursor import decode_cursor
 from storage.record_journal import decode_journal_record
@@ -236,6 +237,10 @@ def _is_identity(_: bytes, value: bytes) -> bool:
     return True
 
 
+def _is_owner(key: bytes, value: bytes) -> bool:
+    return _is_row(key, value) and owned_partition(key) >= 0
+
+
 def _is_row(key: bytes, value: bytes) -> bool:
     return stored_key(decode_row(value)[0]) == key
 
@@ -247,4 +252,5 @@ _FITS: Final[dict[str, Callable[[bytes, bytes], bool]]] = {
     "cursors": _is_cursor,
     "quarantine": _is_item,
     "meta": _is_identity,
+    Table.OWNERS.value: _is_owner,
 }

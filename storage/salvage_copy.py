@@ -23,6 +23,7 @@ from storage.file_rights import make_file, make_folder
 from storage.folder_lock import DATA_FILE, FolderLock
 from storage.identity import STORE_FORMAT, STORE_KIND, write_incarnation
 from storage.interface import PageKey, Table
+from storage.partition_owners import owned_partition
 from storage.queue_catalog import stored_queues
 from storage.record_page import PageSummary, decode_page_summary, directory_row
 from storage.record_seal import unseal_whole
@@ -143,6 +144,9 @@ class _Copy:
                 self._cursor_ids.add(PARTITION_KEY.unpack(key)[0])
             elif name == Table.CATALOG:
                 self._note_partitions(value)
+            elif name == Table.OWNERS:
+                with suppress(UnsupportedFormat):
+                    self._partition_ids.add(owned_partition(decode_row(value)[0]))
             yield key, value
 
     def _copy(self, name: str, rows: Iterable[tuple[bytes, bytes]]) -> None:

@@ -22,6 +22,7 @@ from storage.environment import open_to_read, translated
 from storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from storage.identity import read_clean, read_incarnation
 from storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
+from storage.partition_owners import find_lost
 from storage.quarantine import browse, describe_page
 from storage.record_page import PageRuns
 from storage.recovery import RecoveryScan, checked_page
@@ -46,8 +47,9 @@ class SpoolReader:
         self.cursor_states = recovery.cursors  # by partition id
         self.pages = recovery.pages
         stored = read_vpns({table: rows.items() for table, rows in self.tables.items()})
-        self.vpns = {name: VpnReader(self, name, rows) for name, rows in stored.items()}  # `default` is among them
         self._stored, records = read_partitions(recovery)
+        find_lost(stored, self._stored)
+        self.vpns = {name: VpnReader(self, name, rows) for name, rows in stored.items()}  # `default` is among them
         self.journal_records_count = len(records)
 
     @classmethod

@@ -3,7 +3,7 @@ cannot be trusted, and for whoever reads a backup.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
@@ -14,6 +14,7 @@ from messaging.message_vpn import DEFAULT_VPN, rows_by_vpn
 from messaging.publication import Publication
 from messaging.recovery import StoredBatch, StoredPage, StoredPartition
 from storage.interface import Recovery, Table
+from storage.queue_catalog import StoredQueue
 from storage.record_journal import Entry, Match
 from storage.record_page import PageSummary
 
@@ -33,6 +34,8 @@ class StoredVpn:
     sessions: dict[bytes, bytes]
     readers: dict[bytes, bytes]
     transactions: dict[bytes, bytes]
+    owners: dict[bytes, bytes] = field(default_factory=dict)
+    lost: list[StoredQueue] = field(default_factory=list)  # queues without a definition: `partition_owners.find_lost`
 
 
 NOTHING_STORED: Final = StoredVpn({}, {}, {}, {}, {})  # of a message VPN that is new
@@ -49,6 +52,7 @@ def read_vpns(tables: Mapping[Table, Iterable[tuple[bytes, bytes]]]) -> dict[str
             sessions=rows[Table.SESSIONS].get(name, {}),
             readers=rows[Table.READERS].get(name, {}),
             transactions=rows[Table.TRANSACTIONS].get(name, {}),
+            owners=rows[Table.OWNERS].get(name, {}),
         )
         for name in names
     }
@@ -60,6 +64,7 @@ def read_partitions(recovery: Recovery) -> tuple[dict[int, StoredPartition], Jou
     records = _read_journal(recovery, partitions)
     for partition_id, cursor in recovery.cursors.items():
         stored = partitions.setdefault(partition_id, StoredPartition(partition_id))
+        stored.is_registered = True
         stored.floor = cursor.floor
         stored.next_sequence = cursor.next_sequence
         stored.redelivered = cursor.redelivered
@@ -68,11 +73,13 @@ def read_partitions(recovery: Recovery) -> tuple[dict[int, StoredPartition], Jou
             stored.settle(first, end)
     for page in recovery.pages:
         stored = partitions.setdefault(page.partition_id, StoredPartition(page.partition_id))
+        stored.is_registered = True
         stored.pages.append(_stored_page(page.summary))
     for partition_id in recovery.lost_cursors:
         stored = partitions.setdefault(partition_id, StoredPartition(partition_id))
         stored.next_sequence = stored.known_end() + SEQUENCES_SKIPPED
         stored.lacks_cursor = True
+        stored.is_registered = True
     return partitions, records
 
 

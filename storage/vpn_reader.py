@@ -56,7 +56,8 @@ class VpnReader:
         self.name = name
         self.rows = rows
         self._spool = spool
-        self.queues: dict[str, StoredQueue] = {each.name: each for each in self._stored_queues()}
+        # Those without a definition are read as a node would serve them.
+        self.queues: dict[str, StoredQueue] = {each.name: each for each in (*self._stored_queues(), *rows.lost)}
         self.cursors = self._cursor_book()
         self._logs: dict[int, RetainedLog] = {}
 

@@ -23,6 +23,7 @@ from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITIO
 app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
+DEFINITION_LOST = "its definition was lost: it is shut until its ingress or egress is enabled, or it is declared"
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -108,6 +109,8 @@ def show(
     typer.echo(
         f"\n{'durable' if view.durable else 'temporary'}; subscriptions: {', '.join(view.subscriptions) or 'none'}"
     )
+    if view.definition_lost:
+        typer.echo(DEFINITION_LOST)
     typer.echo(
         f"{view.ready_count} ready, {view.unacked_count} unacked, {rounded_size(view.spooled_bytes)} spooled; "
         f"scaling {view.scale_status}, rebalance {view.rebalance_status}\n"
@@ -206,7 +209,8 @@ def _print_message(message: MessageView) -> None:
 def _summary(view: QueueView) -> tuple[object, ...]:
     config = view.config
     counts = (config.partition_count, view.ready_count, view.unacked_count)
-    return (view.name, config.access_type, *counts, rounded_size(view.spooled_bytes), len(view.flows))
+    access = "definition lost" if view.definition_lost else config.access_type
+    return (view.name, access, *counts, rounded_size(view.spooled_bytes), len(view.flows))
 
 
 def _partition_row(view: PartitionView) -> tuple[object, ...]:

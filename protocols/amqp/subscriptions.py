@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from actors.directory_messages import (
     CreateQueue,
+    DefinitionLost,
     DeleteQueue,
     FindQueue,
     QueueHandle,
@@ -211,11 +212,12 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
     try:
         definition = connection.services.subscription_queue(wanted)
         found: QueueHandle = await queues.ask(
-            CreateQueue(definition, SUBSCRIPTION_KIND, wanted.durable, must_be_new=False)
+            CreateQueue(definition, SUBSCRIPTION_KIND, wanted.durable, must_be_new=False, gives_back=True)
         )
     except (TopicError, QueueInvalid) as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r:.80}: {error}") from None
     _check_owner(connection, found)
+    _check_known(found)
     present = found.definition
     is_same = present.config.access_type == definition.config.access_type and found.durable == wanted.durable
     collects_the_same = present.subscriptions == definition.subscriptions and present.selector == definition.selector
@@ -246,6 +248,12 @@ def _check_owner(connection: "AmqpConnection", queue: QueueHandle) -> None:
         raise AddressRefused(conditions.UNAUTHORIZED_ACCESS, denial(config, user, CONSUME))
 
 
+def _check_known(queue: QueueHandle) -> None:
+    """Raise AddressRefused for a subscription of which only the messages are left, and not what it is of."""
+    if queue.definition_lost:
+        raise AddressRefused(conditions.ILLEGAL_STATE, str(DefinitionLost(queue.name)))
+
+
 def leave_subscription(connection: "AmqpConnection", link: OutgoingLink, name: str, *, is_over: bool) -> None:
     """Let a link go; the subscription ends with the last one where `is_over` says so."""
     if connection.services.registry.subscriptions.leave(name, link) and is_over:
@@ -265,6 +273,7 @@ async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
     if found is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r:.80}")
     _check_owner(connection, found)
+    _check_known(found)
     subscriptions = connection.services.registry.subscriptions
     if subscriptions.is_active(name):
         raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r:.80} has consumers")

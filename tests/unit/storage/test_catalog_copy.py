@@ -60,11 +60,20 @@ def test_a_definition_is_taken_from_its_copy_and_put_back(folder: Path, value: b
     store.close()
 
 
-def test_a_damaged_copy_harms_nothing(folder: Path) -> None:
-    change(folder, CATALOG_COPY, key=b"row/1", value=b"torn")
+@pytest.mark.parametrize("value", [b"torn", None])
+def test_a_copy_that_is_damaged_or_lost_is_written_anew(folder: Path, value: bytes | None) -> None:
+    change(folder, CATALOG_COPY, key=b"row/1", value=value)
+    with SpoolReader.open_folder(folder) as reader:
+        assert ["is written anew" in entry.detail for entry in reader.damage] == [True]
     store = opened(folder)
     recovery = store.recover()
+    assert (catalog(recovery), len(recovery.quarantined)) == (ROWS, 1)
+    recovery = store.recover()
     assert (catalog(recovery), recovery.quarantined) == (ROWS, [])
+    store.close()
+    change(folder, "catalog", key=b"row/1", value=None)
+    store = opened(folder)
+    assert catalog(store.recover()) == ROWS
     store.close()
 
 

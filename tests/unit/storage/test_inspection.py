@@ -89,7 +89,7 @@ def test_partitions_that_two_queues_have_or_that_will_be_given_out_again_are_fou
 
 
 def test_what_no_queue_has_is_found(folder: Path) -> None:
-    change(folder, CommitJob(page_writes=[PageWrite(9, page_bytes(1))], cursor_puts=[CursorState(9, 1, [], 100, [])]))
+    change(folder, CommitJob(page_writes=[PageWrite(9, page_bytes(1))], cursor_puts=[CursorState(9, 4, [], 100, [])]))
 
     assert found(folder) == [
         Finding(Severity.WARNING, "page of partition 9 from sequence 1", "no queue has that partition; it takes room"),
