@@ -86,12 +86,11 @@ def assemble_queue(
     A change of their number that was under way (`rescale`) goes on.
     """
     config = definition.config
-    target = _target(services, config, durable=durable)
+    target = _target(services, config, slots, durable=durable)
     rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
     watch = QueueWatch(services.events, config.name, target.gate)
     grace_s = services.temporary_grace_s if kind == TEMPORARY else NEVER
     expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client, only_user=config.owner)
-    target.slots = slots
     core = QueueCore(
         config,
         events=services.events,
@@ -129,14 +128,16 @@ def assemble_queue(
     return QueueHandle(config.name, kind, cell, target, durable, definition, core, definition_lost)
 
 
-def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> QueueTarget:
+def _target(services: QueueServices, config: QueueConfig, slots: bytes | None, *, durable: bool) -> QueueTarget:
     gate = QueueGate(
         services.spool_gate if durable else None,
         usage_bytes_max=config.spool_bytes_max(),
         message_bytes_max=config.max_msg_size,
         usage_count_max=services.queue_messages_max,
     )
-    return QueueTarget(config.name, gate, Pressure(high_bytes=0, low_bytes=0), durable=durable)
+    target = QueueTarget(config.name, gate, Pressure(high_bytes=0, low_bytes=0), durable=durable)
+    target.slots = slots
+    return target
 
 
 def log_for(services: QueueServices, core: QueueCore, ledger: Ledger, partition_id: int) -> RetainedLog:

@@ -2,7 +2,7 @@
 
 from actors.cell import ActorOverview
 from actors.directory_messages import QueueHandle
-from actors.messages import INACTIVE, BrowsedMessage, QueueOverview
+from actors.messages import INACTIVE, BrowsedMessage, FlowOverview, QueueOverview
 from actors.queue_totals import QueueTotals
 from gateway.views import (
     ActorView,
@@ -70,20 +70,21 @@ def queue_view(
         kept_bytes=sum(each.kept_bytes for each in overview.partitions),
         spool_incarnation=incarnation,
         partitions=tuple(partitions),
-        flows=tuple(
-            FlowView(
-                id=str(flow.flow_id),
-                client=flow.client,
-                protocol=flow.protocol,
-                window=flow.window,
-                unacked_count=flow.unacked_count,
-                active=flow.activity != INACTIVE,
-                activity=flow.activity,
-                partitions=tuple(flow.partitions),
-                selector=flow.selector or None,
-            )
-            for flow in overview.flows
-        ),
+        flows=tuple([_flow_view(flow) for flow in overview.flows]),
+    )
+
+
+def _flow_view(flow: FlowOverview) -> FlowView:
+    return FlowView(
+        id=str(flow.flow_id),
+        client=flow.client,
+        protocol=flow.protocol,
+        window=flow.window,
+        unacked_count=flow.unacked_count,
+        active=flow.activity != INACTIVE,
+        activity=flow.activity,
+        partitions=tuple(flow.partitions),
+        selector=flow.selector or None,
     )
 
 
