@@ -10,6 +10,7 @@ import pytest
 
 from delivery_record import DeliveryRecord
 from gateway_process import GatewayProcess, wait_until
+from lost_rows import lose_definition
 from plain_http import HTTP
 from storage.tree_pages import LEAF, DataFile
 from storage.tree_walk import FREE_LIST, NAMES, TreeWalk
@@ -150,3 +151,32 @@ def test_nobody_starts_on_a_spool_whose_pages_are_broken_without_hearing_of_it(t
         consumer.connect(new.mqtt_port)
         run_until([consumer], lambda: record.has_all(confirmed), within_s=WITHIN_S, what="what was confirmed")
     record.check_nothing_is_lost(confirmed)
+
+
+def test_a_queue_that_a_crash_left_without_its_definition_is_opened_by_commands(tmp_path: Path) -> None:
+    """Journal, pages and cursors are as `kill -9` left them; nobody gets anything before an operator decides."""
+    record = DeliveryRecord("load")
+    publisher = WirePublisher("publisher", topic="load", keys=["a", "b"], qos=1, window=4)
+    consumer = WireConsumer("consumer", filter_text="$queue/load", qos=1, record=record.note)
+    node = GatewayProcess(tmp_path)
+    with node, hung_up_at_the_end([publisher, consumer]):
+        fill(node, publisher, 200)
+        confirmed = dict(publisher.confirmed)
+        node.kill9()
+        lose_definition(node.data, "load", torn=True)
+        examined = node.command("doctor", "--data", str(node.data))
+        assert examined.returncode == 1
+        assert "its definition is lost" in " ".join(examined.stdout.split())
+
+        node.start()
+        assert node.metric("sluicegate_queues_definition_lost", vpn="default") == 1
+        assert node.held_count("load") == publisher.confirmed_count
+        assert "VPN_AD_QENDPT_DEFINITION_LOST" in node.stderr
+        changes = ("permission=consume", "ingress_enabled=true", "egress_enabled=true")
+        changed = node.command("queue", "set", "load", *changes)
+        assert changed.returncode == 0, changed.stdout + changed.stderr
+        consumer.connect(node.mqtt_port)
+        run_until([consumer], lambda: record.has_all(confirmed), within_s=WITHIN_S, what="what was confirmed")
+        assert node.metric("sluicegate_queues_definition_lost", vpn="default") == 0
+    record.check_nothing_is_lost(confirmed)
+    record.check_order()
