@@ -50,6 +50,14 @@ def bury_declined(state: LedgerState, groups: MessageGroups | None, client: str)
                 _bury_unwanted(state, groups, first, end, client)
 
 
+def bury_what_is_read(state: LedgerState, groups: MessageGroups | None, first: int, end: int) -> None:
+    """A page is in memory: what of it was declined while nobody could tell who selects it is dead if nobody does."""
+    for flow in list(state.flows.values()):
+        if flow.declined is not None:
+            for start, stop in flow.declined.within(first, end):
+                _bury_unwanted(state, groups, start, stop, flow.flow.client)
+
+
 def _bury_unwanted(state: LedgerState, groups: MessageGroups | None, first: int, end: int, client: str) -> None:
     for start, stop in state.held_by_nobody(first, end):
         for sequence in range(start, stop):

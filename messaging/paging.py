@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Final, final
 
 from messaging.batch import MessageBatch
+from messaging.declining import bury_what_is_read
 from messaging.ledger import Ledger
 from messaging.marks import marks_of, marks_together
 from messaging.moments import earlier, hold_undue, next_moment, note_moments
@@ -144,6 +145,8 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
     for segment in loaded:
         hold_undue(ledger, segment, ledger.passed_ms)
         note_moments(ledger, segment)
+    if ledger.selecting_count > 0:
+        bury_what_is_read(ledger, ledger.groups, absent.first, absent.end)
 
 
 def is_awaited(ledger: Ledger, page_first: int) -> bool:

@@ -159,6 +159,31 @@ def test_a_failed_message_holds_up_what_has_its_key_for_selecting_flows_too() ->
     ledger.check()
 
 
+def test_what_was_declined_on_a_page_is_dead_once_the_page_says_that_nobody_selects_it() -> None:
+    """Until the page is read the second flow might have it; found by the machine below."""
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    publication = published(prioritized(1, 1, 2, 1))
+    publication.sequenced(7, ledger.append(publication.batch, publication), None)
+    written(publication, 1)
+    ledger.attach(flow_of(1, limit=3), 1)
+    ledger.attach(selecting(2, 1, limit=1), 2)
+    assert delivered(ledger.deliver(0)) == {1: [1, 2, 3], 2: [4]}
+    (plan,) = plan_pages(ledger, page_bytes=1 << 16, bytes_to_free=1 << 30, through_record=None)
+    pages_written(ledger, plan)
+    ledger.settle(1, 3, 4, RELEASED_ELSEWHERE)
+    assert ledger.waiting_count == 4
+
+    ledger.settle(2, 4, 5, ACCEPTED)
+    ledger.flows[2].flow.window.give(1)
+    assert ledger.deliver(0) == []
+    assert ledger.effects.wanted_pages == [1]
+    page_loaded(ledger, 1, plan.runs)
+
+    assert ledger.effects.discards == {DISCARD_UNDELIVERABLE: 1}
+    assert ledger.waiting_count == 2
+    ledger.check()
+
+
 PRIORITIES = st.lists(st.integers(1, 3), min_size=1, max_size=8)
 OUTCOMES = st.sampled_from([ACCEPTED, ACCEPTED, RELEASED, FAILED, RELEASED_ELSEWHERE, FAILED_ELSEWHERE])
 
@@ -272,6 +297,8 @@ class SelectingMachine(RuleBasedStateMachine):
             wanted_pages, self.ledger.effects.wanted_pages = self.ledger.effects.wanted_pages, []
             for first in wanted_pages:
                 page_loaded(self.ledger, first, self.pages[first])
+                read = [range(start, start + batch.count) for start, batch in self.pages[first]]
+                self.drop_undeliverable(self.in_memory().union(*read))
             if not deliveries and not wanted_pages:
                 break
         in_somebodys_hand = set().union(*self.held.values())
