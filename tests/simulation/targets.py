@@ -88,6 +88,7 @@ class Seen:
     count_known: int = 0  # deliveries since the node may last have forgotten them
     forgotten: tuple[int, int] = (0, 0)  # crashes of the node, and when the target last forgot its counts, by then
     member: str = ""  # of the shared subscription: who was sent it at QoS 2, and nobody else gets it
+    sent_once: bool = False  # to a member at QoS 2, whatever it has asked for since
     given_back: bool = False  # by a member that has left; it may have had the message all the same
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
 

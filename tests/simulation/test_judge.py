@@ -14,7 +14,7 @@ from simulation.run import MENDING_US, drain
 from simulation.scenario import GATHER, LOCK, PLAIN, RETENTION, SELECTIONS, TEMPORARY, queue_id
 from simulation.steps import Step
 from simulation.tap import Tap, number_of
-from simulation.targets import EXCLUSIVE, SESSION, Rules, Seen, Violation
+from simulation.targets import EXCLUSIVE, GROUP, SESSION, Rules, Seen, Violation
 from simulation.truth import Truth
 from simulation.world import World
 
@@ -208,6 +208,24 @@ def test_a_message_comes_behind_a_newer_one_only_where_that_took_its_place_and_w
     allowed = nullcontext() if last_value and is_refused else pytest.raises(Violation, match="behind")
     with allowed:
         truth.delivered(queue, former.number, tap, held_us=1_000_000, flagged=False, count=1, again=False)
+
+
+@pytest.mark.parametrize(("qos", "leaves"), [(2, False), (2, True), (1, False)])
+def test_a_message_may_wait_for_its_member_at_qos_2_while_others_have_its_key(qos: int, leaves: bool) -> None:
+    """Whoever unsubscribes, perhaps from something else, completes what was begun with it [MQTT 3.10.4-3]."""
+    truth = Truth(lambda: 0)
+    group = truth.begins(GROUP, GROUP, ("t",), Rules())
+    member, other = (Tap(truth, name, receive_maximum=10, names={}, out={}) for name in ("s1", "s2"))
+    earlier, later = truth.sent("p0", "k", "t", qos), truth.sent("p0", "k", "t", 1)
+    for message in (earlier, later):
+        truth.promised(message, 0)
+        truth.delivered(group, message.number, member, held_us=0, flagged=False, count=0, again=False)
+        truth.goes_to(group, message.number, "s1", is_once=message.qos == 2, is_leaving=False)
+    if leaves:
+        truth.gives_back("s1")
+    truth.life += 1  # the node starts again, and another member is the first to come
+    with nullcontext() if qos == 2 else pytest.raises(Violation, match="is unsettled with another consumer"):
+        truth.delivered(group, later.number, other, held_us=0, flagged=False, count=0, again=False)
 
 
 def test_what_was_purged_before_anybody_had_it_may_come_in_a_replay() -> None:

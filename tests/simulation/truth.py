@@ -340,6 +340,7 @@ class Truth:
         is_free = message.session_lost or message.refused or target.is_broken
         if seen.member not in ("", member) and not is_free:
             raise Violation(f"{target.name} gave {message} to {member}, and has sent it to {seen.member} under QoS 2")
+        seen.sent_once = seen.sent_once or is_once
         if is_leaving:
             seen.given_back = True
         elif is_once:
@@ -417,8 +418,11 @@ class Truth:
                 )
 
     def _waits_for_a_member(self, seen: Seen | None) -> bool:
-        """Return whether it was sent at QoS 2 to a member that was lost since, and whose keys others have now."""
-        if seen is None or not seen.member or seen.holder is None:
+        """Return whether it was sent at QoS 2 to a member that was lost since, and whose keys others have now.
+
+        Also where the member has unsubscribed: perhaps from something else, and then it is still completed with it.
+        """
+        if seen is None or not seen.sent_once or seen.holder is None:
             return False
         return seen.count > 1 or seen.held_life != self.life or seen.holder.has_let_go
 
