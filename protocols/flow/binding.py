@@ -59,10 +59,12 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
     except ClientDenied as denied:
         connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, denied.text, None)
         return
+    window_max = connection.services.limits.window
+    window = min(asked.window or window_max, window_max, WINDOW_MAX)
     if asked.name:
         try:
             named = await connection.services.publishers.ask(
-                ClaimPublisher(asked.name, connection.cell, connection.identity.user)
+                ClaimPublisher(asked.name, connection.cell, connection.identity.user, window)
             )
         except TooManyPublishers as too_many:
             connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(too_many), RETRY_AFTER_MS)
@@ -78,8 +80,6 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
         if named is not None:
             connection.services.publishers.inbox.post(ReleasePublisher(named, named.epoch))
         return
-    window_max = connection.services.limits.window
-    window = min(asked.window or window_max, window_max, WINDOW_MAX)
     flow = PublisherFlow(asked.flow_id, named, window)
     connection.publishing.add(flow)
     connection.ids.answered(asked.flow_id)

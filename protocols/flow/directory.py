@@ -65,12 +65,13 @@ class PublisherDirectory(LoopActor):
         turn: LoopFuture[None] = LoopFuture()
         self._claims[name] = turn
         try:
-            return await self._serve(name, message.connection, message.user)
+            return await self._serve(message)
         finally:
             del self._claims[name]
             turn.set(None)
 
-    async def _serve(self, name: str, connection: ActorCell, user: str) -> NamedPublisher:
+    async def _serve(self, message: ClaimPublisher) -> NamedPublisher:
+        name, connection, user = message.name, message.connection, message.user
         publisher = self._by_name.get(name)
         if publisher is None:
             if len(self._by_name) >= self.publishers_max:
@@ -81,7 +82,7 @@ class PublisherDirectory(LoopActor):
         publisher.user = user
         await self._fence(publisher)
         await self._decide(publisher)
-        publisher.begin_again()
+        publisher.begin_again(message.window)
         publisher.owner = connection.inbox
         self._connections[name] = connection
         refusal = await self._write([publisher.epoch_row()])

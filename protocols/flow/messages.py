@@ -16,6 +16,7 @@ class ClaimPublisher:
     name: str
     connection: ActorCell
     user: str  # empty: anonymous
+    window: int  # sequences that it may send ahead of answers
 
 
 @dataclass(slots=True)

@@ -24,7 +24,8 @@ EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row that says how often the publisher
 
 _PLACE: Final = struct.Struct(">I")
 _ROW: Final = struct.Struct(">QQQ")  # floor, first, last
-_EPOCH: Final = struct.Struct(">QI")  # floor, epoch; behind them the user, in UTF-8
+_EPOCH: Final = struct.Struct(">QI")  # floor, epoch; behind them the user, in UTF-8, a zero byte, and the window
+_WINDOW: Final = struct.Struct(">I")
 
 
 @final
@@ -45,6 +46,7 @@ class NamedPublisher:
         self.idle_since_ms = 0  # wall clock, while nobody has it
         # The gateway was not stopped in order while it had this publisher, which has not been past that time since.
         self.was_cut_off = False
+        self.window = 0  # sequences that it may have sent ahead of answers, before it was cut off too; 0: not known
         self.undecided: list[tuple[Publication, int, int]] = []  # of the last connection: what, first and last sequence
         self._refused = RangeSet()
         self._places: list[int] = []  # place -> the last sequence of its row
@@ -79,8 +81,9 @@ class NamedPublisher:
                 left.append((publication, first, last))
         self.undecided = left
 
-    def begin_again(self) -> None:
+    def begin_again(self, window: int) -> None:
         """Let another connection have it: what was refused and not heard of comes again."""
+        self.window = max(window, self.window) if self.was_cut_off else window
         self._refused = RangeSet()
         self.epoch += 1
         stored = self.stored.ranges()
@@ -99,7 +102,8 @@ class NamedPublisher:
 
     def epoch_row(self) -> tuple[bytes, bytes]:
         """Return the row that is written when the publisher is opened."""
-        return self._stem + _PLACE.pack(EPOCH_PLACE), _EPOCH.pack(self.floor, self.epoch) + self.user.encode()
+        said = _EPOCH.pack(self.floor, self.epoch) + self.user.encode() + b"\0" + _WINDOW.pack(self.window)
+        return self._stem + _PLACE.pack(EPOCH_PLACE), said
 
     def rows_to_delete(self) -> list[tuple[bytes, bytes | None]]:
         """Return the deletion of all its rows."""
@@ -113,7 +117,9 @@ class NamedPublisher:
         """
         if place == EPOCH_PLACE:
             floor, self.epoch = _EPOCH.unpack_from(value)
-            self.user = value[_EPOCH.size :].decode()  # earlier releases wrote none
+            user, has_window, window = value[_EPOCH.size :].partition(b"\0")  # earlier releases wrote neither
+            self.user = user.decode()
+            self.window = _WINDOW.unpack(window)[0] if has_window else 0
             self._raise_floor(floor)
             return
         floor, first, last = _ROW.unpack(value)

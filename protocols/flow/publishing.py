@@ -83,8 +83,11 @@ class PublisherFlow:
         self.answered_through = 0 if named is None else named.floor
         self.received_through = self.answered_through
         self.sequence_max = self.answered_through + window
-        # What it may have had in flight when the gateway crashed: consumers may have had that.
-        self.doubtful_through = named.highest() + window if named is not None and named.was_cut_off else 0
+        # What it may have had in flight when the gateway crashed: consumers may have had that. It was at most a window
+        # ahead of the answers that it had heard, and the first that it sends again lies behind these: the second number
+        # is that window until something is published. What is refused says nothing, it may be a filler of the client.
+        self.doubtful_window = named.window if named is not None and named.was_cut_off else 0
+        self.doubtful_through = 0 if named is None or not named.was_cut_off else named.highest() + named.window
         self.line: deque[Unanswered] = deque()  # ascending
         self.unanswered_count = 0  # messages in the line
         self.refusals: list[Refusal] = []  # to be said with the next PUB_ACK
@@ -181,7 +184,7 @@ class PublishingSide:
             self._publish_again(flow, named, event, wall_ms)
         else:
             self._publish_rows(flow, event, 0, len(event.sequences), wall_ms)
-        if named is not None and 0 < flow.doubtful_through < flow.received_through:
+        if named is not None and flow.doubtful_window == 0 < flow.doubtful_through < flow.received_through:
             flow.doubtful_through = 0
             named.was_cut_off = False  # it is past what it had in flight
         flow.advance()
@@ -204,7 +207,7 @@ class PublishingSide:
         """Publish neighbouring rows, in batches that go the same way."""
         topics = event.topics
         row = start
-        sequences, doubtful_through = event.sequences, flow.doubtful_through
+        sequences = event.sequences
         while row < stop:
             problem = "" if event.to_queue else self._problem_of(topics[row])
             end = row + 1
@@ -219,9 +222,11 @@ class PublishingSide:
                 or (topics[end] == topics[row] if event.to_queue else not self._problem_of(topics[end]))
             ):
                 end += 1
-            is_doubtful = sequences[row] <= doubtful_through
+            if flow.doubtful_window:
+                flow.doubtful_through = max(flow.doubtful_through, sequences[row] - 1 + flow.doubtful_window)
+            is_doubtful = sequences[row] <= flow.doubtful_through
             if is_doubtful:
-                end = bisect_right(sequences, doubtful_through, row, end)
+                end = bisect_right(sequences, flow.doubtful_through, row, end)
             batch = self._batch(event, row, end, AT_LEAST_ONCE, wall_ms, is_doubtful)
             self._publish(flow, sequences[row:end], batch, event)
             row = end
@@ -241,6 +246,7 @@ class PublishingSide:
             entry.code = _CODES.get(result.refusal, codes.SPOOL_FULL)
             entry.text = result.reason()
             return
+        flow.doubtful_window = 0
         publication = result.publication
         named = flow.named
         pending: int = result.confirmations_pending

@@ -64,6 +64,52 @@ async def test_a_named_publisher_that_was_cut_off_by_a_crash(broker: RunningBrok
         assert await flags(broker, 1) == [(b"6", False)]
 
 
+async def test_a_named_publisher_that_asks_for_less_when_it_returns(broker: RunningBroker) -> None:
+    """What it may have had in flight is what it was granted then, over another crash too."""
+    await create(broker, subscriptions=["t"])
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher("p", window=8)
+        kept = keep(broker)
+        client.publishes(opened.flow_id, [1, 2, 3, 4, 5, 6])
+        assert await flags(broker, 6) == [(b"%d" % number, False) for number in range(1, 7)]
+    await crash_back_to(broker, kept)
+    async with FlowClient(broker.flow_port) as client:
+        await client.opens_publisher("p", window=2)
+        kept = keep(broker)
+    await crash_back_to(broker, kept)
+
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher("p", window=2)
+        for number in range(1, 11):
+            client.publishes(opened.flow_id, [number])
+            await client.answered(opened.flow_id, number)
+    assert await flags(broker, 10) == [(b"%d" % number, number <= 8) for number in range(1, 11)]
+
+
+async def test_a_named_publisher_that_was_refused_much_before_a_crash(broker: RunningBroker) -> None:
+    """It has heard of that, and was ahead of what is stored by more than its window."""
+    await create(broker, subscriptions=["t"])
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher("p", window=4)
+        kept = keep(broker)
+        for first in (1, 5, 9):
+            client.publishes(opened.flow_id, list(range(first, first + 4)), topic="a/#")
+            assert len(await client.answered(opened.flow_id, first + 3)) == 4
+        client.publishes(opened.flow_id, [13, 14])
+        assert await flags(broker, 2) == [(b"13", False), (b"14", False)]
+    await crash_back_to(broker, kept)
+
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher("p", window=4)
+        for filler in (4, 8, 12):  # as clients move a window that ends before what they have to send
+            client.publishes(opened.flow_id, [filler], topic="")
+            await client.answered(opened.flow_id, filler)
+        for number in range(13, 18):
+            client.publishes(opened.flow_id, [number])
+            await client.answered(opened.flow_id, number)
+    assert await flags(broker, 5) == [(b"%d" % number, number <= 16) for number in range(13, 18)]
+
+
 async def test_a_named_publisher_that_returns_after_an_orderly_stop(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
     async with FlowClient(broker.flow_port) as client:

@@ -1,5 +1,7 @@
 """What is remembered of a publisher by its name, against a plain model, over crashes at any moment."""
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ class Story:
 
     def open_again(self) -> None:
         """A new connection: the client learns how far it is answered for, and sends the rest again."""
-        self.named.begin_again()
+        self.named.begin_again(10)
         assert self.named.highest() >= max(self.stored, default=0), "who has lost count finds a sequence that is new"
         key, value = self.named.epoch_row()
         self.rows[key] = value
@@ -152,3 +154,27 @@ def test_all_rows_of_a_publisher_can_be_deleted() -> None:
     keys = [named.row_of(1, 3)[0], named.row_of(4, 4)[0], named.epoch_row()[0]]
 
     assert [key for key, value in named.rows_to_delete() if value is None] == keys
+
+
+@pytest.mark.parametrize("user", ["", "mia", "Zoë"])
+def test_a_publisher_comes_back_with_its_user_and_the_window_that_it_had(user: str) -> None:
+    written = NamedPublisher("p")
+    written.user = user
+    written.begin_again(300)
+    found = NamedPublisher("p")
+    found.restore(EPOCH_PLACE, written.epoch_row()[1])
+    assert (found.user, found.window, found.epoch) == (user, 300, 1)
+
+    found.was_cut_off = True
+    found.begin_again(20)
+    assert found.window == 300, "it may have had so many in flight when it was cut off"
+    found.was_cut_off = False
+    found.begin_again(20)
+    assert found.window == 20
+
+
+@pytest.mark.parametrize("user", ["", "mia"])
+def test_rows_of_earlier_releases_say_nothing_of_a_window(user: str) -> None:
+    found = NamedPublisher("p")
+    found.restore(EPOCH_PLACE, struct.pack(">QI", 7, 2) + user.encode())
+    assert (found.user, found.window, found.epoch, found.floor) == (user, 0, 2, 7)
