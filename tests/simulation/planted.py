@@ -90,6 +90,11 @@ FAULTS = (
         seed=2,
     ),
     Planted(
+        "what a publisher sends again is delivered without the redelivered flag",
+        (Edit("messaging/ledger.py", " or (batch is not None and batch.possible_duplicate)", ""),),
+        seed=2,
+    ),
+    Planted(
         "a slot that moves is not held until its older messages are settled",
         (
             Edit(

@@ -26,7 +26,7 @@ OK, NO_CONTENT, MULTI_STATUS, BAD, NOT_FOUND, TIMEOUT, CONFLICT, UNAVAILABLE = 2
 EXPECTED: Final = {  # what may be answered by who does nothing wrong to who does nothing wrong
     PUBLISH: {OK, MULTI_STATUS, BAD, UNAVAILABLE},  # BAD: the queue is gone
     READ: {OK, NO_CONTENT, BAD, NOT_FOUND, CONFLICT, UNAVAILABLE},
-    SETTLE: {NO_CONTENT, NOT_FOUND, CONFLICT},
+    SETTLE: {NO_CONTENT, NOT_FOUND, CONFLICT, UNAVAILABLE},  # the last: the store has failed
     END: {NO_CONTENT, NOT_FOUND},
 }
 NOT_HELD: Final = re.compile(rb"deliveries ([\d,]+) are not held")
@@ -185,6 +185,8 @@ class RequestTap:
     def _answered(self, asked: Asked, answer: Answer) -> None:
         if answer.status not in EXPECTED[asked.kind]:
             raise Violation(f"{asked} was answered with {answer}")
+        if asked.kind == SETTLE and answer.status == UNAVAILABLE and not self._truth.store_faults:
+            raise Violation(f"a settlement was answered with {answer}, and the store had not failed")
         flow = self._flows.get(asked.flow_id)
         if answer.status == NOT_FOUND and flow is not None and not flow.may_have_ended():
             raise Violation(f"a flow on {flow.queue} was answered to be no more, and nothing has ended it")
@@ -249,6 +251,8 @@ class RequestTap:
             elif asked.outcome == "extend":
                 flow.written[number] = what._replace(held_us=asked.begun_us)
                 what.target.seen[what.number].extends(flow, asked.begun_us)
+            elif answer.status == UNAVAILABLE:  # it may come again, or be settled after all
+                flow.written.pop(number, None)
             else:
                 flow.written.pop(number, None)
                 if asked.outcome == "accepted":

@@ -380,7 +380,7 @@ class Resumer(Wired):
     def _transfer(self, tag: bytes, *, resumes: bool) -> None:
         message, encoded, life = self._out[tag]
         if resumes:
-            self._truth.sent_again(message)
+            self._truth.sent_again(message, is_marked=True)
             if life != self._truth.life:  # the node has forgotten it, and may have it
                 message.sent_count += 1
                 message.is_known = False

@@ -55,6 +55,7 @@ class Message:
     withheld: bool = False  # staged, and not to be seen by anybody
     is_known: bool = False  # sent again it is the same message: the node has it once
     sent_count: int = 1
+    unmarked_count: int = 1  # times it was sent, and the node cannot tell that it may have come before
     promised_tick: int = 0  # the node wrote that it has it
     promised_us: int = 0  # when that was
     promised_to_nobody: bool = False  # with the code that says that nobody is subscribed

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -92,6 +93,26 @@ def test_a_message_that_is_sent_again_may_be_refused_though_what_came_first_was_
     message.sent_count += 1
 
     truth.promised(message, 0x97)
+
+
+@pytest.mark.parametrize("was_flagged", [False, True])
+def test_what_a_consumer_had_before_a_crash_comes_flagged_though_it_was_sent_again(
+    world: World, was_flagged: bool
+) -> None:
+    """The store did not have it. Its publisher says that it sends it again, and may have done so before the crash."""
+    truth = world.truth
+    target = truth.targets["keyed"]
+    message = truth.sent("p0", "k9", "work/c/x", 1)
+    holder = next(seen.holder for seen in target.seen.values() if seen.holder is not None)
+    deliver = partial(truth.delivered, target, message.number, holder, held_us=truth.now_us(), count=1, again=False)
+    deliver(flagged=was_flagged)
+    truth.crashes += 1
+    truth.life += 1
+    message.sent_count += 1
+
+    with pytest.raises(Violation, match="not flagged as redelivered"):
+        deliver(flagged=False)
+    deliver(flagged=True)
 
 
 @pytest.mark.parametrize("is_kept", [False, True])

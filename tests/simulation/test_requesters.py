@@ -116,6 +116,23 @@ def test_a_settlement_whose_answer_was_lost_may_be_void_after_a_crash(scene: Sce
     scene.truth.delivered(scene.queue, message.number, holder, held_us=0, flagged=True, count=2, again=False)
 
 
+def test_a_settlement_that_a_failed_store_could_not_keep_is_answered_so_and_may_come_again(scene: Scene) -> None:
+    message = scene.message()
+    scene.delivers(message)
+    scene.settles("accepted")
+    scene.truth.store_faults += 1
+    scene.answers(503)
+    scene.truth.life += 1
+    scene.delivers(message, 2, count=2)
+
+
+def test_a_settlement_may_not_be_refused_for_the_store_where_that_has_not_failed(scene: Scene) -> None:
+    scene.delivers(scene.message())
+    scene.settles("accepted")
+    with pytest.raises(Violation, match="the store had not failed"):
+        scene.answers(503)
+
+
 def test_what_a_flow_has_to_hold_may_not_be_said_to_be_away(scene: Scene) -> None:
     scene.delivers(scene.message())
     scene.settles("accepted")

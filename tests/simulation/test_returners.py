@@ -1,5 +1,7 @@
 """What the judge holds the node to when publishers of the flow protocol return, and consumers give deliveries back."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from protocols.flow.directory import SWEEP_MS, PublisherDirectory
@@ -86,18 +88,28 @@ def test_what_a_publisher_sends_again_may_not_come_again_as_new(scene: Scene) ->
         scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=False, count=1, again=False)
 
 
-@pytest.mark.parametrize("cause", ["crash", "refusal"])
-def test_what_a_publisher_sends_again_may_be_new_where_the_store_may_not_have_it(scene: Scene, cause: str) -> None:
+def test_what_a_publisher_sends_again_may_come_again_as_new_where_the_store_refused_it(scene: Scene) -> None:
+    """By a commit that was under way when the publisher came back."""
     message = scene.sends(1)
     scene.delivers(message)
-    if cause == "crash":
-        scene.truth.crashes += 1
-        scene.truth.sent_again(message)
-    else:  # by a commit that was under way when the publisher came back
-        scene.truth.sent_again(message)
-        scene.truth.store_refuses()
+    scene.truth.sent_again(message)
+    scene.truth.store_refuses()
     scene.holder.has_let_go = True
     scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=False, count=1, again=False)
+
+
+@pytest.mark.parametrize("stops_in_order", [False, True])
+def test_what_a_publisher_sends_again_after_a_crash_comes_flagged(scene: Scene, stops_in_order: bool) -> None:
+    """But where the publisher returns after an orderly stop behind the crash (decision 0313)."""
+    message = scene.sends(1)
+    scene.delivers(message)
+    scene.truth.crashes += 1
+    scene.truth.begins_after_stop = stops_in_order
+    scene.truth.sent_again(message)
+    scene.holder.has_let_go = True
+    with nullcontext() if stops_in_order else pytest.raises(Violation, match="not flagged as redelivered"):
+        scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=False, count=1, again=False)
+    scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=True, count=1, again=False)
 
 
 def test_what_was_released_may_come_again_at_once_and_its_count_stays(scene: Scene) -> None:

@@ -10,7 +10,8 @@ Rules it holds the node to, `Violation` otherwise:
   it, or it was tried as often as the queue allows, or it lay in a page that the simulation damaged;
 - first deliveries of a queue with an order come in the order published; and nothing comes while something confirmed
   before it, of the same key, is neither settled nor with the very same consumer;
-- a second delivery says that it is one, and how often it was tried is never less than what consumers saw;
+- a second delivery says that it is one, also of what its publisher has sent again, and how often it was tried is never
+  less than what consumers saw;
 - what is settled does not come again, unless the node crashed or the settlement was void;
 - nothing comes after it has expired, but again to a session;
 - what is rejected comes to the dead message queue;
@@ -46,6 +47,7 @@ class Truth:
         self.tick = 1
         self.crashes = 0
         self.life = 0  # of the node: how often it has started
+        self.begins_after_stop = False  # this life of the node: it was stopped in order before
         self.store_faults = 0
         self.refused_tick = 0  # when the store last refused a commit
         self.messages: dict[int, Message] = {}
@@ -70,6 +72,7 @@ class Truth:
         for message in self.messages.values():
             if message.is_known and not message.promised_tick:  # its publisher may have left, and sends it again
                 message.sent_count += 1
+                message.unmarked_count += 1
 
     # --- publishers ---
 
@@ -93,12 +96,19 @@ class Truth:
         self.messages[number] = message
         return message
 
-    def sent_again(self, message: Message) -> None:
-        """A publisher that is known by its name returns: to the node it is the same message, if it still has that."""
+    def sent_again(self, message: Message, *, is_marked: bool = False) -> None:
+        """A publisher that is known by its name returns: to the node it is the same message, if it still has that.
+
+        `is_marked`: it says that the message may have come before. Of others the node knows it after a crash only, and
+        in the life that begins with it (decision 0313).
+        """
         wanting = [each for each in [*self.targets.values(), *self.ended] if each.wants(message.topic)]
         was_out = any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages)
         if was_out or self.store_faults or self.crashes > message.crashes_when_sent:
             message.sent_count += 1
+        crash_is_forgotten = self.begins_after_stop and self.crashes > message.crashes_when_sent
+        if not is_marked and (self.store_faults or crash_is_forgotten):
+            message.unmarked_count += 1
 
     def promised(self, message: Message, reason_code: int) -> None:
         """The node wrote PUBACK or PUBREC."""
@@ -433,10 +443,11 @@ class Truth:
         )
 
     def _check_flags(self, target: Target, message: Message, seen: Seen, flagged: bool, count: int) -> None:
-        if not flagged and seen.fresh_count >= message.sent_count:
+        came_before_crash = seen.count > 0 and seen.crashes < self.crashes and message.unmarked_count == 1
+        if not flagged and (seen.fresh_count >= message.unmarked_count or came_before_crash):
             raise Violation(
                 f"{target.name} delivered {message} for the {seen.count + 1}th time, not flagged as redelivered; "
-                f"it was sent {message.sent_count} times"
+                f"it was sent {message.sent_count} times, {message.unmarked_count} of them as new"
             )
         before = self._count_known(target, seen)
         if flagged and message.sent_count == 1 and count < before + 1:

@@ -206,6 +206,7 @@ class World:
     def power_fails(self) -> None:
         """Lose everything but the image, and come back after a while."""
         self.truth.crashes += 1
+        self.truth.begins_after_stop = False
         self._let_go()
         for will in self.wills:
             will.crashed()
@@ -229,6 +230,7 @@ class World:
             client.node_died()
         self.loop.close()
         self.loop = virtual_loop(self.loop.now_us + 1_000)
+        self.truth.begins_after_stop = True
         self.start()
 
     def _learn_queues(self) -> None:
