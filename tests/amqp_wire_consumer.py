@@ -20,6 +20,7 @@ class AmqpWireConsumer(WireClient):
         record: Callable[[Received], None],
         hold_count: int = 0,
         credit: int = 20,
+        keys_cross: bool = True,
     ) -> None:
         super().__init__(container_id)
         self.hold_count = hold_count
@@ -28,6 +29,7 @@ class AmqpWireConsumer(WireClient):
         self._queue = queue
         self._record = record
         self._credit = credit
+        self._keys_cross = keys_cross  # each publisher gives a key itself, no queue has to find it
 
     def connect(self, port: int) -> None:
         """Connect and attach; what the gateway answers is read later, as everything else is."""
@@ -36,6 +38,10 @@ class AmqpWireConsumer(WireClient):
         self._connection = Connection()
         self._connection.container = self.client_id
         self._transport = Transport()
+        if self.account is not None:
+            self._connection.user, self._connection.password = self.account
+            self._transport.sasl().allow_insecure_mechs = True
+            self._transport.sasl().allowed_mechs("PLAIN")
         self._transport.bind(self._connection)
         self._connection.open()
         session = self._connection.session()
@@ -102,7 +108,9 @@ class AmqpWireConsumer(WireClient):
         body = message.body
         text = bytes(body).decode() if isinstance(body, memoryview) else str(body)
         key, _, number = text.partition(":")
-        assert message.group_id == key, "the key crosses as group-id"
-        received = Received(self.client_id, key, int(number), "", message.delivery_count > 0, False)
+        assert message.group_id == key or not self._keys_cross, "the key crosses as group-id"
+        is_redelivered = not message.first_acquirer
+        assert is_redelivered or message.delivery_count == 0
+        received = Received(self.client_id, key, int(number), "", is_redelivered, False)
         self._record(received)
         return received

@@ -1,6 +1,7 @@
 """What was confirmed and what was delivered, and what must be true of it. Knows no socket and no gateway."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 from wire_clients import Received
 
@@ -52,6 +53,18 @@ class DeliveryRecord:
     def check_repetitions_are_marked(self) -> None:
         """A message that some consumer had before says so."""
         assert self._unmarked == [], f"{self.name}: {len(self._unmarked)} came again unmarked: {self._unmarked[:5]}"
+
+    def check_one_delivery_is_unmarked(self, keys: Iterable[str]) -> None:
+        """Of a message of these keys one delivery at most is not marked, in whatever order its consumers read."""
+        asked = set(keys)
+        fresh = Counter((each.key, each.number) for each in self.received if not each.redelivered and each.key in asked)
+        wrong = [(identity, count) for identity, count in fresh.items() if count > 1]
+        assert wrong == [], f"{self.name}: {len(wrong)} messages came twice as new: {wrong[:10]}"
+
+    def repeated_count(self, keys: Iterable[str]) -> int:
+        """Return how many messages of these keys came more than once."""
+        asked = set(keys)
+        return sum(1 for (key, _), count in self._counts.items() if count > 1 and key in asked)
 
     def check_nothing_is_repeated(self) -> None:
         """Each message was delivered once."""

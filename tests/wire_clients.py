@@ -21,6 +21,13 @@ KEY_PROPERTY: Final = "JMSXGroupID"
 SESSION_EXPIRY: Final = mqtt.session_expiry(NEVER_EXPIRES)
 
 
+class Account(NamedTuple):
+    """As whom a client comes."""
+
+    user: str
+    password: str
+
+
 class WireClient:
     """A connection that may break and be made again. Subclasses say what is done with packets."""
 
@@ -29,6 +36,7 @@ class WireClient:
         self.level = level
         self.persistent = persistent
         self.receive_maximum = receive_maximum
+        self.account: Account | None = None  # whose user it is; None: nobody's
         self.socket: socket.socket | None = None
         self.session_present = False
         self.disconnect_code: int | None = None  # what the server said as it closed the connection
@@ -49,7 +57,14 @@ class WireClient:
         self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(
-            mqtt.connect(self.client_id, level=self.level, clean_start=not self.persistent, properties=properties)
+            mqtt.connect(
+                self.client_id,
+                level=self.level,
+                clean_start=not self.persistent,
+                user_name=None if self.account is None else self.account.user,
+                password=None if self.account is None else self.account.password.encode(),
+                properties=properties,
+            )
         )
         packets: list[mqtt.Packet] = []
         while not packets:
@@ -69,6 +84,10 @@ class WireClient:
         """Send what the socket takes, and keep the rest until it takes more."""
         self._unsent += data
         self.write_on()
+
+    def drop_unsent(self) -> None:
+        """Forget what the socket has not taken."""
+        self._unsent = b""
 
     def write_on(self) -> None:
         """Send more of what is kept."""
@@ -321,6 +340,44 @@ class WireConsumer(WireClient):
         received = Received(self.client_id, key, int(number), partition, redelivered, message.dup)
         self._record(received)
         return received
+
+
+class NumberedPublisher(WireClient):
+    """What publishers of other protocols have in common with `WirePublisher`: numbers per key, one by one from 1."""
+
+    def __init__(self, client_id: str, *, topic: str, keys: Sequence[str]) -> None:
+        super().__init__(client_id)
+        self.topic = topic
+        self.confirmed: dict[str, int] = dict.fromkeys(keys, 0)  # the highest number; those below are too
+        self.publishing = True
+        self._sent: dict[str, int] = dict.fromkeys(keys, 0)
+        self._keys = deque(keys)
+
+    @property
+    def confirmed_count(self) -> int:
+        return sum(self.confirmed.values())
+
+    def next_sent(self) -> Sent:
+        """Return what is to be published next."""
+        key = self._keys[0]
+        self._keys.rotate(-1)
+        self._sent[key] += 1
+        return Sent(key, self._sent[key])
+
+    def is_confirmed(self, sent: Sent) -> None:
+        """Note a confirmation: they come in the order published."""
+        assert sent.number == self.confirmed[sent.key] + 1, (self.client_id, sent, self.confirmed[sent.key])
+        self.confirmed[sent.key] = sent.number
+
+
+def dialled(client: WireClient, port: int) -> socket.socket:
+    """Return the socket of a client that connects anew."""
+    assert client.socket is None, "it is connected"
+    client.socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
+    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client.connected_count += 1
+    client.drop_unsent()
+    return client.socket
 
 
 @contextmanager
