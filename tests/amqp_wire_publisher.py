@@ -31,11 +31,6 @@ class AmqpWirePublisher(NumberedPublisher):
         self._out: dict[bytes, Sent] = {}  # by tag: not settled, in the order sent
         self._tags_count = 0
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether everything sent is settled."""
-        return not self._out
-
     def connect(self, port: int) -> None:
         """Connect, and attach the link with the map of what is unsettled; the answers are read later."""
         self._unread = b""

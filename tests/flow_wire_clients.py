@@ -78,11 +78,6 @@ class FlowWirePublisher(NumberedPublisher):
         self._link = FlowLink(self, self._outbox, account)
         self._under_way: dict[int, Sent] = {}  # by sequence
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether everything sent is confirmed."""
-        return not self._under_way
-
     def connect(self, port: int) -> None:
         """Connect, and go on where the gateway is."""
         self._link.connect(port)

@@ -76,11 +76,6 @@ class HttpWirePublisher(NumberedPublisher):
         self._line: deque[Sent] = deque()  # posted and not answered
         self._answers = Answers()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether everything posted is answered."""
-        return not self._line
-
     def connect(self, port: int) -> None:
         """Connect, and post again what was not answered."""
         self._answers = Answers()

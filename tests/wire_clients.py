@@ -357,6 +357,11 @@ class NumberedPublisher(WireClient):
     def confirmed_count(self) -> int:
         return sum(self.confirmed.values())
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything sent is confirmed."""
+        return self.confirmed_count == sum(self._sent.values())
+
     def next_sent(self) -> Sent:
         """Return what is to be published next."""
         key = self._keys[0]

@@ -113,10 +113,10 @@ class Scene:
         return max(len(places) for places in self.consumer.places.values())
 
 
-def play(folder: Path, make: Callable[[str], Publisher], *, ahead: int, **attributes: object) -> Scene:
+def play(folder: Path, make: Callable[[str], Publisher], *, ahead: int, after_commit: bool) -> Scene:
     """Publish and consume over some crashes, and hold what came against what was confirmed."""
     with gateway(folder, spool__commit_interval_ms=COMMIT_INTERVAL_MS) as node:
-        node.create_queue("q", subscriptions=["t/#"], **attributes)
+        node.create_queue("q", subscriptions=["t/#"], deliver_after_commit=after_commit)
         scene = Scene(node, make)
         with hung_up_at_the_end(scene.clients):
             scene.connect()
@@ -136,7 +136,7 @@ def test_what_comes_again_is_flagged_though_the_store_never_had_it(
     tmp_path: Path, make: Callable[[str], Publisher]
 ) -> None:
     """Decision 0313: each message has one delivery without the flag, whoever sends it again."""
-    scene = play(tmp_path, make, ahead=AHEAD)
+    scene = play(tmp_path, make, ahead=AHEAD, after_commit=False)
     assert scene.copies_max() > 1, "the consumer had messages that were not stored"
 
 
@@ -145,4 +145,4 @@ def test_a_queue_that_delivers_after_the_commit_has_each_message_once(
     tmp_path: Path, make: Callable[[str], Publisher]
 ) -> None:
     """Decision 0314: what a consumer had is stored, so that what is sent again is known."""
-    assert play(tmp_path, make, ahead=0, deliver_after_commit=True).copies_max() == 1
+    assert play(tmp_path, make, ahead=0, after_commit=True).copies_max() == 1
