@@ -74,12 +74,16 @@ class AmqpClient:
     ) -> "AmqpClient":
         """Connect, as the user of an account if there is one, and open a session."""
         client = cls(*await open_closing(port))
-        if account is not None:
-            await client._sign_in(*account)
-        client._writer.write(AMQP_HEADER)
-        client.send(Open(container, desired=desired).encode())
-        client.send(Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=1000).encode())
-        assert await asyncio.wait_for(client._reader.readexactly(8), DEADLINE_S) == AMQP_HEADER
+        try:
+            if account is not None:
+                await client._sign_in(*account)
+            client._writer.write(AMQP_HEADER)
+            client.send(Open(container, desired=desired).encode())
+            client.send(Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=1000).encode())
+            assert await asyncio.wait_for(client._reader.readexactly(8), DEADLINE_S) == AMQP_HEADER
+        except BaseException:
+            client.vanish()
+            raise
         return client
 
     async def _sign_in(self, user: str, password: str) -> None:

@@ -30,13 +30,11 @@ class AmqpWirePublisher(NumberedPublisher):
         self.window = window
         self._out: dict[bytes, Sent] = {}  # by tag: not settled, in the order sent
         self._tags_count = 0
+        self._begin()
 
     def connect(self, port: int) -> None:
         """Connect, and attach the link with the map of what is unsettled; the answers are read later."""
-        self._unread = b""
-        self._tags: dict[int, bytes] = {}  # by delivery id on this connection
-        self._credit = 0
-        self._may_send = False
+        self._begin()
         link = dialled(self, port)
         if self.account is not None:
             self._sign_in(self.account)
@@ -56,6 +54,12 @@ class AmqpWirePublisher(NumberedPublisher):
             initial_delivery_count=0,
         )
         self._say(attach.encode())
+
+    def _begin(self) -> None:
+        self._unread = b""
+        self._tags: dict[int, bytes] = {}  # by delivery id on this connection
+        self._credit = 0
+        self._may_send = False
 
     def _sign_in(self, account: Account) -> None:
         assert self.socket is not None

@@ -85,8 +85,12 @@ class FlowClient:
         name = None if self._tls is None else "127.0.0.1"
         self._reader, self._writer = await asyncio.open_connection(sock=end, ssl=self._tls, server_hostname=name)
         self._reading = asyncio.create_task(self._read())
-        self.send(self._hello.encode())
-        self.welcome = await self.heard(Welcome)
+        try:
+            self.send(self._hello.encode())
+            self.welcome = await self.heard(Welcome)
+        except BaseException:
+            self.cut()
+            raise
         return self.welcome
 
     async def open(self) -> None:

@@ -32,3 +32,21 @@ def mutated(chance: random.Random, packets: bytes) -> bytes:
             case _:
                 raw[at:at] = raw[at : at + chance.randint(1, 30)]
     return bytes(raw)
+
+
+def spoiled(chance: random.Random, frames: list[bytes]) -> list[bytes]:
+    """Break some of the frames, mostly one that is not the first: what stands before it is whole."""
+    broken = list(frames)
+    for _ in range(1 if chance.random() < 0.8 else 2):
+        at = chance.randrange(len(broken))
+        broken[at] = half_text(chance, broken[at]) if chance.random() < 0.4 else mutated(chance, broken[at])
+    return broken
+
+
+def half_text(chance: random.Random, frame: bytes) -> bytes:
+    """Put a byte that is no UTF-8 into one of the texts: the frame is whole, and its lengths are right."""
+    places = [at for at in range(len(frame)) if frame[at] in b"kvt"]
+    if not places:
+        return mutated(chance, frame)
+    at = chance.choice(places)
+    return frame[:at] + b"\xff" + frame[at + 1 :]

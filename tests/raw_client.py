@@ -37,6 +37,11 @@ class RawClient:
     async def open(cls, port: int, level: int, *, tls: ssl.SSLContext | None = None) -> "RawClient":
         return cls(*await open_closing(port, tls=tls), level)
 
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        """The transport below."""
+        return self._writer.transport
+
     # --- saying ---
 
     def send(self, *packets: bytes) -> None:

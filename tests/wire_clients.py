@@ -352,6 +352,7 @@ class NumberedPublisher(WireClient):
         self.publishing = True
         self._sent: dict[str, int] = dict.fromkeys(keys, 0)
         self._keys = deque(keys)
+        self._early: set[Sent] = set()  # confirmed before something that was sent before
 
     @property
     def confirmed_count(self) -> int:
@@ -370,9 +371,13 @@ class NumberedPublisher(WireClient):
         return Sent(key, self._sent[key])
 
     def is_confirmed(self, sent: Sent) -> None:
-        """Note a confirmation: they come in the order published."""
-        assert sent.number == self.confirmed[sent.key] + 1, (self.client_id, sent, self.confirmed[sent.key])
-        self.confirmed[sent.key] = sent.number
+        """Note a confirmation. In AMQP what is settled before it is stored has its own before those before it."""
+        assert sent.number > self.confirmed[sent.key], (self.client_id, sent, self.confirmed[sent.key])
+        assert sent not in self._early, (self.client_id, sent)
+        self._early.add(sent)
+        while (following := Sent(sent.key, self.confirmed[sent.key] + 1)) in self._early:
+            self._early.remove(following)
+            self.confirmed[sent.key] += 1
 
 
 def dialled(client: WireClient, port: int) -> socket.socket:

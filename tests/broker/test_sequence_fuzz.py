@@ -18,7 +18,7 @@ from closing_stream import open_closing
 from flow_client import FlowClient
 from messaging.headers import Headers
 from messaging.partitioning import key_hash
-from mutated_bytes import ROUNDS, chance_of, mutated
+from mutated_bytes import ROUNDS, chance_of, spoiled
 from named_queues import create, shown
 from protocols.flow.publish_frames import write_publish
 from raw_client import RawClient
@@ -31,24 +31,6 @@ HONEST_EVERY = 20  # connections
 DRAINED_EVERY = 1000
 
 Write = Callable[[random.Random], int]  # writes a sequence; returns how many frames it had
-
-
-def spoiled(chance: random.Random, frames: list[bytes]) -> list[bytes]:
-    """Break some of the frames, mostly one that is not the first: what stands before it is whole."""
-    broken = list(frames)
-    for _ in range(1 if chance.random() < 0.8 else 2):
-        at = chance.randrange(len(broken))
-        broken[at] = half_text(chance, broken[at]) if chance.random() < 0.4 else mutated(chance, broken[at])
-    return broken
-
-
-def half_text(chance: random.Random, frame: bytes) -> bytes:
-    """Put a byte that is no UTF-8 into one of the texts: the frame is whole, and its lengths are right."""
-    places = [at for at in range(len(frame)) if frame[at] in b"kvt"]
-    if not places:
-        return mutated(chance, frame)
-    at = chance.choice(places)
-    return frame[:at] + b"\xff" + frame[at + 1 :]
 
 
 def headers_of(chance: random.Random) -> Headers | None:
