@@ -125,7 +125,8 @@ class Visit:
         writer.write(data)
         await writer.drain()
         while len(self.kept_open) > KEPT_OPEN_MAX:
-            self.kept_open.pop(self.chance.randrange(len(self.kept_open))).transport.abort()
+            given_up = self.kept_open.pop(self.chance.randrange(len(self.kept_open)))
+            given_up.transport.abort()
 
     async def raw_mqtt(self, level: int = 5) -> RawClient:
         client = await RawClient.open(self.ports["mqtt"], level)

@@ -1,5 +1,6 @@
 """What befalls the node: power, disk, damage, and mistakes of its own."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -70,19 +71,19 @@ def _damage(world: World, step: Step) -> None:
     row_bytes = len(directory_row(page))  # a page whose row is damaged as well would not be known at all
     place = row_bytes + step.amount % (len(page) - row_bytes)
     damaged = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
-    lost = _numbers_in(page) - _numbers_in(damaged)
+    lost = set(_numbers_in(page) - _numbers_in(damaged))  # also where another copy, which was sent again, is left
     for target in world.truth.targets.values():
         target.damaged |= lost
     world.image.pages[key] = damaged
 
 
-def _numbers_in(page: bytes) -> set[int]:
-    """Return the messages of a page that can be read."""
+def _numbers_in(page: bytes) -> Counter[int]:
+    """Return the messages of a page that can be read, and how often each is in it."""
     try:
         runs = decode_page(page).runs
     except DamagedRecord:
-        return set()
-    return {number_of(payload) for run in runs for payload in run.batch.payloads()}
+        return Counter()
+    return Counter(number_of(payload) for run in runs for payload in run.batch.payloads())
 
 
 def _unreadable(world: World, step: Step) -> None:
