@@ -81,9 +81,13 @@ class FlowClient:
         end.setblocking(False)
         if self._receive_buffer_bytes:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
-        await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self._port))
         name = None if self._tls is None else "127.0.0.1"
-        self._reader, self._writer = await asyncio.open_connection(sock=end, ssl=self._tls, server_hostname=name)
+        try:
+            await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self._port))
+            self._reader, self._writer = await asyncio.open_connection(sock=end, ssl=self._tls, server_hostname=name)
+        except BaseException:
+            end.close()
+            raise
         self._reading = asyncio.create_task(self._read())
         try:
             self.send(self._hello.encode())
