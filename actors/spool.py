@@ -40,6 +40,7 @@ from messaging.refusals import REFUSED_NOT_STORED, REFUSED_SPOOL_FAILED, REFUSED
 from messaging.trace_records import ELIDED, NOT_STORED, WRITTEN
 from messaging.tracing import Tracing
 from storage.interface import PageDamage, PageWrite, Table, TableWrite
+from storage.record_journal import Settlement
 from storage.record_page import Run, encode_page
 from storage.spool_plan import PageRequest, SpoolPlanner, TableRequest
 from storage.unwritten import NEVER
@@ -203,10 +204,9 @@ class Spool(Behaviour, Flushed):
             planner.drop_pages(message.partition_id, message.dropped_pages)
 
     def _settle_together(self, message: SettleTogether) -> None:
-        for partition_id, first, end in message.settlements:
-            self._planner.settle(partition_id, [(first, end)], written=True)
+        settlements = [Settlement(partition_id, first, end) for partition_id, first, end in message.settlements]
         done = self._answer(message.reply_to, message.token)
-        self._planner.write_tables(TableRequest([], done, until_done=True))
+        self._planner.write_tables(TableRequest([], done, until_done=True, settlements=settlements))
 
     def _write_tables(self, message: WriteTables) -> None:
         done = self._answer(message.reply_to, message.token)

@@ -88,6 +88,7 @@ class TableRequest:
 
     `uses_reserve` is for rows that consumers need to go on, so that a full store can be emptied. `until_done` is for
     rows that must not outlive what the same commit deletes: they are written with it, however often it takes.
+    `settlements` come true with the commit that writes the request, and never if it is given up before.
     """
 
     def __init__(
@@ -97,8 +98,10 @@ class TableRequest:
         *,
         uses_reserve: bool = False,
         until_done: bool = False,
+        settlements: list[Settlement] | None = None,
     ) -> None:
         self.writes = writes
+        self.settlements = settlements
         self.done = done
         self.uses_reserve = uses_reserve or until_done
         self.until_done = until_done
@@ -284,7 +287,7 @@ class SpoolPlanner:
         purges, self._purged = self._purged, []
         proves, self._proof_wanted = self._proof_wanted, False
         settlements = self._take_settlements()
-        record = self._record(publications, settlements)
+        record = self._record(publications, settlements, _moved(publications) + _asked(tables))
         number = self.next_record_number - 1 if record is not None else 0
         delete_through, cursor_ids = self._trim(number)
         job = CommitJob(
@@ -316,7 +319,8 @@ class SpoolPlanner:
         if commit.publications and self._settled:
             # Some may have been settled as not written while this commit wrote them.
             self._settled_is_urgent = True
-        for settlement in _moved(commit.publications):  # not before: of a commit that fails they must not come true
+        # Not before: of a commit that fails they must not come true.
+        for settlement in _moved(commit.publications) + _asked(commit.tables):
             cursor = self.cursors.get(settlement.partition_id)
             if cursor is not None:  # else its queue was deleted meanwhile
                 cursor.settle(settlement.first, settlement.end)
@@ -389,9 +393,11 @@ class SpoolPlanner:
         self._settled_is_urgent = False
         return settlements
 
-    def _record(self, publications: list[Publication], settlements: list[Settlement]) -> bytes | None:
+    def _record(
+        self, publications: list[Publication], settlements: list[Settlement], moved: list[Settlement]
+    ) -> bytes | None:
         """Number and encode the journal record, if there is anything to record."""
-        if not publications and not settlements:
+        if not publications and not settlements and not moved:
             return None
         number = self.next_record_number
         self.next_record_number = number + 1
@@ -402,8 +408,8 @@ class SpoolPlanner:
             Entry(each.batch, [Match(m.partition_id, m.first_sequence, m.rows) for m in each.matches])
             for each in publications
         ]
-        moved = [each for each in _moved(publications) if each.partition_id in self.cursors]
-        return encode_journal_record(entries, settlements + moved if moved else settlements)
+        there = [each for each in moved if each.partition_id in self.cursors]
+        return encode_journal_record(entries, settlements + there if there else settlements)
 
     def _trim(self, number: int) -> tuple[int, list[int]]:
         """Let the journal's head go where nothing needs it; return through which record, and which cursors to write."""
@@ -440,3 +446,8 @@ def _moved(publications: list[Publication]) -> list[Settlement]:
         if taken is not None:
             settlements += [Settlement(partition_id, first, end) for partition_id, first, end in taken]
     return settlements
+
+
+def _asked(tables: list[TableRequest]) -> list[Settlement]:
+    """Return what is settled together with these requests."""
+    return [settlement for each in tables if each.settlements is not None for settlement in each.settlements]

@@ -1,11 +1,17 @@
 """What a consumer was told is settled for ever is so, also where the message dies of it; played on virtual time."""
 
+from random import Random
+
 import pytest
 
 from actors.data_messages import Confirmed, Deliveries, Refused, Settle, SettleDurably
 from actors.messages import BindFlow
+from actors.spool_health import TRIES_MAX
+from actors.transacting import HeldRanges, TransactionCommit
+from gateway.node import Node
 from lone_actors import recorder
 from messaging.credit import CreditWindow
+from messaging.held import DeliverySource
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from messaging.settlement import ACCEPTED, REJECTED
 from simulation.fate import FAILURES_MAX, Unheard
@@ -13,7 +19,7 @@ from simulation.inside import queues_of
 from simulation.world import World
 
 QUEUE = "first"
-A_MOMENT_US, A_REFUSAL_US, A_WHILE_US = 50, 100_000, 2_000_000
+A_MOMENT_US, A_REFUSAL_US, A_WHILE_US, FAILURES_US = 50, 100_000, 2_000_000, 10_000_000
 
 pytestmark = pytest.mark.usefixtures("a_message_waits")
 
@@ -43,6 +49,15 @@ class Consumer:
         self.begins_to_settle(outcome)
         while not self.answers:
             self._world.advance(A_MOMENT_US)
+
+    async def commits(self, node: Node) -> str:
+        """Settle it in a transaction that publishes nothing; return why nothing of that happened, or nothing."""
+        (delivery,) = self._message.deliveries
+        partition, flow_id = self._message.partition, self._message.flow.flow_id
+        source = DeliverySource(partition, 0, flow_id, delivery.epoch, delivery.delivery_count)
+        commit = TransactionCommit(space=node.default.space, spool=node.spool.inbox, rng=Random(1))
+        held = HeldRanges(source, [(delivery.first_sequence, delivery.first_sequence + 1)])
+        return await commit.commit(None, [held])
 
     def begins_to_settle(self, outcome: int) -> None:
         (delivery,) = self._message.deliveries
@@ -93,3 +108,20 @@ def test_a_rejection_that_came_to_nothing_is_refused(world: World) -> None:
     assert isinstance(consumer.answers[0], Refused)
     world.power_fails()
     assert (depth(world, QUEUE), depth(world, DEAD_MESSAGE_QUEUE)) == (1, 0)
+
+
+@pytest.mark.parametrize(("failures", "is_made"), [(0, True), (TRIES_MAX - 1, True), (TRIES_MAX + 2, False)])
+def test_a_transaction_of_settlements_that_was_given_up_never_comes_true(
+    world: World, failures: int, is_made: bool
+) -> None:
+    """Decision 0315: its consumer heard that nothing happened. The store recovers, and writes what it still has."""
+    consumer = Consumer(world)
+    world.faults.failures_left = failures
+
+    reason = world.ask(consumer.commits(world.node))
+
+    assert (reason == "") == is_made
+    world.advance(FAILURES_US)
+    assert world.faults.failures_left == 0
+    world.power_fails()
+    assert depth(world, QUEUE) == (0 if is_made else 1)
