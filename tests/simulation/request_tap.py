@@ -236,8 +236,9 @@ class RequestTap:
         earlier = [place for place, what in flow.written.items() if what.number == number]
         flagged, count = delivery.is_redelivered, delivery.tries
         self._truth.delivered(target, number, flow, held_us=now_us, flagged=flagged, count=count, again=False)
-        for place in earlier:  # what it was given of it before has failed
-            del flow.written[place]
+        if self._truth.messages[number].sent_count == 1:  # else it may be another one that looks like it
+            for place in earlier:  # what it was given of it before has failed
+                del flow.written[place]
         flow.written[delivery.number] = Written(target, number, target.flow_cuts, now_us, 0)
 
     def _settled(self, flow: Flow, asked: Asked, answer: Answer) -> None:

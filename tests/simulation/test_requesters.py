@@ -179,6 +179,16 @@ def test_a_delivery_that_is_read_again_is_the_same_message(scene: Scene) -> None
         scene.delivers(other)
 
 
+def test_a_delivery_that_is_read_again_is_no_new_one_though_a_copy_of_its_message_came_since(scene: Scene) -> None:
+    """Its publisher has sent it again, and the flow has both."""
+    message = scene.message()
+    scene.delivers(message)
+    message.sent_count += 1
+    scene.now_us += LOCK_S * 1_000_000
+    scene.delivers(message, 2, count=2)
+    scene.delivers(message)
+
+
 def test_a_flow_is_there_until_something_ends_it(scene: Scene) -> None:
     scene.delivers(scene.message())
     scene.asks(Asked(READ, flow_id=FLOW, queue="orders"))
