@@ -5,6 +5,7 @@ the directory of queues is in `directory_messages`, to the router in `router_mes
 `data_messages`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.queue_totals import QueueTotals
@@ -357,13 +358,15 @@ class WriteTables:
 
     Answered to `reply_to` with Confirmed or Refused of `token`; nobody is told when `reply_to` is None. With
     `until_done` it is tried again with every commit until one is made: it makes room. Who waits hears Refused only when
-    the store has failed, and not for want of room; rows are then still to be written, should it recover.
+    the store has failed, and not for want of room; rows are then still to be written, should it recover. `left` is
+    called when they are written or never will be.
     """
 
     writes: list[TableWrite]
     reply_to: Address | None
     token: int
     until_done: bool = False
+    left: Callable[[], None] | None = None
 
 
 @dataclass(slots=True)

@@ -111,6 +111,9 @@ class Publisher:
         for each in (batch, copies):
             if each is not None:
                 pending += retain(each, token, space=self._space, spool=self._spool, address=self._address, keeps=keeps)
+        pressure = self._space.retained.pressure
+        if pressure.over:
+            self.pressures.append(pressure)
         return pending
 
     def _send(self, batch: MessageBatch, token: int, result: PublishResult) -> MessageBatch | None:

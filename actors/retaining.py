@@ -1,9 +1,12 @@
 """Setting and deleting retained messages: subscribers see the change at once, the store has it with the next commit."""
 
+from functools import partial
+
+from actors.data_messages import Resume
 from actors.messages import WriteTables
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.retained_messages import RetainedMessage
+from messaging.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
 from messaging.routing import TopicSpace
 from storage.interface import Table, TableWrite
 from storage.record import encode_batch
@@ -49,7 +52,10 @@ def _store(
     reply_to: Address | None,
     token: int,
 ) -> int:
-    """Have changes written, those that delete for certain; return how many confirmations come."""
+    """Have changes written, those that delete for certain; return how many confirmations come.
+
+    Until they are, they count for the pressure on who retains more: nothing else bounds what waits for a slow disk.
+    """
     runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
     for topic, message in changes:
         deletes = message is None
@@ -59,5 +65,21 @@ def _store(
         runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + topic.encode(), value))
     for deletes, writes in runs:
         # A deletion that the store refused would not be repeated, for nobody sees any more what was to be deleted.
-        spool.post(WriteTables(writes, reply_to, token if reply_to is not None else 0, until_done=deletes))
+        size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
+        space.retained.row_leaves(size)
+        spool.post(
+            WriteTables(
+                writes,
+                reply_to,
+                token if reply_to is not None else 0,
+                until_done=deletes,
+                left=partial(_left, space.retained, size),
+            )
+        )
     return len(runs) if reply_to is not None else 0
+
+
+def _left(retained: RetainedMessages, size: int) -> None:
+    """Rows are written, or never will be: who has waited for them retains more."""
+    for publisher in retained.row_is_done(size):
+        publisher.post(Resume())

@@ -210,7 +210,7 @@ class Spool(Behaviour, Flushed):
 
     def _write_tables(self, message: WriteTables) -> None:
         done = self._answer(message.reply_to, message.token)
-        self._planner.write_tables(TableRequest(message.writes, done, until_done=message.until_done))
+        self._planner.write_tables(TableRequest(message.writes, done, until_done=message.until_done, left=message.left))
 
     def _session_rows(self, message: SessionRows) -> None:
         # What a named tuple has for a constructor is interpreted: 2,400 instructions for each client that comes back.

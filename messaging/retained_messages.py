@@ -10,12 +10,20 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from messaging.address import Address
 from messaging.batch import MessageBatch
+from messaging.pressure import Pressure
 from messaging.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
 from messaging.retained import RetainedScan, RetainedTopics
 from messaging.thresholds import NEVER_REACHED, Exceedance, nobody_minds
 from messaging.topics import MQTT_TOPIC_LEVELS_MAX, TopicFilter
 from messaging.usage import text_bytes
+
+# Of rows on their way to the store, which no limit of what is retained bounds: those of one topic may be many. As much as
+# the largest MQTT packet that is taken by default; a disk that writes 100 MB a second has it done in a sixth of one.
+UNWRITTEN_HIGH_BYTES: Final = 16 << 20  # from here on who retains something is not read from
+UNWRITTEN_LOW_BYTES: Final = 4 << 20  # until no more is left than this
+ROW_BYTES: Final = 512  # of each, for the objects that bring it there
 
 NODE_BYTES: Final = 256  # measured: 230 to 305, with the table of a level that has one below it
 
@@ -46,6 +54,8 @@ class RetainedMessages:
         self.not_retained: dict[int, int] = {}  # verdict -> messages that were delivered only
         self.usage_exceeded = Exceedance(nobody_minds)
         self.count_exceeded = Exceedance(nobody_minds)
+        self.pressure: Final = Pressure(high_bytes=UNWRITTEN_HIGH_BYTES, low_bytes=UNWRITTEN_LOW_BYTES)  # of the store
+        self.unwritten_bytes: i64 = 0  # of rows that are on their way there
         self._taken_bytes: i64 = 0  # in all, of what was new or larger
         self._taken_count: i64 = 0
         self._messages_bytes: i64 = 0
@@ -130,6 +140,17 @@ class RetainedMessages:
         else:
             self._messages_bytes -= before.usage_bytes
         self._taken_bytes += max(0, self.usage_bytes - usage_before)
+
+    def row_leaves(self, row_bytes: i64) -> None:
+        """Note a row, or several, that the store is to write."""
+        self.unwritten_bytes += row_bytes
+        self.pressure.level(self.unwritten_bytes, 0)
+
+    def row_is_done(self, row_bytes: i64) -> list[Address]:
+        """Note that they are written, or never will be; return the publishers that may go on."""
+        self.unwritten_bytes -= row_bytes
+        assert self.unwritten_bytes >= 0, "a row is done once"
+        return self.pressure.level(self.unwritten_bytes, 0)
 
     def remove(self, topic: str) -> bool:
         """Delete what is retained on a topic; return whether there was something."""

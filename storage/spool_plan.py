@@ -88,7 +88,8 @@ class TableRequest:
 
     `uses_reserve` is for rows that consumers need to go on, so that a full store can be emptied. `until_done` is for
     rows that must not outlive what the same commit deletes: they are written with it, however often it takes.
-    `settlements` come true with the commit that writes the request, and never if it is given up before.
+    `settlements` come true with the commit that writes the request, and never if it is given up before. `left` is
+    called when the rows are written, or never will be: when nothing of the request is kept any more.
     """
 
     def __init__(
@@ -99,8 +100,10 @@ class TableRequest:
         uses_reserve: bool = False,
         until_done: bool = False,
         settlements: list[Settlement] | None = None,
+        left: Callable[[], None] | None = None,
     ) -> None:
         self.writes = writes
+        self.left = left
         self.settlements = settlements
         self.done = done
         self.uses_reserve = uses_reserve or until_done
@@ -108,14 +111,17 @@ class TableRequest:
         self.is_given_up = False  # whoever waited has been told that they are not stored
 
     def end(self, reason: str) -> None:
-        """Tell whoever waits, unless that was given up."""
+        """Tell whoever waits, unless that was given up: the request is written, or never will be."""
         if not self.is_given_up:
             self.done(reason)
+        if self.left is not None:
+            self.left()
 
     def give_up(self, reason: str) -> None:
-        """Let nobody wait any longer."""
-        self.end(reason)
-        self.is_given_up = True
+        """Let nobody wait any longer. What has to be written stays to be."""
+        if not self.is_given_up:
+            self.done(reason)
+            self.is_given_up = True
 
 
 @final
@@ -350,7 +356,8 @@ class SpoolPlanner:
             for request in again:
                 request.give_up(gives_up)
             again = [each for each in again if each.writes]
-        commit.tables = [each for each in commit.tables if each not in again and not each.is_given_up]
+        stays = set(again)  # thousands may have come while the disk was slow
+        commit.tables = [each for each in commit.tables if each not in stays and not each.is_given_up]
         self._tables = again + self._tables
         given_up: list[Publication] = []
         moves: list[Publication] = []

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -388,3 +389,19 @@ def test_a_store_that_fails_is_given_a_pause_before_it_is_tried_again(spool: Kee
     first_us = INTERVAL_MS * 1_000
     assert spool.began_us == [0, *[first_us + number * pause_us for number in range(3)]]
     assert spool.failures_left == 0
+
+
+def test_rows_have_left_when_they_are_written_or_never_will_be(spool: Keeper) -> None:
+    """A deletion is tried until it is done, also when nobody waits for it any more."""
+    left: list[str] = []
+    spool.failures_left = 20
+    for name, until_done in (("put", False), ("deletion", True)):
+        row = TableWrite(Table.RETAINED, name.encode(), None if until_done else b"v")
+        message = WriteTables([row], None, 0, until_done=until_done, left=partial(left.append, name))
+        spool.cell.inbox.post(message)
+    spool.passes(us=COMMIT_US)
+    assert left == ["put"]
+    spool.passes(us=10 * TRY_AGAIN_MS * 1000)
+    assert left == ["put"]
+    spool.passes(us=20 * TRY_AGAIN_MS * 1000)
+    assert left == ["put", "deletion"]

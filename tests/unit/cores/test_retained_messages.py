@@ -5,7 +5,14 @@ from hypothesis import strategies as st
 
 from messaging.batch import MessageBatch
 from messaging.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
-from messaging.retained_messages import NODE_BYTES, RetainedMessage, RetainedMessages, usage_of_row
+from messaging.retained_messages import (
+    NODE_BYTES,
+    UNWRITTEN_HIGH_BYTES,
+    UNWRITTEN_LOW_BYTES,
+    RetainedMessage,
+    RetainedMessages,
+    usage_of_row,
+)
 from messaging.thresholds import Exceedance
 from unit.cores.messages import batch_of
 
@@ -94,3 +101,16 @@ def test_refusals_are_told_of_once_and_again_after_a_tenth_of_the_limit_came_in(
     retained.note_refusal(REFUSED_RETAINED_FULL, hears=False)
     assert told == [BYTES_MAX] * 2
     assert (retained.refused, retained.not_retained) == ({REFUSED_RETAINED_FULL: 3}, {REFUSED_RETAINED_FULL: 1})
+
+
+def test_who_retains_waits_while_much_is_on_its_way_to_the_store() -> None:
+    """And goes on when little is left: what is in the store and what never will be is the same."""
+    retained, over = limited(), list[bool]()
+    for size in (UNWRITTEN_HIGH_BYTES - 1, UNWRITTEN_LOW_BYTES):
+        retained.row_leaves(size)
+        over.append(retained.pressure.over)
+    for size in (UNWRITTEN_LOW_BYTES, UNWRITTEN_HIGH_BYTES - 1):
+        assert retained.row_is_done(size) == [], "nobody waits"
+        over.append(retained.pressure.over)
+    assert over == [False, True, True, False]
+    assert retained.unwritten_bytes == 0
