@@ -19,8 +19,8 @@ from messaging.thresholds import NEVER_REACHED, Exceedance, nobody_minds
 from messaging.topics import MQTT_TOPIC_LEVELS_MAX, TopicFilter
 from messaging.usage import text_bytes
 
-# Of rows on their way to the store, which no limit of what is retained bounds: those of one topic may be many. As much as
-# the largest MQTT packet that is taken by default; a disk that writes 100 MB a second has it done in a sixth of one.
+# Of rows on their way to the store, which no limit of what is retained bounds: those of one topic may be many. It is as
+# much as the largest MQTT packet that is taken by default, and a sixth of a second of a disk that writes 100 MB in one.
 UNWRITTEN_HIGH_BYTES: Final = 16 << 20  # from here on who retains something is not read from
 UNWRITTEN_LOW_BYTES: Final = 4 << 20  # until no more is left than this
 ROW_BYTES: Final = 512  # of each, for the objects that bring it there

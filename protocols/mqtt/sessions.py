@@ -137,17 +137,18 @@ class Sessions(Behaviour):
         entry = self._entries.get(client_id)
         self._check_user(entry, message)
         self._check_room(entry, message)
-        was_kept = entry is not None and entry.counts_as_kept
         if entry is not None and entry.connection is not None:
             await self._take_over(entry, message)
             entry = self._entries.get(client_id)
+            self._check_room(entry, message)  # others may have come meanwhile
         if entry is not None and message.clean_start:
             self._end(entry)
             entry = None
         if client_id in self._ended:  # the answer says that there is no session: a crash must not bring it back
+            place = Entry(Session(client_id, expiry_s=message.expiry_s))
+            self.room.count(place, message.will_bytes)  # else others would take it, and there would be too many
             await self._ended[client_id]
-        if not was_kept:
-            self._check_room(entry, message)  # others may have come meanwhile
+            self.room.forget(place)
         return self._bring(entry, message)
 
     def _check_user(self, entry: Entry | None, message: ClaimSession) -> None:

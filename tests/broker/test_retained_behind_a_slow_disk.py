@@ -1,44 +1,19 @@
 """Retained messages that wait for a slow disk: no limit of what is retained counts them, so who sends them waits."""
 
 import asyncio
-import threading
-from collections.abc import Iterator
 
 import pytest
 
 import mqtt_packets as mqtt
 from broker.test_failed_spool import until
+from held_store import HeldStore
 from messaging.retained_messages import UNWRITTEN_HIGH_BYTES
 from raw_client import RawClient
 from running_broker import RunningBroker
-from storage.interface import CommitJob
 
 MIB = 1 << 20
 FLOOD_MIB = 64
 READ_AHEAD = 2 * MIB  # what has been read of a client before it learns that it has to wait
-
-
-class HeldStore:
-    """Has the commits of a broker wait, as a disk does that is busy, until they are let go."""
-
-    def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:
-        self._goes = threading.Event()
-        self._commit = broker.node.store.commit
-        patch.setattr(broker.node.store, "commit", self._carry_out)
-
-    def _carry_out(self, job: CommitJob) -> None:
-        self._goes.wait()
-        self._commit(job)
-
-    def let_go(self) -> None:
-        self._goes.set()
-
-
-@pytest.fixture
-def held(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldStore]:
-    store = HeldStore(broker, monkeypatch)
-    yield store
-    store.let_go()
 
 
 async def flood(client: RawClient, qos: int) -> None:
@@ -52,21 +27,21 @@ async def flood(client: RawClient, qos: int) -> None:
 @pytest.mark.parametrize("level", [4, 5])
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_who_retains_on_and_on_is_not_read_from_until_the_disk_has_it(
-    broker: RunningBroker, held: HeldStore, level: int, qos: int
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, level: int, qos: int
 ) -> None:
     """All on one topic, whose last message is all that counts as retained. Others go on meanwhile."""
     retained = broker.node.default.space.retained
     flooder, other = await broker.connect("flooder", level), await broker.connect("other", level)
     await other.subscribe("direct")
 
-    flooding = asyncio.create_task(flood(flooder, qos))
-    await until(lambda: retained.pressure.over)
-    await other.publish("direct", b"m", qos=0)
+    with HeldStore(broker, monkeypatch):
+        flooding = asyncio.create_task(flood(flooder, qos))
+        await until(lambda: retained.pressure.over)
+        await other.publish("direct", b"m", qos=0)
 
-    assert (await other.message()).payload == b"m"
-    assert retained.unwritten_bytes < UNWRITTEN_HIGH_BYTES + READ_AHEAD
-    assert not flooding.done()
-    held.let_go()
+        assert (await other.message()).payload == b"m"
+        assert retained.unwritten_bytes < UNWRITTEN_HIGH_BYTES + READ_AHEAD
+        assert not flooding.done()
     await flooding
     await flooder.round_trip()
     await until(lambda: retained.unwritten_bytes == 0)

@@ -1,11 +1,15 @@
 """How many MQTT sessions a message VPN keeps, and what they and all subscriptions may take."""
 
+import asyncio
+
 import pytest
 
 import mqtt_packets as mqtt
+from broker.test_failed_spool import until
 from broker.test_refusals import event_texts
 from gateway.config.load import load
 from gateway.vpn_views import vpns_view
+from held_store import HeldStore
 from messaging.client_rights import SESSION_BYTES as DENIED_BYTES
 from messaging.client_rights import SESSION_COUNT as DENIED_COUNT
 from messaging.client_rights import SUBSCRIPTION_COUNT
@@ -74,6 +78,20 @@ async def test_a_session_that_is_there_is_resumed_and_begun_anew_at_the_limit(
     await second.is_ended(0x8E)
     assert await answer(broker, "b", 5, clean_start=True) == 0
     assert await answer(broker, "c", level) in (QUOTA_EXCEEDED, SERVER_UNAVAILABLE)
+
+
+@COUNT
+async def test_nobody_takes_the_place_of_a_session_that_begins_anew(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though for a moment there is neither the old one nor the new one: the store has to forget the old one first."""
+    await two_kept(broker)
+    with HeldStore(broker, monkeypatch):
+        anew = asyncio.create_task(answer(broker, "a", clean_start=True))
+        await until(lambda: broker.node.default.sessions_count == 1)
+        assert await answer(broker, "c") == QUOTA_EXCEEDED
+    assert await anew == 0
+    assert broker.node.default.session_room.kept_count == 2
 
 
 @COUNT
