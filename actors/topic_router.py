@@ -195,6 +195,8 @@ class TopicRouter(Behaviour):
         if message.from_queue:
             group.queue_members[member] = None
         asked_before = self._members[key].get(member)
+        if asked_before is None:
+            self._space.count_member(message.share_name, message.topic_filter, joins=True)
         self._members[key][member] = message.qos > 0
         if message.qos == 0:
             self._delete_unused_queue(key, group)
@@ -248,6 +250,7 @@ class TopicRouter(Behaviour):
             return False
         group.leave(member)
         del self._members[key][member]
+        self._space.count_member(message.share_name, message.topic_filter, joins=False)
         self._delete_unused_queue(key, group)
         if not group.members:
             del self._groups[key]

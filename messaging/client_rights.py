@@ -14,6 +14,7 @@ from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_profile import UNLIMITED, ClientProfile
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
 from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_others
+from messaging.usage import selector_bytes, share_bytes
 from messaging.vpn_quota import VpnQuota
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
@@ -218,11 +219,19 @@ class ClientRights:
         return self._subscribe.allows_all or self._subscribe.allows_filter(topic_filter)
 
     def check_subscription(
-        self, topic_filter: TopicFilter, count: int, *, is_new: bool = True, is_own: bool = False
+        self,
+        topic_filter: TopicFilter,
+        count: int,
+        *,
+        is_new: bool = True,
+        is_own: bool = False,
+        share_name: str = "",
+        selector: str = "",
     ) -> None:
         """Ask whether a client that has `count` other subscriptions to topics may have one for this filter.
 
-        `is_new`: the message VPN does not have it yet. `is_own`: the topic was made for this client.
+        `is_new`: the message VPN does not have it yet. `is_own`: the topic was made for this client. `selector`: one
+        that it does not have yet.
         """
         if not (is_own or self.may_subscribe(topic_filter)):
             self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
@@ -230,8 +239,9 @@ class ClientRights:
         if count >= count_max:
             text = f"400 Max Num Subscriptions Exceeded: the client profile allows {count_max}"
             self._deny(SUBSCRIPTION_COUNT, text)
-        if is_new:
-            self._check_quota([topic_filter], 1)
+        if is_new or selector:
+            beside_bytes = share_bytes(share_name) + selector_bytes(selector)
+            self._check_quota([topic_filter] if is_new else [], int(is_new), beside_bytes)
 
     def check_collecting(self, topics: list[TopicFilter], more_count: int) -> None:
         """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before.
@@ -244,8 +254,8 @@ class ClientRights:
         if more_count > 0:
             self._check_quota(topics, more_count)
 
-    def _check_quota(self, topics: list[TopicFilter], count: int) -> None:
-        refusal = self._quota.subscriptions_refusal(topics, count)
+    def _check_quota(self, topics: list[TopicFilter], count: int, beside_bytes: int = 0) -> None:
+        refusal = self._quota.subscriptions_refusal(topics, count, beside_bytes)
         if refusal:
             self._deny(SUBSCRIPTION_COUNT, f"400 Max Num Subscriptions Exceeded: {refusal}")
 

@@ -19,7 +19,7 @@ from messaging.selectors import Selector
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
 from messaging.tracing import Tracing
-from messaging.usage import subscription_bytes
+from messaging.usage import selector_bytes, share_bytes, subscription_bytes
 
 NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic
@@ -214,7 +214,8 @@ class TopicSpace:
         self.missing_count = 0  # messages for target queues that there are not, refused or not
         self.expander: TopicExpander | None = None  # changed by `expand_with`
         self.tracing: Tracing | None = None  # None: no message is traced
-        self.subscriptions_bytes = 0  # that they count for
+        self.subscriptions_bytes = 0  # that they, and members of groups, count for
+        self._selectors_bytes: dict[tuple[TopicFilter, Hashable], int] = {}  # of subscriptions that have one
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
         self._places_count = 0  # in them
@@ -227,13 +228,14 @@ class TopicSpace:
     def subscribe(self, topic_filter: TopicFilter, key: Hashable, destination: Destination) -> bool:
         """Add or replace a subscription; return whether it is new."""
         self._changed()
+        selector: Selector | None = None
         if isinstance(destination, Subscription):
-            if destination.selector is not None:
-                self.selects = True
+            selector = destination.selector
             if topic_filter.is_everything():  # who subscribes to that looks on, and has no turns
                 destination.priorities = (DELIVER_ALWAYS,)
-        elif isinstance(destination, QueueTarget) and destination.selector is not None:
-            self.selects = True
+        elif isinstance(destination, QueueTarget):
+            selector = destination.selector
+        self._count_selector((topic_filter, key), selector)
         is_new = self._index.add(topic_filter, key, destination)
         if is_new:
             self.subscriptions_bytes += subscription_bytes(topic_filter)
@@ -245,7 +247,21 @@ class TopicSpace:
         was_there = self._index.discard(topic_filter, key)
         if was_there:
             self.subscriptions_bytes -= subscription_bytes(topic_filter)
+            self._count_selector((topic_filter, key), None)
         return was_there
+
+    def count_member(self, share_name: str, topic_filter: TopicFilter, *, joins: bool) -> None:
+        """Count a member of a group, or one that leaves: the group itself is one subscription, however many it has."""
+        size = subscription_bytes(topic_filter) + share_bytes(share_name)
+        self.subscriptions_bytes += size if joins else -size
+
+    def _count_selector(self, place: tuple[TopicFilter, Hashable], selector: Selector | None) -> None:
+        if self._selectors_bytes:
+            self.subscriptions_bytes -= self._selectors_bytes.pop(place, 0)
+        if selector is not None:
+            self.selects = True
+            size = self._selectors_bytes[place] = selector_bytes(selector.text)
+            self.subscriptions_bytes += size
 
     def expand_with(self, expander: TopicExpander | None) -> None:
         """Resolve all routes anew, with what these definitions add; told again when a queue makes them mean more."""

@@ -20,6 +20,8 @@ MEMORY_MESSAGE_BYTES: Final = 512
 SUBSCRIPTION_BYTES: Final = 512
 LEVEL_BYTES: Final = 256  # of each level, which may need a node of its own
 
+SELECTOR_FACTOR: Final = 50  # of a selector's text, for what it is compiled to
+
 WIDE_CHARACTER_BYTES: Final = 4  # of each character of a text that is not ASCII: what Python may need for it
 
 
@@ -43,6 +45,16 @@ def subscription_bytes(topic_filter: TopicFilter) -> int:
     """Return what a subscription counts for: its filter where it is found and where it is kept, and their objects."""
     levels_count = topic_filter.text.count("/") + 1
     return int(SUBSCRIPTION_BYTES + 2 * text_bytes(topic_filter.text) + LEVEL_BYTES * levels_count)
+
+
+def share_bytes(share_name: str) -> int:
+    """Return what the name of its group counts for, beside its filter, with each member of a shared subscription."""
+    return int(2 * text_bytes(share_name))
+
+
+def selector_bytes(text: str) -> int:
+    """Return what a selector counts for with its subscription: its text, and what that is compiled to."""
+    return SELECTOR_FACTOR * len(text)
 
 
 def headers_bytes(column: list[Headers | None]) -> i64:

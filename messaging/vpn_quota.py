@@ -26,17 +26,17 @@ class VpnQuota:
         self.session_bytes_max = COUNT_MAX  # of all MQTT sessions
         self._space = space  # whose subscriptions count; None: none do
 
-    def subscriptions_refusal(self, filters: list[TopicFilter], count: int) -> str:
+    def subscriptions_refusal(self, filters: list[TopicFilter], count: int, beside_bytes: int = 0) -> str:
         """Return why there may not be `count` more subscriptions, of clients or queues, with these filters among them.
 
-        Empty: there may.
+        Beside their filters they count for `beside_bytes`. Empty: there may.
         """
         space = self._space
         if space is None:
             return ""
-        if space.subscriptions_count + count > self.subscription_count_max:
+        if count > 0 and space.subscriptions_count + count > self.subscription_count_max:
             return f"the VPN has {self.subscription_count_max}"
-        size = sum([subscription_bytes(each) for each in filters])
+        size = beside_bytes + sum([subscription_bytes(each) for each in filters])
         if space.subscriptions_bytes + size > self.subscription_bytes_max:
             return f"those of the VPN take {self.subscription_bytes_max} bytes"
         return ""

@@ -42,7 +42,7 @@ async def join_group(
     """
     rights, sides = connection.identity.rights, connection.sides
     rights.check_share(shared.share_name)
-    rights.check_subscription(shared.filter, sides.subscription_count())
+    rights.check_subscription(shared.filter, sides.subscription_count(), share_name=shared.share_name)
     rights.check_endpoint()
     rights.check_flow(sides.flow_count())
     number = connection.runtime.next_urn()

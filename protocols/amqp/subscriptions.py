@@ -181,7 +181,13 @@ def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: Subsc
     except TopicError as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {error}") from None
     is_own = connection.services.registry.temporary_nodes.is_topic_of(connection, wanted.topic)
-    rights.check_subscription(topic_filter, connection.sides.subscription_count(), is_new=is_new, is_own=is_own)
+    rights.check_subscription(
+        topic_filter,
+        connection.sides.subscription_count(),
+        is_new=is_new,
+        is_own=is_own,
+        selector=wanted.selector if is_new else "",
+    )
     if wanted.is_shared:
         rights.check_share(_share_name(link))
     if wanted.is_kept and is_new:

@@ -86,7 +86,7 @@ class SubscribingSide:
                 allowed = "a filter of the client's own"
                 raise TopicError("a selector or priority of a group", text=text, level=None, allowed=allowed)
             rights.check_share(shared.share_name)
-            rights.check_subscription(shared.filter, count, is_new=is_new)
+            rights.check_subscription(shared.filter, count, is_new=is_new, share_name=shared.share_name)
             self._filters[text] = shared
             join = JoinGroup(
                 self._subscriber_there(connection), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False
@@ -94,7 +94,8 @@ class SubscribingSide:
             await services.router.ask(join)
             return
         topic_filter = parse_filter(text, syntax_of(text))
-        rights.check_subscription(topic_filter, count, is_new=is_new)
+        selects = "" if selector is None else selector.text
+        rights.check_subscription(topic_filter, count, is_new=is_new, selector=selects)
         self._filters[text] = topic_filter
         await services.router.ask(
             AddSubscription(

@@ -162,7 +162,13 @@ async def _subscribe(
     topic_filter = parse_filter(text, Syntax.MQTT)
     rights = connection.identity.rights
     known = session.table.by_filter.get(text)
-    rights.check_subscription(topic_filter, _count(session) - (known is not None), is_new=known is None)
+    is_known = known is not None and known.selector == asked.selector
+    rights.check_subscription(
+        topic_filter,
+        _count(session) - (known is not None),
+        is_new=known is None,
+        selector="" if asked.selector is None or is_known else asked.selector.text,
+    )
     qos = _granted_qos(connection, request)
     subscriber = subscriber_of(connection, session)
     if qos > 0 and session.queue is None:
@@ -249,7 +255,8 @@ async def _subscribe_shared(
     known = session.shares.get(request.filter_text)
     rights = connection.identity.rights
     rights.check_share(shared.share_name)
-    rights.check_subscription(shared.filter, _count(session) - (known is not None), is_new=known is None)
+    others_count = _count(session) - (known is not None)
+    rights.check_subscription(shared.filter, others_count, is_new=known is None, share_name=shared.share_name)
     qos = _granted_qos(connection, request)
     count = asked.partition_count
     if count and qos == 0:

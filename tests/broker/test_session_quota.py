@@ -14,7 +14,7 @@ from messaging.client_rights import SESSION_BYTES as DENIED_BYTES
 from messaging.client_rights import SESSION_COUNT as DENIED_COUNT
 from messaging.client_rights import SUBSCRIPTION_COUNT
 from messaging.topics import Syntax, parse_filter
-from messaging.usage import subscription_bytes
+from messaging.usage import selector_bytes, share_bytes, subscription_bytes
 from mqtt_packets import WillPart
 from protocols.mqtt.session_room import NAME_COPIES, SESSION_BYTES
 from raw_client import RawClient
@@ -157,6 +157,53 @@ async def test_subscriptions_count_by_their_filters(broker: RunningBroker) -> No
     await client.leave()
     await broker.has_no_more_than(sessions=0, queues=0)
     assert await (await broker.connect(level=5)).subscribe(texts[1]) == [0]
+
+
+SELECTOR = "a = 1"
+LONGER = SELECTOR + " OR b = 2"
+SELECTING = ONE_FILTER + selector_bytes(SELECTOR)
+
+
+@pytest.mark.settings(f"vpn.subscription_bytes_max={2 * SELECTING}")
+async def test_selectors_count_with_their_subscriptions(broker: RunningBroker) -> None:
+    """Compiled they take fifty times their text; in the place of another one, too. One that is there may stay."""
+    space = broker.node.default.space
+    client = await broker.connect(level=5)
+    first, second = ("t/" + letter * 1000 for letter in "ab")
+    assert await client.subscribe(first, properties=mqtt.user_property("selector", LONGER)) == [0]
+    assert await client.subscribe(second, properties=mqtt.user_property("selector", SELECTOR)) == [QUOTA_EXCEEDED]
+    assert await client.subscribe(first, properties=mqtt.user_property("selector", SELECTOR)) == [0]
+    assert await client.subscribe(second, properties=mqtt.user_property("selector", SELECTOR)) == [0]
+    assert space.subscriptions_bytes == 2 * SELECTING
+    assert await client.subscribe(second, properties=mqtt.user_property("selector", SELECTOR)) == [0]
+    assert await client.subscribe(second, properties=mqtt.user_property("selector", LONGER)) == [QUOTA_EXCEEDED]
+    assert await client.subscribe(first) == [0]
+    assert space.subscriptions_bytes == ONE_FILTER + SELECTING
+    await client.leave()
+    await broker.has_no_more_than(sessions=0, queues=0)
+    await until(lambda: space.subscriptions_bytes == 0)
+
+
+NAME = "g" * 500
+MEMBER = ONE_FILTER + share_bytes(NAME)
+
+
+@pytest.mark.settings(f"vpn.subscription_bytes_max={ONE_FILTER + 2 * MEMBER}")
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_members_of_a_group_count_and_so_does_its_name(broker: RunningBroker, qos: int) -> None:
+    """The group is one subscription for all of them, and each keeps the filter and the name."""
+    space = broker.node.default.space
+    text = f"$share/{NAME}/t/" + "a" * 1000
+    one, other, third = [await broker.connect(name, level=5) for name in ("a", "b", "c")]
+    assert [await each.subscribe(text, qos=qos) for each in (one, other, third)] == [[qos], [qos], [QUOTA_EXCEEDED]]
+    assert await other.subscribe(text, qos=qos) == [qos]
+    assert space.subscriptions_bytes == ONE_FILTER + 2 * MEMBER
+    await other.unsubscribe(text)
+    assert await third.subscribe(text, qos=qos) == [qos]
+    for each in (one, other, third):
+        await each.vanish()
+    await broker.has_no_more_than(sessions=0, queues=0)
+    await until(lambda: space.subscriptions_bytes == 0)
 
 
 async def test_operators_see_what_there_is_and_what_may_be(broker: RunningBroker) -> None:

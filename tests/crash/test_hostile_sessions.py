@@ -74,13 +74,6 @@ def test_the_limit_of_sessions_bounds_memory_and_disk(tmp_path: Path, connect: C
 
         assert asyncio.run(leave_sessions(node, connect)) == QUOTA_EXCEEDED, "the limit is reached"
 
-        print(
-            "M",
-            tmp_path.name,
-            (resident_bytes(node) - memory_before) / MIB,
-            (disk_bytes(node) - disk_before) / MIB,
-            limit / MIB,
-        )
         assert disk_bytes(node) - disk_before <= 1.5 * limit + DISK_SLACK
         assert resident_bytes(node) - memory_before <= 1.5 * limit + SLACK
         node.stop()
@@ -125,13 +118,6 @@ def test_the_limit_of_subscriptions_bounds_memory_and_disk(tmp_path: Path, text:
 
         after = asyncio.run(subscribe(node, text))
 
-        print(
-            "M",
-            tmp_path.name,
-            (resident_bytes(node) - memory_before) / MIB,
-            (disk_bytes(node) - disk_before) / MIB,
-            limit / MIB,
-        )
         assert disk_bytes(node) - disk_before <= 1.5 * limit + DISK_SLACK
         assert after - memory_before <= 1.5 * limit + SLACK
         node.stop()
