@@ -117,9 +117,12 @@ class NamedPublisher:
         """
         if place == EPOCH_PLACE:
             floor, self.epoch = _EPOCH.unpack_from(value)
-            user, has_window, window = value[_EPOCH.size :].partition(b"\0")  # earlier releases wrote neither
+            user = value[_EPOCH.size :]
+            window_at = len(user) - _WINDOW.size
+            if user[window_at - 1 : window_at] == b"\0":  # earlier releases wrote none, and some no user either
+                (self.window,) = _WINDOW.unpack_from(user, window_at)
+                user = user[: window_at - 1]
             self.user = user.decode()
-            self.window = _WINDOW.unpack(window)[0] if has_window else 0
             self._raise_floor(floor)
             return
         floor, first, last = _ROW.unpack(value)

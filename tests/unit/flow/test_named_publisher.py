@@ -156,7 +156,7 @@ def test_all_rows_of_a_publisher_can_be_deleted() -> None:
     assert [key for key, value in named.rows_to_delete() if value is None] == keys
 
 
-@pytest.mark.parametrize("user", ["", "mia", "Zoë"])
+@pytest.mark.parametrize("user", ["", "mia", "Zoë", "ann\0eve"])
 def test_a_publisher_comes_back_with_its_user_and_the_window_that_it_had(user: str) -> None:
     written = NamedPublisher("p")
     written.user = user
