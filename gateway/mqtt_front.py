@@ -76,6 +76,7 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
                 retain_available=mqtt.retain_available,
                 connect_timeout_ms=mqtt.connect_timeout_s * 1000,
                 connect_bytes_max=min(512 * 1024, mqtt.maximum_packet_size),
+                client_id_bytes_max=mqtt.client_id_bytes_max,
                 level3_client_id_chars_max=LEVEL3_CLIENT_ID_CHARS if mqtt.strict_client_id_3_1 else 0,
                 refuse_control_characters=mqtt.reject_control_characters,
             ),

@@ -95,6 +95,8 @@ class Mqtt(Section):
     ] = 0xFFFF_FFFF  # MQTT's word for never: a session that a device relies on must not go by surprise
     # 3.x clients cannot say what they can take. 256 keeps a link of 10 ms busy at 25,000 messages a second.
     unacknowledged_window_v3: int = Field(default=256, ge=1, le=65535, description="messages in flight to a 3.x client")
+    # It is in the key of each row of its session. 1 KiB has room for several addresses.
+    client_id_bytes_max: int = Field(default=1024, ge=23, le=65535, description="longest client id that is let in")
     strict_client_id_3_1: bool = Field(default=False, description="refuse 3.1 client ids of more than 23 characters")
     allow_zero_length_client_id: bool = Field(default=True, description="give a name to clients that have none")
     reject_control_characters: bool = Field(

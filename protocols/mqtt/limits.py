@@ -6,6 +6,7 @@ REMAINING_LENGTH_MAX: Final = 268_435_455  # the standard's, four bytes of seven
 PACKET_BYTES_CEILING: Final = REMAINING_LENGTH_MAX + 5  # nothing larger can be announced
 PACKET_ID_MAX: Final = 65_535
 STRING_BYTES_MAX: Final = 65_535
+CLIENT_ID_BYTES_MIN: Final = 23  # that every server takes [3.1.3-5]
 
 TOPIC_CACHE_ENTRIES_MAX: Final = 1_024  # topics of one connection that need no second look; then it starts anew
 TOPIC_CACHE_BYTES_MAX: Final = 256  # a longer topic is decoded each time, so a connection's cache stays below 1 MiB
@@ -34,6 +35,7 @@ class MqttLimits:
         connect_timeout_ms: int = 10_000,
         connect_bytes_max: int = 512 * 1024,
         filters_per_packet_max: int = 10_000,
+        client_id_bytes_max: int = 1024,
         level3_client_id_chars_max: int = 0,
         refuse_control_characters: bool = False,
     ) -> None:
@@ -43,6 +45,7 @@ class MqttLimits:
         assert 0 <= maximum_qos <= 2
         assert connect_timeout_ms > 0
         assert filters_per_packet_max > 0
+        assert client_id_bytes_max >= CLIENT_ID_BYTES_MIN
         # Whole packet with its fixed header; announced to 5.0 clients. mosquitto: 256 MiB, EMQX: 1 MiB.
         self.packet_bytes_max = packet_bytes_max
         # QoS>0 messages of a 5.0 client that we have not answered. mosquitto: 20, EMQX: 32. An answer waits for the
@@ -56,6 +59,9 @@ class MqttLimits:
         # may take 64 KiB each.
         self.connect_bytes_max = connect_bytes_max
         self.filters_per_packet_max = filters_per_packet_max  # in one SUBSCRIBE or UNSUBSCRIBE
+        # Servers have to take 23 [3.1.3-5], and may take more. It is in the key of each row of its session, of which
+        # QoS 2 may need 65,535. Solace: 160, HiveMQ: 65,535.
+        self.client_id_bytes_max = client_id_bytes_max
         # 3.1 allows 23; real clients send more, so 0 (no limit) is the default.
         self.level3_client_id_chars_max = level3_client_id_chars_max
         # U+0001..U+001F, U+007F..U+009F and non-characters in topics, filters, client ids and user names SHOULD NOT

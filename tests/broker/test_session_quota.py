@@ -6,7 +6,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from broker.test_failed_spool import until
-from broker.test_refusals import event_texts
+from broker.test_refusals import counted, event_texts
 from gateway.config.load import load
 from gateway.vpn_views import vpns_view
 from held_store import HeldStore
@@ -22,6 +22,7 @@ from running_broker import RunningBroker
 
 QUOTA_EXCEEDED = 0x97
 SERVER_UNAVAILABLE = 3
+NO_MATCH = 0x10
 KIB = 1 << 10
 LARGE_WILL = WillPart("will/topic", bytes(40 * KIB), properties=mqtt.will_delay(1000))
 SMALL = SESSION_BYTES + NAME_COPIES * len("a")
@@ -122,7 +123,7 @@ async def test_wills_count_while_they_wait(broker: RunningBroker) -> None:
     assert await answer(broker, "b", will=LARGE_WILL) == 0
 
 
-@BYTES
+@pytest.mark.settings(f"vpn.session_bytes_max={ROOM}", "mqtt.client_id_bytes_max=65535")
 async def test_long_client_identifiers_count(broker: RunningBroker) -> None:
     assert await answer(broker, "x" * 12_000) == QUOTA_EXCEEDED
     assert await answer(broker, "x" * 10_000) == 0
@@ -139,6 +140,33 @@ async def test_what_ends_counts_for_nothing(broker: RunningBroker) -> None:
     await kept.leave(properties=mqtt.session_expiry(0))
     await broker.has_no_more_than(sessions=0, queues=0)
     assert (room.kept_count, room.usage_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        pytest.param("vpn_usage_exceeded", marks=pytest.mark.settings("vpn.usage_bytes_max=1 MiB")),
+        pytest.param("spool_usage_exceeded", marks=pytest.mark.settings("spool.usage_bytes_max=1 MiB")),
+    ],
+)
+async def test_what_waits_for_a_kept_session_counts_for_the_message_vpn_and_the_node(
+    broker: RunningBroker, reason: str
+) -> None:
+    """Over a restart too, and until it ends: its queue is one like any other."""
+    away = await broker.connect_durable("away")
+    await away.subscribe("t", qos=1)
+    await away.vanish()
+    publisher = await broker.connect(level=5)
+    codes = [await publisher.publish("t", bytes(400 * KIB), qos=1) for _ in range(3)]
+    assert codes == [0, 0, QUOTA_EXCEEDED]
+    assert await counted(broker, "sluicegate_messages_refused_total") == {reason: 1}
+    await broker.restart()
+    assert broker.node.default.gate.usage_bytes == broker.node.spool_gate.usage_bytes > 800 * KIB
+    publisher = await broker.connect(level=5)
+    assert await publisher.publish("t", bytes(400 * KIB), qos=1) == QUOTA_EXCEEDED
+    assert await answer(broker, "away", clean_start=True, properties=b"") == 0
+    assert broker.node.default.gate.usage_bytes == broker.node.spool_gate.usage_bytes == 0
+    assert await publisher.publish("t", bytes(400 * KIB), qos=1) == NO_MATCH
 
 
 ONE_FILTER = subscription_bytes(parse_filter("t/" + "x" * 1000, Syntax.MQTT))

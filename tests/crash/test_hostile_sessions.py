@@ -69,7 +69,7 @@ async def leave_sessions(node: GatewayProcess, connect: Connect) -> int:
 def test_the_limit_of_sessions_bounds_memory_and_disk(tmp_path: Path, connect: Connect) -> None:
     """Also after a restart, which reads them all."""
     limit = LIMIT if connect is not plain else LIMIT // 8  # a connection for each takes its time
-    with gateway(tmp_path, vpn__session_bytes_max=limit) as node:
+    with gateway(tmp_path, vpn__session_bytes_max=limit, mqtt__client_id_bytes_max=65_535) as node:
         memory_before, disk_before = resident_bytes(node), disk_bytes(node)
 
         assert asyncio.run(leave_sessions(node, connect)) == QUOTA_EXCEEDED, "the limit is reached"

@@ -175,6 +175,9 @@ def _read_will(data: bytes, pos: int, end: int, flags: int, level: int, limits: 
 def _check_client_id(client_id: str, level: int, clean_start: bool, limits: MqttLimits) -> None:
     if limits.refuse_control_characters and has_unwanted_characters(client_id):
         raise PeerViolation(CLIENT_IDENTIFIER_NOT_VALID, "client id has control characters")
+    if len(client_id) > limits.client_id_bytes_max or len(client_id.encode()) > limits.client_id_bytes_max:
+        text = f"client id of {len(client_id.encode())} bytes, {limits.client_id_bytes_max} are allowed"
+        raise PeerViolation(CLIENT_IDENTIFIER_NOT_VALID, text)
     if level == 3:
         if client_id == "":
             raise PeerViolation(CLIENT_IDENTIFIER_NOT_VALID, "MQTT 3.1 has no empty client id")

@@ -113,6 +113,18 @@ def test_an_empty_client_id_is_reported_where_the_server_may_assign_one(level: i
     assert event.client_id == ""
 
 
+@pytest.mark.parametrize(("level", "code"), [(3, 2), (4, 2), (5, 0x85)])
+def test_a_client_id_has_so_many_bytes_at_most(level: int, code: int) -> None:
+    """[3.1.3-5]: a server may take more than 23. It is in the key of each row of a session."""
+    limits = MqttLimits(client_id_bytes_max=30)
+    for longest in ("x" * 30, "\u00e9" * 15):
+        assert only(ConnectReceived, Conversation(limits=limits).hears(mqtt.connect(longest, level=level)))
+    for too_long in ("x" * 31, "\u00e9" * 16):
+        violation = only(PeerViolated, Conversation(limits=limits).hears(mqtt.connect(too_long, level=level)))
+        assert violation.answer[0] == mqtt.CONNACK << 4
+        assert violation.answer[3] == code
+
+
 def test_long_client_ids_are_refused_in_3_1_only_when_configured() -> None:
     """T016."""
     strict = MqttLimits(level3_client_id_chars_max=23)
