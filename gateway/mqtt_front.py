@@ -65,6 +65,7 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
             router=vpn.router,
             queues=vpn.queues,
             sessions=vpn.sessions,
+            session_room=vpn.session_room,
             spool=node.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,

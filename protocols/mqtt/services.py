@@ -15,6 +15,7 @@ from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.limits import MqttLimits
+from protocols.mqtt.session_room import SessionRoom
 from protocols.unfinished import UnfinishedBytes
 
 
@@ -28,6 +29,7 @@ class MqttServices:
     router: ActorCell
     queues: ActorCell
     sessions: ActorCell  # the session directory
+    session_room: SessionRoom  # its accounts
     spool: Address
     authenticator: Authenticator
     clients: ClientRoster

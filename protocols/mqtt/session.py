@@ -148,6 +148,7 @@ class Session:
         self.ids_were_stored = False  # and one with packet ids
         self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
         self.stored_row = b""  # the state row that it has for certain, until a client comes; empty: that is not known
+        self.received_bytes = 0  # that `received` counts for, see `protocols.mqtt.session_room`
         # Made when they are asked for: most sessions never are.
         self._ids: SentIds | None = None
         self._released: RangeSet | None = None
@@ -188,6 +189,11 @@ class Session:
         if received is None:
             received = self._received = RangeSet()
         return received
+
+    @property
+    def received_count(self) -> int:
+        """How many ids are in `received`."""
+        return 0 if self._received is None else int(self._received.total)
 
     @property
     def undecided(self) -> dict[int, Publication | None]:

@@ -1,7 +1,8 @@
 """How many MQTT sessions a message VPN may have, and how large: what each counts for, and whether there is room.
 
 A session counts from when a client claims it until it ends: SESSION_BYTES, its client identifier as often as it is
-kept, and the will that waits for its client to go. Subscriptions count by themselves, for all protocols; messages count
+kept, the will that waits for its client to go, and packet ids of QoS 2 messages that it has published and not released,
+each of which has a row, beyond the first. Subscriptions count by themselves, for all protocols; messages count
 where they are, in queues.
 """
 
@@ -9,12 +10,15 @@ from typing import Final, final
 
 from messaging.client_rights import SESSION_BYTES as DENIED_BYTES
 from messaging.client_rights import SESSION_COUNT as DENIED_COUNT
-from messaging.client_rights import ClientDenied
+from messaging.client_rights import UNRELEASED, ClientDenied
 from messaging.client_roster import ClientRoster
 from messaging.usage import text_bytes
+from protocols.mqtt.session import Session
 from protocols.mqtt.session_entry import Entry
 
 SESSION_BYTES: Final = 1024  # measured: 490 in the directory, and what a connection or its absence adds
+RECEIVED_ID_BYTES: Final = 128  # of a row that says so little, beside the client identifier in its key
+RECEIVED_FREE_BYTES: Final = 64 << 10  # of one session: some hundred ids, which nobody's room keeps it from
 NAME_COPIES: Final = 4  # of a client identifier: the session's, its queue's and subscriber's, and in keys of rows
 
 
@@ -39,13 +43,37 @@ class SessionRoom:
         if grows > 0 and self.usage_bytes + grows > quota.session_bytes_max:
             self._deny(DENIED_BYTES, client_id, f"those of message VPN {vpn!r} take the memory that they may")
 
+    def takes_received(self, session: Session, count: int) -> bool:
+        """Return whether a session may have so many more ids of messages received at QoS 2."""
+        grows = _received_bytes(session, count) - session.received_bytes
+        return grows <= 0 or self.usage_bytes + grows <= self._clients.quota.session_bytes_max
+
+    def deny_received(self, session: Session) -> str:
+        """Count and tell that a session may not; return what its client hears."""
+        text = (
+            f"503 Max Unreleased Messages Exceeded: {session.received_count} are not released, and the sessions of"
+            f" message VPN {self._clients.vpn!r} take the memory that they may"
+        )
+        self._clients.denials.deny(UNRELEASED, session.client_id, text)
+        return text
+
+    def count_received(self, session: Session) -> None:
+        """Count the ids that a session has now."""
+        self._count_received(session, _received_bytes(session, 0))
+
+    def _count_received(self, session: Session, size: int) -> None:
+        self.usage_bytes += size - session.received_bytes
+        session.received_bytes = size
+
     def count(self, entry: Entry, will_bytes: int) -> None:
         """Count a session as it is now."""
         self._count(entry, entry.session.is_durable, _usage(entry.session.client_id, will_bytes))
+        self.count_received(entry.session)
 
     def forget(self, entry: Entry) -> None:
         """Count a session no more."""
         self._count(entry, False, 0)
+        self._count_received(entry.session, 0)
 
     def _count(self, entry: Entry, is_kept: bool, size: int) -> None:
         self.kept_count += is_kept - entry.counts_as_kept
@@ -56,6 +84,14 @@ class SessionRoom:
         text = f"503 Max Sessions Exceeded: {text}"
         self._clients.denials.deny(reason, client_id, text)
         raise ClientDenied(reason, text)
+
+
+def _received_bytes(session: Session, more_count: int) -> int:
+    """Return what the ids of a session count for, and so many more of them. One that is not kept has no rows."""
+    if not session.is_durable:
+        return 0
+    size = (session.received_count + more_count) * (RECEIVED_ID_BYTES + int(text_bytes(session.client_id)))
+    return max(0, size - RECEIVED_FREE_BYTES)
 
 
 def _usage(client_id: str, will_bytes: int) -> int:

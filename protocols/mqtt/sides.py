@@ -65,6 +65,7 @@ def begin_publishing(connection: "MqttConnection", attached: AttachedSession) ->
         engine=connection.engine,
         level=connection.engine.level,
         session=session,
+        room=services.session_room,
         publisher=publisher,
         counters=services.counters,
         before_answer=writes.before_exactly_once,

@@ -12,11 +12,12 @@ from gateway.vpn_views import vpns_view
 from held_store import HeldStore
 from messaging.client_rights import SESSION_BYTES as DENIED_BYTES
 from messaging.client_rights import SESSION_COUNT as DENIED_COUNT
-from messaging.client_rights import SUBSCRIPTION_COUNT
+from messaging.client_rights import SUBSCRIPTION_COUNT, UNRELEASED
 from messaging.topics import Syntax, parse_filter
 from messaging.usage import selector_bytes, share_bytes, subscription_bytes
 from mqtt_packets import WillPart
-from protocols.mqtt.session_room import NAME_COPIES, SESSION_BYTES
+from named_queues import create
+from protocols.mqtt.session_room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
 from raw_client import RawClient
 from running_broker import RunningBroker
 
@@ -140,6 +141,48 @@ async def test_what_ends_counts_for_nothing(broker: RunningBroker) -> None:
     await kept.leave(properties=mqtt.session_expiry(0))
     await broker.has_no_more_than(sessions=0, queues=0)
     assert (room.kept_count, room.usage_bytes) == (0, 0)
+
+
+ID_BYTES = RECEIVED_ID_BYTES + len("a")
+FREE_COUNT = RECEIVED_FREE_BYTES // ID_BYTES
+FURTHER_COUNT = 10
+
+
+async def publish_and_not_release(client: RawClient, first: int, count: int) -> list[int]:
+    """Publish at QoS 2 without PUBREL, all in one write; return the codes of PUBREC."""
+    packet_ids = range(first, first + count)
+    client.send(*[mqtt.publish("t", b"", level=5, qos=2, packet_id=each) for each in packet_ids])
+    return [await client.answered(mqtt.PUBREC, each) for each in packet_ids]
+
+
+@pytest.mark.settings(f"vpn.session_bytes_max={SMALL + (FURTHER_COUNT + 1) * ID_BYTES}")
+async def test_what_is_not_released_counts_beyond_what_each_session_may_have(broker: RunningBroker) -> None:
+    """Each id has a row on disk. Beyond the limit further messages are refused, and what is released makes room."""
+    await create(broker, subscriptions=["t"])
+    client = await broker.connect_durable("a")
+    room = broker.node.default.session_room
+    codes = await publish_and_not_release(client, 1, FREE_COUNT + FURTHER_COUNT + 3)
+    taken_count = codes.index(QUOTA_EXCEEDED)
+    assert FREE_COUNT + FURTHER_COUNT <= taken_count <= FREE_COUNT + FURTHER_COUNT + 2
+    assert set(codes[taken_count:]) == {QUOTA_EXCEEDED}
+    assert denied(broker) == {UNRELEASED: len(codes) - taken_count}
+    (text, *_) = await event_texts(broker, "CLIENT_CLIENT_PUBLISH_DENIED")
+    assert f"503 Max Unreleased Messages Exceeded: {taken_count} are not released" in text
+    usage_bytes = room.usage_bytes
+    assert await publish_and_not_release(client, 1, 1) == [0], "a repetition takes no more room"
+    client.send(mqtt.pubrel(1))
+    await client.awaited(mqtt.PUBCOMP)
+    assert room.usage_bytes == usage_bytes - ID_BYTES
+    assert await publish_and_not_release(client, taken_count + 1, 1) == [0]
+    await client.vanish()
+    await broker.restart()
+    room = broker.node.default.session_room
+    assert room.usage_bytes == usage_bytes
+    client = await broker.connect_durable("a")
+    assert await publish_and_not_release(client, 1, 1) == [QUOTA_EXCEEDED]
+    await client.leave(properties=mqtt.session_expiry(0))
+    await broker.has_no_more_than(sessions=0, queues=1)
+    assert room.usage_bytes == 0
 
 
 @pytest.mark.parametrize(
