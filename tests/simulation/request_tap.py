@@ -270,4 +270,5 @@ class RequestTap:
             if seen.answered_tick == each.tick:
                 seen.was_rejected = False
             self._truth.comes_back(target, number, each.tick, each.tick_before)
-        flow.written.pop(each.number, None)
+        if flow.written.pop(each.number, None) and target.seen[number].held_us == each.what.held_us:
+            target.seen[number].returns(flow, is_untouched=False)  # unless the flow was given it anew meanwhile

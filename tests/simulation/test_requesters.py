@@ -151,6 +151,21 @@ def test_what_was_settled_too_late_is_not_settled(scene: Scene) -> None:
     assert not seen.was_rejected
 
 
+def test_what_a_flow_was_told_to_hold_no_more_may_come_again(scene: Scene) -> None:
+    """A worker that was late to settle may read on, and the queue gives it the same message."""
+    message = scene.message()
+    scene.delivers(message)
+    scene.now_us += LOCK_S * 1_000_000 - A_WHILE_US
+    scene.asks(Asked(READ, flow_id=FLOW, queue="orders"))
+    scene.now_us += A_WHILE_US
+    scene.answers(204, sluicegate_flow=f"/FLOW/{FLOW}")
+    scene.settles("accepted")
+    scene.answers(409, b"deliveries 1 are not held: settled before")
+    scene.delivers(message, 2, count=2)
+    with pytest.raises(Violation, match="was not done with it"):
+        scene.delivers(message, 3, count=3)
+
+
 def test_a_flow_may_not_be_given_again_what_it_has_until_its_time_is_over(scene: Scene) -> None:
     message = scene.message()
     scene.delivers(message)
