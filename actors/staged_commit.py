@@ -76,8 +76,9 @@ class StagedCommit:
         try:
             for page in pages:
                 read = await self._pages.read(page)
-                if read.damage:
-                    text = f"part {page.part}, attempt {page.attempt} cannot be read: {read.damage}"
+                damage = _damage_of(page, read)
+                if damage:
+                    text = f"part {page.part}, attempt {page.attempt} cannot be read: {damage}"
                     raise StagingRefused(STAGE_DAMAGED, text)
                 for first, batch in read.runs:
                     self._reserve_batch(first, batch)
@@ -96,9 +97,10 @@ class StagedCommit:
         waiting: list[LoopFuture[None]] = []
         for page in pages:
             read = await self._pages.read(page)
-            if read.damage:
-                log.error("what was staged as %s is lost: %s", page, read.damage)
-                continue
+            damage = _damage_of(page, read)
+            if damage:
+                what = "some of what" if read.runs else "what"
+                log.error("%s was staged as %s cannot be read, and is lost: %s", what, page, damage)
             for first, batch in read.runs:
                 if first in self._published:
                     continue
@@ -198,3 +200,10 @@ class StagedCommit:
         over: LoopFuture[None] = LoopFuture()
         self._runtime.after(RETRY_MS, over.set)
         await over
+
+
+def _damage_of(page: StagedPage, read: PageRead) -> str:
+    """Return why some rows of a page cannot be had; empty when all can, also where the page's checksum is wrong."""
+    if sum(batch.count for _, batch in read.runs) == page.end - page.first:
+        return ""
+    return read.damage or read.lost
