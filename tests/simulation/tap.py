@@ -236,7 +236,9 @@ class Tap:
         is_void = self._requests_count > 0 or self._has_unsubscribed or is_cut or is_late
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         for_good = kind == mqtt.PUBACK and not is_void
-        self._truth.settled(target, number, self, for_good=for_good, rejected=reason_code >= 0x80 and not is_void)
+        rejected = reason_code >= 0x80 and not is_void
+        of_next = is_late or is_cut  # it names the message, and not the delivery (decision 0302)
+        self._truth.settled(target, number, self, for_good=for_good, rejected=rejected, of_next=of_next)
 
 
 def name_of(publish: mqtt.Published, names: dict[int, str]) -> str | None:

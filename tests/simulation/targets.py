@@ -74,6 +74,7 @@ class Seen:
     fresh_count: int = 0  # deliveries that were not flagged as redelivered
     settled_tick: int = 0
     was_rejected: bool = False  # by the first settlement of who had it, of those since it was last delivered
+    is_answered: bool = False  # perhaps, whatever who has it says now: by what it said of the delivery before
     answered_us: int = -1  # when who had it last settled it
     answered_tick: int = 0  # when that first settlement was read
     settled_crashes: int = 0  # crashes of the node by then

@@ -168,6 +168,30 @@ def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> Non
     world.close()
 
 
+@pytest.mark.parametrize("accepts_late", [False, True])
+def test_what_was_accepted_late_is_not_rejected_for_certain_by_the_delivery_that_was_on_its_way(
+    accepts_late: bool,
+) -> None:
+    """The node had begun with it when it read the answer to the first: to MQTT, that counts for the second one."""
+    now_us = [A_WHILE_US]
+    truth = Truth(lambda: now_us[0])
+    queue = truth.begins("q", EXCLUSIVE, ("t",), Rules(lock_ms=LOCK["consumer_ack_timeout_ms"]))
+    tap = Tap(truth, "c", receive_maximum=10, names={1: "q"}, out={})
+    number, properties = truth.sent("p0", "k", "t", 1).number, mqtt.subscription_identifier(1)
+    again = mqtt.user_property("sluicegate-redelivered", "true") + mqtt.user_property("sluicegate-delivery-count", "2")
+
+    tap.written(mqtt.publish("t", b"%d|" % number, level=5, qos=1, packet_id=1, properties=properties))
+    now_us[0] += 1000 * LOCK["consumer_ack_timeout_ms"]
+    if accepts_late:
+        tap.read(mqtt.puback(1))
+    now_us[0] += A_MOMENT_US
+    tap.written(mqtt.publish("t", b"%d|" % number, level=5, qos=1, packet_id=2, properties=properties + again))
+    now_us[0] += A_MOMENT_US
+    tap.read(mqtt.puback(2, REJECTED))
+
+    assert queue.seen[number].was_rejected is not accepts_late
+
+
 def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_counted(world: World) -> None:
     """It waits behind an answer to its client; the new ledger does not know of it, and counts from the beginning."""
     publisher, consumer = world.clients["p0"], world.clients["c1"]

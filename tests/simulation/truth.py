@@ -324,6 +324,7 @@ class Truth:
         seen.forgotten = (self.crashes, target.forgot_tick)
         seen.count += 1
         seen.fresh_count += 0 if flagged else 1
+        seen.is_answered = seen.is_answered and seen.holder is holder
         seen.holder, seen.held_us = holder, held_us
         seen.held_life, seen.held_cuts = self.life, target.flow_cuts
         seen.is_returned = False
@@ -363,8 +364,20 @@ class Truth:
             seen.member = ""
             seen.new_count -= 1
 
-    def settled(self, target: Target, message_number: int, holder: Holder, *, for_good: bool, rejected: bool) -> None:
-        """The node read a settlement. `for_good`: nothing but a crash can bring the message again."""
+    def settled(
+        self,
+        target: Target,
+        message_number: int,
+        holder: Holder,
+        *,
+        for_good: bool,
+        rejected: bool,
+        of_next: bool = False,
+    ) -> None:
+        """The node read a settlement. `for_good`: nothing but a crash can bring the message again.
+
+        `of_next`: it may have come too late for its delivery, and counts for the next one if that is on its way.
+        """
         message = self.messages[message_number]
         seen = target.seen[message_number]
         if seen.settled_tick == 0:
@@ -375,7 +388,8 @@ class Truth:
         # more is the word on both. Of who has it no more it is none: another one says what becomes of the message.
         if seen.holder is holder:
             if seen.answered_us < seen.held_us:
-                seen.was_rejected, seen.answered_tick = rejected, seen.settled_tick
+                seen.was_rejected, seen.answered_tick = rejected and not seen.is_answered, seen.settled_tick
+                seen.is_answered = of_next
             seen.answered_us = self.now_us()
         if for_good and target.kind not in (PARTITIONED, DEAD):
             seen.settled_for_good = self.crashes
