@@ -11,7 +11,7 @@ PIP    := $(BIN)/pip --disable-pip-version-check
 ROOMS    := messaging storage actors protocols gateway sluicegate pipeline pyspark_sluicegate
 SOURCES  := $(shell find $(ROOMS) -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
 # What is checked: the rooms that exist, and what is not installed.
-CHECKED  := $(wildcard $(ROOMS)) bench demo tests setup.py
+CHECKED  := $(wildcard sluicegate pyspark_sluicegate) bench demo tests setup.py
 DATA     ?= ./data
 TESTS    ?= tests
 # What is run over the uncompiled package, too: what calls modules that the other one has compiled, the simulation of

@@ -23,7 +23,9 @@ from setuptools.errors import BaseError, CCompilerError
 from setuptools.modified import newer_group
 
 ROOT: Final = Path(__file__).resolve().parent
+PACKAGE: Final = ROOT / "sluicegate"  # by its links: a module is compiled under the name that it is imported by
 
+# Patterns below PACKAGE.
 COMPILED: Final = (
     "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
     "storage/record*.py",  # the at-rest format: one call per message written or read back
@@ -121,8 +123,8 @@ BUILDING: Final = frozenset({"bdist_wheel", "build", "build_ext", "develop", "ed
 
 def compiled_sources() -> list[str]:
     """Return the files to compile, relative to the root, in a fixed order."""
-    chosen = {path for pattern in COMPILED for path in ROOT.glob(pattern)}
-    left_out = {path for pattern in INTERPRETED for path in ROOT.glob(pattern)}
+    chosen = {path for pattern in COMPILED for path in PACKAGE.glob(pattern)}
+    left_out = {path for pattern in INTERPRETED for path in PACKAGE.glob(pattern)}
     return sorted(path.relative_to(ROOT).as_posix() for path in chosen - left_out)
 
 

@@ -4,9 +4,9 @@ from typing import Any, final
 
 import pykka
 
-from actors.futures import LoopFuture
-from actors.inbox import Inbox
-from messaging.address import Address
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import Inbox
+from sluicegate.messaging.address import Address
 
 
 @final

@@ -3,10 +3,10 @@
 Only a partitioned queue hands anything over. When is decided in messaging.rebalance.
 """
 
-from actors.handoff_messages import AcknowledgeHandoff, Assignment
-from actors.messages import BindFlow
-from actors.queue_core import QueueCore
-from messaging.rebalance import Move, Rebalancer
+from sluicegate.actors.handoff_messages import AcknowledgeHandoff, Assignment
+from sluicegate.actors.messages import BindFlow
+from sluicegate.actors.queue_core import QueueCore
+from sluicegate.messaging.rebalance import Move, Rebalancer
 
 
 class AssignmentsTold:

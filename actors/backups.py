@@ -11,7 +11,7 @@ from typing import final
 
 import pykka
 
-from actors.backup_messages import (
+from sluicegate.actors.backup_messages import (
     CANCELLED,
     DONE,
     FAILED,
@@ -22,16 +22,16 @@ from actors.backup_messages import (
     DescribeBackup,
     StartBackup,
 )
-from actors.cell import ActorCell
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.runtime import Runtime
-from messaging.address import Address
-from messaging.events import SYSTEM_BACKUP_COMPLETE, SYSTEM_BACKUP_FAILED
-from storage.backup import Backup
-from storage.backup_folder import BackupNote
-from storage.errors import BackupEnded, StorageError
-from storage.interface import Store
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.runtime import Runtime
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.events import SYSTEM_BACKUP_COMPLETE, SYSTEM_BACKUP_FAILED
+from sluicegate.storage.backup import Backup
+from sluicegate.storage.backup_folder import BackupNote
+from sluicegate.storage.errors import BackupEnded, StorageError
+from sluicegate.storage.interface import Store
 
 log = logging.getLogger("sluicegate.backup")
 

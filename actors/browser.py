@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from actors.browser_messages import (
+from sluicegate.actors.browser_messages import (
     BindBrowser,
     Browsed,
     BrowserCredit,
@@ -18,15 +18,15 @@ from actors.browser_messages import (
     EndBrowse,
     PartitionsChanged,
 )
-from actors.cell import ActorCell
-from actors.drain_messages import DrainFlow, FlowDrained
-from actors.futures import LoopFuture
-from actors.gathering import gather
-from actors.loop_actor import LoopActor
-from actors.messages import PERMISSION_DENIED, BindRefused, BrowsedMessage, BrowsePartition, FlowGone
-from actors.queue_core import QueueCore
-from messaging.permissions import denial, permits
-from messaging.queue_attributes import CONSUME
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.gathering import gather
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import PERMISSION_DENIED, BindRefused, BrowsedMessage, BrowsePartition, FlowGone
+from sluicegate.actors.queue_core import QueueCore
+from sluicegate.messaging.permissions import denial, permits
+from sluicegate.messaging.queue_attributes import CONSUME
 
 WINDOW_MAX: Final = 10_000  # as many copies may wait for a consumer; more than any protocol's window needs
 FETCHED_MAX: Final = 1000  # messages at hand, of all partitions together

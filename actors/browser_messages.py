@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from actors.messages import BrowsedMessage
-from messaging.address import Address
-from messaging.selectors import Selector
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.messages import BrowsedMessage
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.selectors import Selector
 
 
 @dataclass(slots=True)

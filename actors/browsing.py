@@ -7,14 +7,14 @@ into the partition's memory.
 from collections.abc import Callable
 from typing import Final
 
-from actors.futures import LoopFuture
-from actors.messages import BrowsedMessage, BrowsePartition, PageRead, ReadPage
-from actors.runtime import Runtime
-from actors.spool_io import StoreReader
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.ledger import Ledger
-from messaging.segments import Segment
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.messages import BrowsedMessage, BrowsePartition, PageRead, ReadPage
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import StoreReader
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.segments import Segment
 
 READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
 

@@ -5,16 +5,16 @@ Which messages are dead is the ledger's decision, and what changes on them is in
 
 from typing import Any, Final
 
-from actors.errands import Errand, ErrandPlace
-from actors.moving import Moving
-from messaging.batch import MessageBatch
-from messaging.dead_letter import DeadLetter
-from messaging.departures import lost
-from messaging.destinations import QueueTarget
-from messaging.dying import died, goes_in_a_circle, is_eligible
-from messaging.effects import DeadRange
-from messaging.headers import Headers
-from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
+from sluicegate.actors.errands import Errand, ErrandPlace
+from sluicegate.actors.moving import Moving
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.dead_letter import DeadLetter
+from sluicegate.messaging.departures import lost
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.dying import died, goes_in_a_circle, is_eligible
+from sluicegate.messaging.effects import DeadRange
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 
 UNDER_WAY_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges
 BURY_AGAIN_MS: Final = 1000  # between two attempts with a store that fails

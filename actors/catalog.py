@@ -6,14 +6,14 @@ Queues, templates and durable selectors are written by the actors that keep them
 from dataclasses import dataclass
 from typing import Any
 
-from actors.cell import ActorCell
-from actors.data_messages import Confirmed, Refused
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.messages import WriteTables
-from actors.stored_answer import StoreRefused
-from messaging.address import Address
-from storage.interface import TableWrite
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Confirmed, Refused
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import WriteTables
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.messaging.address import Address
+from sluicegate.storage.interface import TableWrite
 
 
 @dataclass(slots=True)

@@ -10,14 +10,14 @@ from mypy_extensions import i64
 from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
-from actors.asking import Ask, ask_at
-from actors.futures import LoopFuture
-from actors.inbox import Inbox, Scheduled
-from actors.supervision import OnFailure, RestartLog, RestartPolicy
+from sluicegate.actors.asking import Ask, ask_at
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import Inbox, Scheduled
+from sluicegate.actors.supervision import OnFailure, RestartLog, RestartPolicy
 
 if TYPE_CHECKING:
-    from actors.loop_actor import LoopActor
-    from actors.runtime import Runtime, TimerHandle
+    from sluicegate.actors.loop_actor import LoopActor
+    from sluicegate.actors.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("sluicegate.actors")
 

@@ -5,8 +5,8 @@ What does is in messaging.last_value and messaging.unstored.
 
 from typing import final
 
-from actors.cursor_messages import WatchCommits
-from messaging.address import Address
+from sluicegate.actors.cursor_messages import WatchCommits
+from sluicegate.messaging.address import Address
 
 
 @final

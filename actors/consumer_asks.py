@@ -3,15 +3,15 @@
 from collections import deque
 from typing import Any, Final, TypeVar, final
 
-from actors.data_messages import Confirmed, Refused, Remark, RenewLock, SettleDurably
-from actors.drain_messages import DrainPartition
-from actors.futures import LoopFuture
-from actors.messages import WriteTables
-from actors.stored_answer import StoredAnswer
-from messaging.address import Address
-from messaging.holding import held_as, remark, renew
-from messaging.ledger import Ledger
-from messaging.supply import has_more_for
+from sluicegate.actors.data_messages import Confirmed, Refused, Remark, RenewLock, SettleDurably
+from sluicegate.actors.drain_messages import DrainPartition
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.messages import WriteTables
+from sluicegate.actors.stored_answer import StoredAnswer
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.holding import held_as, remark, renew
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.supply import has_more_for
 
 T = TypeVar("T")
 

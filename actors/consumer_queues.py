@@ -6,16 +6,16 @@ is deleted ends it. Queues that a definition names exist from when it is loaded 
 
 import logging
 
-from actors.directory_messages import CreateQueue, QueueHandle
-from actors.futures import LoopFuture
-from actors.gathering import gather
-from actors.queue_assembly import NAMED, TEMPORARY
-from actors.queue_templates import QueueTemplates
-from messaging.queue_attributes import NON_EXCLUSIVE
-from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
-from messaging.queue_topics import topics_of
-from messaging.topics import TopicFilter
-from messaging.virtual_destinations import NO_DEFINITIONS, VirtualDestinations, topic_consumed
+from sluicegate.actors.directory_messages import CreateQueue, QueueHandle
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.gathering import gather
+from sluicegate.actors.queue_assembly import NAMED, TEMPORARY
+from sluicegate.actors.queue_templates import QueueTemplates
+from sluicegate.messaging.queue_attributes import NON_EXCLUSIVE
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
+from sluicegate.messaging.queue_topics import topics_of
+from sluicegate.messaging.topics import TopicFilter
+from sluicegate.messaging.virtual_destinations import NO_DEFINITIONS, VirtualDestinations, topic_consumed
 
 log = logging.getLogger("sluicegate.queues")
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import orjson
 from pykka import ActorDeadError
 
-from actors.cell import ActorCell
-from actors.cursor_messages import (
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.cursor_messages import (
     AckCursor,
     BindCursor,
     CommitSeen,
@@ -27,18 +27,25 @@ from actors.cursor_messages import (
     ReserveQueue,
     UnbindCursor,
 )
-from actors.cursor_waiting import StatusWaiters
-from actors.data_messages import Confirmed, Refused
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.events import Events
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.messages import BindRefused, WriteTables
-from actors.reading_messages import AskPartitions, ConsumeThrough, DescribeLog, HoldLog, LogOverview, PartitionRequest
-from actors.runtime import TimerHandle
-from actors.tasks import run
-from messaging.address import Address
-from messaging.cursors import (
+from sluicegate.actors.cursor_waiting import StatusWaiters
+from sluicegate.actors.data_messages import Confirmed, Refused
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.events import Events
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import BindRefused, WriteTables
+from sluicegate.actors.reading_messages import (
+    AskPartitions,
+    ConsumeThrough,
+    DescribeLog,
+    HoldLog,
+    LogOverview,
+    PartitionRequest,
+)
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.cursors import (
     AHEAD,
     BAD_CURSOR,
     BATCH_REF_CHARS_MAX,
@@ -59,8 +66,8 @@ from messaging.cursors import (
     DurableCursor,
     check_bind,
 )
-from messaging.events import VPN_CURSOR_BINDING_LOST, VPN_CURSOR_LAG_CLEAR, VPN_CURSOR_LAG_EXCEEDED, as_word
-from storage.interface import Table, TableWrite
+from sluicegate.messaging.events import VPN_CURSOR_BINDING_LOST, VPN_CURSOR_LAG_CLEAR, VPN_CURSOR_LAG_EXCEEDED, as_word
+from sluicegate.storage.interface import Table, TableWrite
 
 log = logging.getLogger("sluicegate.cursors")
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from messaging.address import Address
-from messaging.cursors import EARLIEST, LIMITS_DEFAULT, CursorLimits
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.cursors import EARLIEST, LIMITS_DEFAULT, CursorLimits
 
 STATUS_WAIT_MS_MAX = 60_000
 

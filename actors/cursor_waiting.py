@@ -6,13 +6,13 @@ One look at the queues is under way at a time, however many commits come meanwhi
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from actors.cell import ActorCell
-from actors.cursor_messages import STATUS_WAIT_MS_MAX, CursorPosition, CursorStatus, WatchCommits
-from actors.futures import LoopFuture
-from actors.runtime import TimerHandle
-from actors.tasks import run
-from messaging.address import Address
-from messaging.cursors import CursorFenced, DurableCursor
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.cursor_messages import STATUS_WAIT_MS_MAX, CursorPosition, CursorStatus, WatchCommits
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.cursors import CursorFenced, DurableCursor
 
 
 class _Waiter:

@@ -8,14 +8,14 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.destinations import ShareGroup
-from messaging.effects import Delivery
-from messaging.flows import Flow
-from messaging.publication import Publication
-from messaging.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
-from messaging.settlement import WHICHEVER
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import ShareGroup
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
+from sluicegate.messaging.settlement import WHICHEVER
 
 _NOTHING_FURTHER: Final[list[tuple[int, int]]] = []
 

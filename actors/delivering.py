@@ -4,12 +4,12 @@ from typing import final
 
 from mypy_extensions import i64
 
-from actors.clock import Clock
-from actors.data_messages import Deliveries
-from actors.inbox import Inbox
-from messaging.effects import Delivery
-from messaging.flows import Flow
-from messaging.queue_trace import QueueTrace
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.data_messages import Deliveries
+from sluicegate.actors.inbox import Inbox
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.queue_trace import QueueTrace
 
 
 @final

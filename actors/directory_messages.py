@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.cell import ActorCell
-from messaging.client_rights import ClientRights
-from messaging.destinations import QueueTarget
-from messaging.pressure import PressureLimits
-from messaging.queue_config import QueueDefinition
-from messaging.queue_template import QueueTemplate
-from messaging.virtual_destinations import VirtualDestinations
+from sluicegate.actors.cell import ActorCell
+from sluicegate.messaging.client_rights import ClientRights
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.pressure import PressureLimits
+from sluicegate.messaging.queue_config import QueueDefinition
+from sluicegate.messaging.queue_template import QueueTemplate
+from sluicegate.messaging.virtual_destinations import VirtualDestinations
 
 if TYPE_CHECKING:
-    from actors.queue_core import QueueCore
+    from sluicegate.actors.queue_core import QueueCore
 
 
 @dataclass(slots=True)

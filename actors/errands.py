@@ -8,17 +8,17 @@ over one costs that errand, which says what becomes of the messages it had in ha
 import logging
 from typing import Any, final
 
-from actors.clock import Clock
-from actors.consumer_asks import ConsumerAsks
-from actors.events import Events
-from actors.runtime import Runtime
-from actors.spool_io import StoreReader
-from actors.unburied import Unburied
-from messaging.address import Address
-from messaging.admission import QueueGate
-from messaging.destinations import QueueTarget
-from messaging.ledger import Ledger
-from messaging.queue_trace import QueueTrace
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.consumer_asks import ConsumerAsks
+from sluicegate.actors.events import Events
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import StoreReader
+from sluicegate.actors.unburied import Unburied
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.queue_trace import QueueTrace
 
 log = logging.getLogger("sluicegate.queues")
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from actors.cell import ActorCell
-from actors.loop_actor import LoopActor
-from actors.publishing import Publisher
-from messaging.address import Address
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.events import AUDITED, CLIENT, ERROR, INFO, NOBODY, NOTICE, VPN, WARNING, Event
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.routing import TopicSpace
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.events import AUDITED, CLIENT, ERROR, INFO, NOBODY, NOTICE, VPN, WARNING, Event
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.routing import TopicSpace
 
 log = logging.getLogger("sluicegate.events")
 

@@ -7,10 +7,10 @@ texts and topics are `messaging.events`.
 from collections import deque
 from typing import Final, final
 
-from actors.clock import Clock
-from messaging.address import Address
-from messaging.events import NOBODY, SYSTEM, Event, EventAllowance, EventKind
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.actors.clock import Clock
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.events import NOBODY, SYSTEM, Event, EventAllowance, EventKind
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 RECENT_MAX: Final = 1000  # about 300 bytes each
 

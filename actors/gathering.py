@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from actors.futures import LoopFuture
+from sluicegate.actors.futures import LoopFuture
 
 T = TypeVar("T")
 

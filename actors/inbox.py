@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias, final
 from mypy_extensions import trait
 from pykka._envelope import Envelope
 
-from actors.clock import Clock
-from messaging.address import Address
+from sluicegate.actors.clock import Clock
+from sluicegate.messaging.address import Address
 
 MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
 TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import pykka
 
-from actors.cell import ActorCell, Behaviour
-from actors.futures import LoopFuture
-from actors.inbox import Inbox
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import Inbox
 
 
 class LoopActor(pykka.Actor):

@@ -8,12 +8,12 @@ the broker's own gets its definition back from whoever made it.
 from collections.abc import Callable
 from dataclasses import replace
 
-from actors.directory_messages import CreateQueue, DefinitionLost, PermissionDenied, QueueHandle, UpdateQueue
-from actors.queue_assembly import NAMED
-from messaging.events import as_word
-from messaging.queue_attributes import NON_EXCLUSIVE
-from messaging.queue_config import QueueConfig, QueueDefinition
-from storage.queue_catalog import StoredQueue
+from sluicegate.actors.directory_messages import CreateQueue, DefinitionLost, PermissionDenied, QueueHandle, UpdateQueue
+from sluicegate.actors.queue_assembly import NAMED
+from sluicegate.messaging.events import as_word
+from sluicegate.messaging.queue_attributes import NON_EXCLUSIVE
+from sluicegate.messaging.queue_config import QueueConfig, QueueDefinition
+from sluicegate.storage.queue_catalog import StoredQueue
 
 OwnQueue = Callable[[str, str, int], QueueDefinition | None]  # kind, name, number of partitions
 

@@ -8,17 +8,17 @@ the directory of queues is in `directory_messages`, to the router in `router_mes
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from actors.queue_totals import QueueTotals
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.credit import CreditWindow
-from messaging.flows import UNBOUNDED, Flow
-from messaging.paging import PagePlan
-from messaging.publication import Publication
-from messaging.queue_config import QueueConfig
-from messaging.recovery import StoredPartition
-from messaging.selectors import Selector
-from storage.interface import TableWrite
+from sluicegate.actors.queue_totals import QueueTotals
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.flows import UNBOUNDED, Flow
+from sluicegate.messaging.paging import PagePlan
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.queue_config import QueueConfig
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.messaging.selectors import Selector
+from sluicegate.storage.interface import TableWrite
 
 # --- queue <-> partition ---
 

@@ -7,17 +7,17 @@ so that what has room gets it. What becomes of a message that is not taken is fo
 
 from typing import Any, final
 
-from actors.data_messages import Append, Confirmed, Refused
-from actors.errands import ErrandPlace
-from actors.picking import Picked, Picking, ranges_of
-from messaging.batch import MessageBatch
-from messaging.departures import depart, left, stay
-from messaging.destinations import QueueTarget
-from messaging.headers import Headers
-from messaging.keys import key_hash_in
-from messaging.publication import Publication
-from messaging.ranges import RangeSet
-from messaging.refusals import ADMITTED, REFUSAL_COUNTERS
+from sluicegate.actors.data_messages import Append, Confirmed, Refused
+from sluicegate.actors.errands import ErrandPlace
+from sluicegate.actors.picking import Picked, Picking, ranges_of
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.departures import depart, left, stay
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.keys import key_hash_in
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.refusals import ADMITTED, REFUSAL_COUNTERS
 
 ANY_PARTITION = -1
 

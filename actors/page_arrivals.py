@@ -2,14 +2,14 @@
 
 from typing import final
 
-from actors.inbox import Inbox
-from actors.messages import PageRead, ReadPage, SetPageAside
-from actors.runtime import Runtime
-from actors.spool_io import StoreReader
-from messaging.address import Address
-from messaging.ledger import Ledger
-from messaging.paging import is_awaited, page_damaged, page_loaded
-from messaging.parking import release_kept
+from sluicegate.actors.inbox import Inbox
+from sluicegate.actors.messages import PageRead, ReadPage, SetPageAside
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import StoreReader
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.paging import is_awaited, page_damaged, page_loaded
+from sluicegate.messaging.parking import release_kept
 
 READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
 

@@ -7,11 +7,11 @@ from typing import final
 
 from mypy_extensions import i64
 
-from actors.messages import PagesWritten, WritePages
-from messaging.address import Address
-from messaging.memory import MemoryBudget
-from messaging.paging import PagePlan
-from messaging.retention import RetainedLog
+from sluicegate.actors.messages import PagesWritten, WritePages
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.memory import MemoryBudget
+from sluicegate.messaging.paging import PagePlan
+from sluicegate.messaging.retention import RetainedLog
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 

@@ -2,11 +2,27 @@
 
 from typing import TypeAlias, final
 
-from actors.parking_messages import DeliverAgain, FoundSequences, GiveBack, LookUpSequences, Park, RestoreParked, Unpark
-from messaging.effects import Delivery
-from messaging.ledger import Ledger
-from messaging.parking import deliver_again, deliver_kept, keeps, park, restore_parked, unpark, unsettled_among
-from messaging.unsent import give_back
+from sluicegate.actors.parking_messages import (
+    DeliverAgain,
+    FoundSequences,
+    GiveBack,
+    LookUpSequences,
+    Park,
+    RestoreParked,
+    Unpark,
+)
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.parking import (
+    deliver_again,
+    deliver_kept,
+    keeps,
+    park,
+    restore_parked,
+    unpark,
+    unsettled_among,
+)
+from sluicegate.messaging.unsent import give_back
 
 ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | GiveBack | LookUpSequences | DeliverAgain
 ParkingAnswer: TypeAlias = FoundSequences | list[tuple[int, int]] | None

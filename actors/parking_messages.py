@@ -5,7 +5,7 @@ Flows that are parked are of queues with one partition: those of sessions and of
 
 from dataclasses import dataclass
 
-from messaging.flows import Flow
+from sluicegate.messaging.flows import Flow
 
 
 @dataclass(slots=True)

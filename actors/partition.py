@@ -9,13 +9,13 @@ from typing import Any
 
 from mypy_extensions import i64
 
-from actors.browser_messages import DeleteMessages, EndBrowse
-from actors.browsing import PartitionBrowse
-from actors.burying import bury
-from actors.cell import Behaviour
-from actors.commit_watch import CommitWatch
-from actors.cursor_messages import CommitSeen
-from actors.data_messages import (
+from sluicegate.actors.browser_messages import DeleteMessages, EndBrowse
+from sluicegate.actors.browsing import PartitionBrowse
+from sluicegate.actors.burying import bury
+from sluicegate.actors.cell import Behaviour
+from sluicegate.actors.commit_watch import CommitWatch
+from sluicegate.actors.cursor_messages import CommitSeen
+from sluicegate.actors.data_messages import (
     WAKE,
     Append,
     Remark,
@@ -26,14 +26,14 @@ from actors.data_messages import (
     Store,
     Wake,
 )
-from actors.delivering import Delivering
-from actors.drain_messages import DrainPartition
-from actors.errands import ErrandAnswer, ErrandPlace
-from actors.events import Events
-from actors.explain_messages import ExplainKey
-from actors.futures import LoopFuture
-from actors.inbox import Inbox
-from actors.messages import (
+from sluicegate.actors.delivering import Delivering
+from sluicegate.actors.drain_messages import DrainPartition
+from sluicegate.actors.errands import ErrandAnswer, ErrandPlace
+from sluicegate.actors.events import Events
+from sluicegate.actors.explain_messages import ExplainKey
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import Inbox
+from sluicegate.actors.messages import (
     Attach,
     BrowsedMessage,
     BrowsePartition,
@@ -53,39 +53,39 @@ from actors.messages import (
     ReloadPartition,
     Withdraw,
 )
-from actors.page_arrivals import PageArrivals
-from actors.paging_out import PagingOut
-from actors.parking import Parking, ParkingRequest
-from actors.partition_overview import overview_of
-from actors.partition_ranges import PartitionReading
-from actors.partition_reload import fresh_ledger
-from actors.preparing import begin_prepared, holds_prepared
-from actors.pressure_watch import PressureWatch
-from actors.reading_messages import PartitionRequest
-from actors.rescale_messages import RescaleOrder
-from actors.rescale_part import RescalePart
-from actors.runtime import Runtime
-from actors.spool_io import StoreReader
-from actors.take_messages import TakeMessages
-from actors.taking import Taking
-from actors.transaction_messages import PrepareSettlement
-from actors.turn_timer import TurnTimer
-from actors.waking import wake_waiters
-from messaging.address import Address
-from messaging.admission import QueueGate
-from messaging.destinations import QueueTarget
-from messaging.flows import Flow
-from messaging.holding import held_as
-from messaging.ledger import Ledger
-from messaging.memory import MemoryBudget
-from messaging.moments import deadline_ms
-from messaging.parking import discard_kept
-from messaging.pressure import Pressure, PressureLimits
-from messaging.queue_trace import QueueTrace
-from messaging.recovery import StoredPartition, redelivered_ranges
-from messaging.retention import RetainedLog
-from messaging.settlement import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
-from messaging.standing import key_standing
+from sluicegate.actors.page_arrivals import PageArrivals
+from sluicegate.actors.paging_out import PagingOut
+from sluicegate.actors.parking import Parking, ParkingRequest
+from sluicegate.actors.partition_overview import overview_of
+from sluicegate.actors.partition_ranges import PartitionReading
+from sluicegate.actors.partition_reload import fresh_ledger
+from sluicegate.actors.preparing import begin_prepared, holds_prepared
+from sluicegate.actors.pressure_watch import PressureWatch
+from sluicegate.actors.reading_messages import PartitionRequest
+from sluicegate.actors.rescale_messages import RescaleOrder
+from sluicegate.actors.rescale_part import RescalePart
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import StoreReader
+from sluicegate.actors.take_messages import TakeMessages
+from sluicegate.actors.taking import Taking
+from sluicegate.actors.transaction_messages import PrepareSettlement
+from sluicegate.actors.turn_timer import TurnTimer
+from sluicegate.actors.waking import wake_waiters
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.holding import held_as
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.memory import MemoryBudget
+from sluicegate.messaging.moments import deadline_ms
+from sluicegate.messaging.parking import discard_kept
+from sluicegate.messaging.pressure import Pressure, PressureLimits
+from sluicegate.messaging.queue_trace import QueueTrace
+from sluicegate.messaging.recovery import StoredPartition, redelivered_ranges
+from sluicegate.messaging.retention import RetainedLog
+from sluicegate.messaging.settlement import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
+from sluicegate.messaging.standing import key_standing
 
 log = logging.getLogger("sluicegate.queues")
 

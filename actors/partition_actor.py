@@ -1,11 +1,11 @@
 """The partition actor: it hands everything to the compiled partition."""
 
-from actors.cell import ActorCell
-from actors.data_messages import WAKE
-from actors.loop_actor import LoopActor
-from actors.messages import Attach, Detach, PartitionOverview, Pause
-from actors.partition import Partition
-from messaging.recovery import StoredPartition
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import WAKE
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import Attach, Detach, PartitionOverview, Pause
+from sluicegate.actors.partition import Partition
+from sluicegate.messaging.recovery import StoredPartition
 
 
 class PartitionActor(LoopActor):

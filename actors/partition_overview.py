@@ -1,8 +1,8 @@
 """What operators see of a partition: its ledger in numbers."""
 
-from actors.messages import PartitionOverview
-from messaging.ledger import Ledger
-from messaging.retention import RetainedLog
+from sluicegate.actors.messages import PartitionOverview
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.retention import RetainedLog
 
 
 def overview_of(

@@ -6,9 +6,9 @@ Pages are read for the reading only: they do not come into the partition's memor
 
 from typing import Any
 
-from actors.futures import LoopFuture
-from actors.messages import PageRead, ReadPage
-from actors.reading_messages import (
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.messages import PageRead, ReadPage
+from sluicegate.actors.reading_messages import (
     ConsumeThrough,
     CutRange,
     DescribeLog,
@@ -21,11 +21,11 @@ from actors.reading_messages import (
     ReadFailed,
     ReadRange,
 )
-from actors.spool_io import StoreReader
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.range_plan import RangePiece, RangePlan, RangeRun, gaps_of, plan_range, runs_of
-from messaging.retention import RetainedLog
+from sluicegate.actors.spool_io import StoreReader
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.range_plan import RangePiece, RangePlan, RangeRun, gaps_of, plan_range, runs_of
+from sluicegate.messaging.retention import RetainedLog
 
 
 class PartitionReading:

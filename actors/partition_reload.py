@@ -5,14 +5,14 @@ the newest of a last-value queue has replaced, how much it counted for against q
 that were not in the store when that was read.
 """
 
-from actors.data_messages import Settled
-from actors.messages import Readopted
-from messaging.address import Address
-from messaging.admission import QueueGate
-from messaging.ledger import Ledger
-from messaging.recovery import StoredBatch, StoredPartition, restore
-from messaging.retention import RetainedLog
-from messaging.settlement import DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
+from sluicegate.actors.data_messages import Settled
+from sluicegate.actors.messages import Readopted
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.recovery import StoredBatch, StoredPartition, restore
+from sluicegate.messaging.retention import RetainedLog
+from sluicegate.messaging.settlement import DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
 
 
 def fresh_ledger(

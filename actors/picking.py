@@ -7,9 +7,9 @@ again.
 
 from typing import Any, Final, final
 
-from actors.errands import Errand, ErrandPlace
-from actors.messages import PageRead, ReadPage
-from messaging.batch import MessageBatch
+from sluicegate.actors.errands import Errand, ErrandPlace
+from sluicegate.actors.messages import PageRead, ReadPage
+from sluicegate.messaging.batch import MessageBatch
 
 READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
 

@@ -5,11 +5,11 @@ What that means for the messages is in messaging.prepared; the commit is in `tra
 
 from typing import Any, final
 
-from actors.errands import Errand, ErrandPlace
-from actors.transaction_messages import CommitEnded, PrepareSettlement
-from actors.waking import wake_waiters
-from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
-from messaging.settlement import ACCEPTED
+from sluicegate.actors.errands import Errand, ErrandPlace
+from sluicegate.actors.transaction_messages import CommitEnded, PrepareSettlement
+from sluicegate.actors.waking import wake_waiters
+from sluicegate.messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
+from sluicegate.messaging.settlement import ACCEPTED
 
 
 @final

@@ -2,11 +2,11 @@
 
 from typing import final
 
-from actors.data_messages import WAKE, Resume
-from actors.runtime import Runtime, TimerHandle
-from messaging.address import Address
-from messaging.admission import QueueGate
-from messaging.pressure import Pressure, PressureLimits
+from sluicegate.actors.data_messages import WAKE, Resume
+from sluicegate.actors.runtime import Runtime, TimerHandle
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.pressure import Pressure, PressureLimits
 
 
 @final

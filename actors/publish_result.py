@@ -4,9 +4,9 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from messaging.destinations import QueueTarget
-from messaging.publication import Publication
-from messaging.refusals import ADMITTED, limited_text, refusal_text
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.refusals import ADMITTED, limited_text, refusal_text
 
 REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refuses, and of further ones
 

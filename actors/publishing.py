@@ -6,24 +6,24 @@ the gates, and posts. For guaranteed messages it returns how many confirmations 
 
 from random import Random
 
-from actors.data_messages import Append, SessionRows, SharedDirect
-from actors.publish_result import FannedOut, PublishResult
-from actors.retaining import retain, retain_again
-from messaging.address import Address
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.client_rights import ClientRights
-from messaging.dealing import deal
-from messaging.deliver_to_one import DeliverToOne, asks_for_one
-from messaging.destinations import QueueTarget, ShareGroup, Subscriber
-from messaging.fans import Fan
-from messaging.keys import key_hashes
-from messaging.pressure import Pressure
-from messaging.publication import Publication
-from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
-from messaging.routing import Route, TopicSpace
-from messaging.topics import is_queue_topic, queue_name_of
-from messaging.trace_records import PublishTraced
-from messaging.virtual_copies import Expansion
+from sluicegate.actors.data_messages import Append, SessionRows, SharedDirect
+from sluicegate.actors.publish_result import FannedOut, PublishResult
+from sluicegate.actors.retaining import retain, retain_again
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.client_rights import ClientRights
+from sluicegate.messaging.dealing import deal
+from sluicegate.messaging.deliver_to_one import DeliverToOne, asks_for_one
+from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscriber
+from sluicegate.messaging.fans import Fan
+from sluicegate.messaging.keys import key_hashes
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
+from sluicegate.messaging.routing import Route, TopicSpace
+from sluicegate.messaging.topics import is_queue_topic, queue_name_of
+from sluicegate.messaging.trace_records import PublishTraced
+from sluicegate.messaging.virtual_copies import Expansion
 
 
 class Publisher:

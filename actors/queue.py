@@ -6,20 +6,20 @@ Messages pass it by: publishers post to the partitions, and partitions to the co
 import logging
 from typing import Any
 
-from actors.assignments_told import AssignmentsTold
-from actors.browser import BrowserActor
-from actors.browser_messages import BindBrowser, BrowserBound
-from actors.cell import ActorCell
-from actors.cursor_messages import ReleaseQueue, ReserveQueue
-from actors.data_messages import WAKE
-from actors.directory_messages import QueueExpired, TellConsumers
-from actors.drain_messages import DrainFlow
-from actors.explain_messages import ExplainKey
-from actors.futures import LoopFuture
-from actors.gathering import gather
-from actors.handoff_messages import AcknowledgeHandoff
-from actors.loop_actor import LoopActor
-from actors.messages import (
+from sluicegate.actors.assignments_told import AssignmentsTold
+from sluicegate.actors.browser import BrowserActor
+from sluicegate.actors.browser_messages import BindBrowser, BrowserBound
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.cursor_messages import ReleaseQueue, ReserveQueue
+from sluicegate.actors.data_messages import WAKE
+from sluicegate.actors.directory_messages import QueueExpired, TellConsumers
+from sluicegate.actors.drain_messages import DrainFlow
+from sluicegate.actors.explain_messages import ExplainKey
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.gathering import gather
+from sluicegate.actors.handoff_messages import AcknowledgeHandoff
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
     NO_SUCH_PARTITION,
@@ -41,34 +41,34 @@ from actors.messages import (
     Reconfigure,
     UnbindFlow,
 )
-from actors.parking_messages import LookUpSequences, Park, ParkFlow, RestoreParked, RestoreParkedFlow, Unpark
-from actors.partition_actor import PartitionActor
-from actors.queue_core import BoundBrowser, QueueCore
-from actors.queue_draining import drain_flow
-from actors.queue_replay import replay
-from actors.queue_sight import browse, describe, tell_consumers
-from actors.reading_messages import AskPartitions, ReplayQueue
-from actors.rebalance_told import RebalanceTold
-from actors.rescale_messages import (
+from sluicegate.actors.parking_messages import LookUpSequences, Park, ParkFlow, RestoreParked, RestoreParkedFlow, Unpark
+from sluicegate.actors.partition_actor import PartitionActor
+from sluicegate.actors.queue_core import BoundBrowser, QueueCore
+from sluicegate.actors.queue_draining import drain_flow
+from sluicegate.actors.queue_replay import replay
+from sluicegate.actors.queue_sight import browse, describe, tell_consumers
+from sluicegate.actors.reading_messages import AskPartitions, ReplayQueue
+from sluicegate.actors.rebalance_told import RebalanceTold
+from sluicegate.actors.rescale_messages import (
     CutTaken,
     RescaleAdvanced,
     RescaleFinished,
     RescaleQueue,
     SourceDrained,
 )
-from actors.rescaling import begin_rescale, end_rescale, source_drained
-from actors.runtime import TimerHandle
-from actors.supervision import ONE_CONNECTION
-from actors.take_messages import TakeMessages
-from messaging.address import Address
-from messaging.cursors import QUEUE_IN_USE
-from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind, as_word
-from messaging.flows import Flow
-from messaging.permissions import denial, permits
-from messaging.queue_attributes import CONSUME, READ_ONLY
-from messaging.queue_config import QueueConfig, is_named
-from messaging.rebalance import ATTACH, PAUSE, Move
-from messaging.recovery import StoredPartition
+from sluicegate.actors.rescaling import begin_rescale, end_rescale, source_drained
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.actors.take_messages import TakeMessages
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.cursors import QUEUE_IN_USE
+from sluicegate.messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind, as_word
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.permissions import denial, permits
+from sluicegate.messaging.queue_attributes import CONSUME, READ_ONLY
+from sluicegate.messaging.queue_config import QueueConfig, is_named
+from sluicegate.messaging.rebalance import ATTACH, PAUSE, Move
+from sluicegate.messaging.recovery import StoredPartition
 
 log = logging.getLogger("sluicegate.queues")
 

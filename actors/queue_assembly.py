@@ -5,35 +5,35 @@ The cores outlive their actors: an actor that its supervisor restarts goes on wi
 
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from actors.directory_messages import QueueHandle
-from actors.events import Events
-from actors.partition import Partition
-from actors.partition_actor import PartitionActor
-from actors.queue import QueueActor
-from actors.queue_core import QueueCore
-from actors.queue_expiry import NEVER, QueueExpiry
-from actors.queue_totals import GoneQueues
-from actors.quota_watch import QueueWatch
-from actors.runtime import Runtime
-from actors.spool_io import StoreReader
-from actors.supervision import RELOADED, RESTARTED
-from messaging.address import Address
-from messaging.admission import QueueGate, SpoolGate
-from messaging.client_roster import ClientRoster
-from messaging.cursors import CONSUME, CursorBook
-from messaging.destinations import PartitionTarget, QueueTarget
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.memory import MemoryBudget
-from messaging.pressure import Pressure, PressureLimits
-from messaging.queue_config import QueueConfig, QueueDefinition
-from messaging.queue_trace import QueueTrace
-from messaging.recovery import StoredPartition, restore
-from messaging.rescale import Rescale
-from messaging.retention import RetainedLog
-from messaging.tracing import Tracing
-from storage.queue_catalog import PartitionIds
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.events import Events
+from sluicegate.actors.partition import Partition
+from sluicegate.actors.partition_actor import PartitionActor
+from sluicegate.actors.queue import QueueActor
+from sluicegate.actors.queue_core import QueueCore
+from sluicegate.actors.queue_expiry import NEVER, QueueExpiry
+from sluicegate.actors.queue_totals import GoneQueues
+from sluicegate.actors.quota_watch import QueueWatch
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import StoreReader
+from sluicegate.actors.supervision import RELOADED, RESTARTED
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate, SpoolGate
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.cursors import CONSUME, CursorBook
+from sluicegate.messaging.destinations import PartitionTarget, QueueTarget
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.memory import MemoryBudget
+from sluicegate.messaging.pressure import Pressure, PressureLimits
+from sluicegate.messaging.queue_config import QueueConfig, QueueDefinition
+from sluicegate.messaging.queue_trace import QueueTrace
+from sluicegate.messaging.recovery import StoredPartition, restore
+from sluicegate.messaging.rescale import Rescale
+from sluicegate.messaging.retention import RetainedLog
+from sluicegate.messaging.tracing import Tracing
+from sluicegate.storage.queue_catalog import PartitionIds
 
 # What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
 NAMED = "named"

@@ -6,25 +6,25 @@ and not the one it was first started with.
 
 from dataclasses import dataclass
 
-from actors.browser_messages import BindBrowser
-from actors.cell import ActorCell
-from actors.data_messages import WAKE
-from actors.events import Events
-from actors.queue_expiry import QueueExpiry
-from actors.queue_totals import QueueTotals
-from actors.quota_watch import QueueWatch
-from messaging.access import Access, access_for
-from messaging.destinations import QueueTarget
-from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
-from messaging.key_source import key_source_from
-from messaging.permissions import denial, permits
-from messaging.pressure import PressureLimits
-from messaging.queue_attributes import EXCLUSIVE
-from messaging.queue_config import QueueConfig, is_named
-from messaging.rebalance import Rebalancer
-from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
-from messaging.rescale import Rescale
-from messaging.retention import RetentionRules
+from sluicegate.actors.browser_messages import BindBrowser
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import WAKE
+from sluicegate.actors.events import Events
+from sluicegate.actors.queue_expiry import QueueExpiry
+from sluicegate.actors.queue_totals import QueueTotals
+from sluicegate.actors.quota_watch import QueueWatch
+from sluicegate.messaging.access import Access, access_for
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
+from sluicegate.messaging.key_source import key_source_from
+from sluicegate.messaging.permissions import denial, permits
+from sluicegate.messaging.pressure import PressureLimits
+from sluicegate.messaging.queue_attributes import EXCLUSIVE
+from sluicegate.messaging.queue_config import QueueConfig, is_named
+from sluicegate.messaging.rebalance import Rebalancer
+from sluicegate.messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
+from sluicegate.messaging.rescale import Rescale
+from sluicegate.messaging.retention import RetentionRules
 
 REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
 

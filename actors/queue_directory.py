@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from actors.cell import ActorCell
-from actors.consumer_queues import ConsumerQueues, all_done, found_later
-from actors.data_messages import Confirmed, Refused, Resume
-from actors.directory_messages import (
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.consumer_queues import ConsumerQueues, all_done, found_later
+from sluicegate.actors.data_messages import Confirmed, Refused, Resume
+from sluicegate.actors.directory_messages import (
     CreateQueue,
     DeclareQueue,
     DefineConsumerQueues,
@@ -32,9 +32,9 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.lost_definitions import (
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.lost_definitions import (
     OwnQueue,
     check_decides,
     description_of_lost,
@@ -42,21 +42,21 @@ from actors.lost_definitions import (
     stays_lost,
     with_own_definition,
 )
-from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
-from actors.queue_assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
-from actors.queue_rights import check_changed, check_made, check_permission, is_there_for
-from actors.queue_sight import last_overview
-from actors.queue_table import QueueTable, exists_later
-from actors.queue_templates import QueueTemplates, template_row
-from actors.queue_updates import QueueUpdates, check_update
-from actors.rescale_messages import RescaleAdvanced, RescaleFinished
-from actors.rescale_plans import RescalePlans
-from actors.rescaling import resume_rescale
-from actors.router_messages import SetQueueTopics
-from actors.stored_answer import StoreRefused
-from messaging.address import Address
-from messaging.client_rights import ClientRights
-from messaging.events import (
+from sluicegate.actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
+from sluicegate.actors.queue_assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
+from sluicegate.actors.queue_rights import check_changed, check_made, check_permission, is_there_for
+from sluicegate.actors.queue_sight import last_overview
+from sluicegate.actors.queue_table import QueueTable, exists_later
+from sluicegate.actors.queue_templates import QueueTemplates, template_row
+from sluicegate.actors.queue_updates import QueueUpdates, check_update
+from sluicegate.actors.rescale_messages import RescaleAdvanced, RescaleFinished
+from sluicegate.actors.rescale_plans import RescalePlans
+from sluicegate.actors.rescaling import resume_rescale
+from sluicegate.actors.router_messages import SetQueueTopics
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_rights import ClientRights
+from sluicegate.messaging.events import (
     VPN_DEFINITION_LOST,
     VPN_DEFINITION_LOST_CLEAR,
     VPN_QUEUE_CREATED,
@@ -64,14 +64,14 @@ from messaging.events import (
     EventKind,
     as_word,
 )
-from messaging.queue_attributes import DELETE
-from messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, definition_from_dict, is_named
-from messaging.queue_topics import topics_of
-from messaging.recovery import StoredPartition
-from messaging.topics import queue_topic_filter
-from storage.interface import TableWrite
-from storage.partition_owners import missing_rows, owner_rows, owner_rows_deleted
-from storage.queue_catalog import StoredQueue, queue_row, queue_row_deleted, stored_queues
+from sluicegate.messaging.queue_attributes import DELETE
+from sluicegate.messaging.queue_config import ANONYMOUS_PREFIX, QueueDefinition, definition_from_dict, is_named
+from sluicegate.messaging.queue_topics import topics_of
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.messaging.topics import queue_topic_filter
+from sluicegate.storage.interface import TableWrite
+from sluicegate.storage.partition_owners import missing_rows, owner_rows, owner_rows_deleted
+from sluicegate.storage.queue_catalog import StoredQueue, queue_row, queue_row_deleted, stored_queues
 
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
 

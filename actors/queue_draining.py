@@ -1,9 +1,9 @@
 """A queue answers a flow that drains: when each of its partitions has given it what it could."""
 
-from actors.drain_messages import DrainFlow, DrainPartition, FlowDrained
-from actors.futures import LoopFuture
-from actors.gathering import gather
-from actors.queue_core import QueueCore
+from sluicegate.actors.drain_messages import DrainFlow, DrainPartition, FlowDrained
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.gathering import gather
+from sluicegate.actors.queue_core import QueueCore
 
 
 def drain_flow(core: QueueCore, message: DrainFlow) -> None:

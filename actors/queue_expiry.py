@@ -6,8 +6,8 @@ The time runs from the queue's creation, or the start of the node, or the end of
 from collections.abc import Callable
 from typing import Final
 
-from actors.runtime import Runtime, TimerHandle
-from messaging.queue_config import QueueConfig
+from sluicegate.actors.runtime import Runtime, TimerHandle
+from sluicegate.messaging.queue_config import QueueConfig
 
 TIMER_MS_MAX: Final = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
 NEVER: Final = 0

@@ -1,10 +1,10 @@
 """A queue has its partitions offer what they keep to its consumers again."""
 
-from actors.futures import LoopFuture
-from actors.gathering import gather
-from actors.partition_actor import PartitionActor
-from actors.queue_core import QueueCore
-from actors.reading_messages import PrepareReplay, ReplayQueue, ReplayRefused
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.gathering import gather
+from sluicegate.actors.partition_actor import PartitionActor
+from sluicegate.actors.queue_core import QueueCore
+from sluicegate.actors.reading_messages import PrepareReplay, ReplayQueue, ReplayRefused
 
 
 def replay(core: QueueCore, message: ReplayQueue) -> LoopFuture[int]:

@@ -5,14 +5,14 @@ Levels and owners are `messaging.permissions`; what a client's profiles permit i
 
 from dataclasses import replace
 
-from actors.directory_messages import PermissionDenied, QueueHandle
-from actors.queue_assembly import FOR_CLIENTS
-from messaging.client_rights import ClientRights
-from messaging.permissions import denial, permits
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE, DELETE, MODIFY_TOPIC
-from messaging.queue_config import QueueDefinition, QueueInvalid
-from messaging.queue_topics import topics_added, topics_of
-from messaging.topics import TopicFilter, queue_topic
+from sluicegate.actors.directory_messages import PermissionDenied, QueueHandle
+from sluicegate.actors.queue_assembly import FOR_CLIENTS
+from sluicegate.messaging.client_rights import ClientRights
+from sluicegate.messaging.permissions import denial, permits
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE, DELETE, MODIFY_TOPIC
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid
+from sluicegate.messaging.queue_topics import topics_added, topics_of
+from sluicegate.messaging.topics import TopicFilter, queue_topic
 
 
 def is_there_for(rights: ClientRights | None, handle: QueueHandle) -> bool:

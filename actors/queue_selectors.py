@@ -8,14 +8,14 @@ from typing import Final
 
 import orjson
 
-from actors.data_messages import Confirmed
-from actors.messages import WriteTables
-from actors.stored_answer import StoredAnswer
-from messaging.address import Address
-from messaging.destinations import QueueTarget
-from messaging.selector_cache import CacheRules, QueueSelectors, Remembered
-from messaging.selectors import Selector, Selectors
-from storage.interface import Table, TableWrite
+from sluicegate.actors.data_messages import Confirmed
+from sluicegate.actors.messages import WriteTables
+from sluicegate.actors.stored_answer import StoredAnswer
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.selector_cache import CacheRules, QueueSelectors, Remembered
+from sluicegate.messaging.selectors import Selector, Selectors
+from sluicegate.storage.interface import Table, TableWrite
 
 SELECTORS_ROW: Final = b"selectors/"
 

@@ -1,9 +1,9 @@
 """What can be seen of a queue: its overview, for operators and metrics, the messages that wait in it, its consumers."""
 
-from actors.asking import ask_at
-from actors.futures import LoopFuture
-from actors.gathering import gather
-from actors.messages import (
+from sluicegate.actors.asking import ask_at
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.gathering import gather
+from sluicegate.actors.messages import (
     ACTIVE_BROWSER,
     ACTIVE_CONSUMER,
     INACTIVE,
@@ -15,11 +15,11 @@ from actors.messages import (
     PartitionOverview,
     QueueOverview,
 )
-from actors.queue_core import QueueCore
-from actors.queue_totals import QueueTotals
-from actors.router_messages import ConsumersChanged
-from messaging.rescale import SCALE_READY
-from messaging.selectors import Selector
+from sluicegate.actors.queue_core import QueueCore
+from sluicegate.actors.queue_totals import QueueTotals
+from sluicegate.actors.router_messages import ConsumersChanged
+from sluicegate.messaging.rescale import SCALE_READY
+from sluicegate.messaging.selectors import Selector
 
 
 def describe(core: QueueCore) -> LoopFuture[QueueOverview]:

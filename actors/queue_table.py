@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import TypeVar, final
 
-from actors.directory_messages import QueueExists, QueueHandle
-from actors.futures import LoopFuture
-from actors.queue_assembly import TEMPORARY
+from sluicegate.actors.directory_messages import QueueExists, QueueHandle
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.queue_assembly import TEMPORARY
 
 T = TypeVar("T")
 

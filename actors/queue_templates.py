@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import orjson
 
-from messaging.queue_attributes import AttributeValue
-from messaging.queue_template import OVERRIDE_NON_DURABLE, QueueTemplate, template_for, template_from_dict
-from storage.errors import UnknownRow
-from storage.interface import Table, TableWrite
+from sluicegate.messaging.queue_attributes import AttributeValue
+from sluicegate.messaging.queue_template import OVERRIDE_NON_DURABLE, QueueTemplate, template_for, template_from_dict
+from sluicegate.storage.errors import UnknownRow
+from sluicegate.storage.interface import Table, TableWrite
 
 TEMPLATE_ROW = b"template/"
 

@@ -8,10 +8,10 @@ anew, and all that is left in it for new.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from messaging.queue_config import is_named
+from sluicegate.messaging.queue_config import is_named
 
 if TYPE_CHECKING:
-    from actors.messages import PartitionOverview, QueueOverview
+    from sluicegate.actors.messages import PartitionOverview, QueueOverview
 
 Key = TypeVar("Key")
 

@@ -2,10 +2,10 @@
 
 from typing import final
 
-from actors.cell import ActorCell
-from actors.directory_messages import QueueHandle, UpdateQueue, UpdateRefused
-from actors.futures import LoopFuture
-from messaging.queue_config import QueueConfig, QueueDefinition
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import QueueHandle, UpdateQueue, UpdateRefused
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.messaging.queue_config import QueueConfig, QueueDefinition
 
 InLine = tuple[UpdateQueue, LoopFuture[QueueDefinition]]
 

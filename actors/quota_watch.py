@@ -5,11 +5,11 @@ When a threshold is crossed is `messaging.thresholds`; this says which event tha
 
 from typing import final
 
-from actors.events import Events
-from messaging.address import Address
-from messaging.admission import NO_LIMIT, QueueGate, SpoolGate
-from messaging.credit import CreditPool
-from messaging.events import (
+from sluicegate.actors.events import Events
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import NO_LIMIT, QueueGate, SpoolGate
+from sluicegate.messaging.credit import CreditPool
+from sluicegate.messaging.events import (
     SYSTEM_MESSAGES_EXCEEDED,
     SYSTEM_MESSAGES_HIGH,
     SYSTEM_MESSAGES_HIGH_CLEAR,
@@ -30,9 +30,9 @@ from messaging.events import (
     VPN_SPOOL_QUOTA_EXCEEDED,
     EventKind,
 )
-from messaging.queue_config import MEGABYTE, QueueConfig
-from messaging.retained_messages import RetainedMessages
-from messaging.thresholds import Exceedance, Threshold, ThresholdPair
+from sluicegate.messaging.queue_config import MEGABYTE, QueueConfig
+from sluicegate.messaging.retained_messages import RetainedMessages
+from sluicegate.messaging.thresholds import Exceedance, Threshold, ThresholdPair
 
 KILOBYTE = 1024
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from messaging.gaps import Gap
-from messaging.range_plan import RangeRun
+from sluicegate.messaging.gaps import Gap
+from sluicegate.messaging.range_plan import RangeRun
 
 
 class PartitionRequest:

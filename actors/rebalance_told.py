@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from actors.queue_core import QueueCore
-from messaging.events import (
+from sluicegate.actors.queue_core import QueueCore
+from sluicegate.messaging.events import (
     CLIENT_PARTITION_ASSIGNED,
     NOBODY,
     VPN_REBALANCE_COMPLETED,
     VPN_REBALANCE_STARTED,
     EventKind,
 )
-from messaging.rebalance import ATTACH, Move, Rebalancer
+from sluicegate.messaging.rebalance import ATTACH, Move, Rebalancer
 
 
 class RebalanceTold:

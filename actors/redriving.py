@@ -8,13 +8,13 @@ node; begun again, it finds what the last one left.
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from actors.cell import ActorCell
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.runtime import TimerHandle
-from actors.take_messages import REDRIVE, MessagesTaken, TakeMessages
-from messaging.destinations import QueueTarget
-from messaging.message_selection import MessageFilter
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.take_messages import REDRIVE, MessagesTaken, TakeMessages
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.message_selection import MessageFilter
 
 RUNNING: Final = "running"
 DONE: Final = "done"

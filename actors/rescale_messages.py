@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from messaging.rescale import Rescale
+from sluicegate.actors.cell import ActorCell
+from sluicegate.messaging.rescale import Rescale
 
 
 class RescaleOrder:

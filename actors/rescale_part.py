@@ -3,10 +3,18 @@
 Deliberately elsewhere: which partition does which (`rescaling`), and what may be delivered (messaging.holds).
 """
 
-from actors.rescale_messages import CutTaken, HoldSlots, OpenSource, RescaleOrder, Retire, SourceDrained, TakeCut
-from messaging.address import Address
-from messaging.holds import Holds
-from messaging.ledger import Ledger
+from sluicegate.actors.rescale_messages import (
+    CutTaken,
+    HoldSlots,
+    OpenSource,
+    RescaleOrder,
+    Retire,
+    SourceDrained,
+    TakeCut,
+)
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.holds import Holds
+from sluicegate.messaging.ledger import Ledger
 
 
 class RescalePart:

@@ -3,14 +3,14 @@
 Carrying a plan out is `rescaling`. Which slots move is decided in messaging.slots.
 """
 
-from actors.directory_messages import QueueHandle
-from actors.messages import PurgeFromStore, RegisterPartition
-from actors.queue_assembly import QueueServices, log_for, start_partition
-from actors.rescale_messages import AddedPartition, RescaleQueue
-from messaging.ledger import Ledger
-from messaging.rescale import Rescale
-from messaging.slots import modulo_slots, resized_slots
-from storage.queue_catalog import StoredQueue
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.messages import PurgeFromStore, RegisterPartition
+from sluicegate.actors.queue_assembly import QueueServices, log_for, start_partition
+from sluicegate.actors.rescale_messages import AddedPartition, RescaleQueue
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.rescale import Rescale
+from sluicegate.messaging.slots import modulo_slots, resized_slots
+from sluicegate.storage.queue_catalog import StoredQueue
 
 
 class RescalePlans:

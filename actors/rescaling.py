@@ -8,20 +8,20 @@ Deliberately elsewhere: preparing and storing it (`rescale_plans`), what is wait
 itself (messaging.holds).
 """
 
-from actors.browser_messages import PartitionsChanged
-from actors.cell import ActorCell
-from actors.queue_core import QueueCore
-from actors.rescale_messages import (
+from sluicegate.actors.browser_messages import PartitionsChanged
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.queue_core import QueueCore
+from sluicegate.actors.rescale_messages import (
     HoldSlots,
     OpenSource,
     RescaleQueue,
     Retire,
     TakeCut,
 )
-from messaging.destinations import PartitionTarget
-from messaging.rebalance import Move
-from messaging.rescale import Rescale
-from messaging.slots import modulo_slots
+from sluicegate.messaging.destinations import PartitionTarget
+from sluicegate.messaging.rebalance import Move
+from sluicegate.messaging.rescale import Rescale
+from sluicegate.messaging.slots import modulo_slots
 
 
 def begin_rescale(core: QueueCore, message: RescaleQueue, now_ms: int) -> list[Move]:

@@ -2,14 +2,14 @@
 
 from functools import partial
 
-from actors.data_messages import Resume
-from actors.messages import WriteTables
-from messaging.address import Address
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
-from messaging.routing import TopicSpace
-from storage.interface import Table, TableWrite
-from storage.record import encode_batch
+from sluicegate.actors.data_messages import Resume
+from sluicegate.actors.messages import WriteTables
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.record import encode_batch
 
 
 def retain(

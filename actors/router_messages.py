@@ -6,14 +6,14 @@ Anybody may ask.
 from dataclasses import dataclass
 from typing import final
 
-from actors.directory_messages import QueueHandle
-from messaging.destinations import QueueTarget, ShareGroup, Subscriber
-from messaging.retained import RetainedScan
-from messaging.retained_messages import RetainedMessage
-from messaging.selector_cache import CacheRules
-from messaging.selectors import Selector
-from messaging.topics import TopicFilter
-from messaging.virtual_destinations import VirtualDestinations
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscriber
+from sluicegate.messaging.retained import RetainedScan
+from sluicegate.messaging.retained_messages import RetainedMessage
+from sluicegate.messaging.selector_cache import CacheRules
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.topics import TopicFilter
+from sluicegate.messaging.virtual_destinations import VirtualDestinations
 
 
 @final

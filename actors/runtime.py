@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actors.cell import ActorCell, Behaviour, EndedActors
-from actors.clock import Clock
-from actors.events import Events
-from actors.futures import LoopFuture
-from actors.inbox import CallSoon, Dispatcher
-from actors.supervision import RestartPolicy
-from messaging.address import Address
+from sluicegate.actors.cell import ActorCell, Behaviour, EndedActors
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.events import Events
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import CallSoon, Dispatcher
+from sluicegate.actors.supervision import RestartPolicy
+from sluicegate.messaging.address import Address
 
 if TYPE_CHECKING:
-    from actors.loop_actor import LoopActor
+    from sluicegate.actors.loop_actor import LoopActor
 
 
 class TimerHandle(Protocol):

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from actors.cell import ActorCell, Behaviour
-from actors.cursor_messages import CommitSeen, WatchCommits
-from actors.data_messages import Confirmed, Refused, SessionRows, Settled, Store
-from actors.inbox import Flushed, Scheduled
-from actors.messages import (
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.cursor_messages import CommitSeen, WatchCommits
+from sluicegate.actors.data_messages import Confirmed, Refused, SessionRows, Settled, Store
+from sluicegate.actors.inbox import Flushed, Scheduled
+from sluicegate.actors.messages import (
     PageOut,
     PagesUnread,
     PagesWritten,
@@ -28,22 +28,22 @@ from actors.messages import (
     WritePages,
     WriteTables,
 )
-from actors.runtime import TimerHandle
-from actors.spool_health import COMMIT_FAILURES, DAMAGED, FULL, SpoolHealth
-from actors.spool_io import CommitDone, CommitFailed, PartitionFound, StoreWriter
-from actors.transaction_messages import SettleTogether
-from messaging.address import Address
-from messaging.admission import SpoolGate
-from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED, SYSTEM_SPOOL_FAILED
-from messaging.publication import Publication
-from messaging.refusals import REFUSED_NOT_STORED, REFUSED_SPOOL_FAILED, REFUSED_SPOOL_FULL
-from messaging.trace_records import ELIDED, NOT_STORED, WRITTEN
-from messaging.tracing import Tracing
-from storage.interface import PageDamage, PageWrite, Table, TableWrite
-from storage.record_journal import Settlement
-from storage.record_page import Run, encode_page
-from storage.spool_plan import PageRequest, SpoolPlanner, TableRequest
-from storage.unwritten import NEVER
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.spool_health import COMMIT_FAILURES, DAMAGED, FULL, SpoolHealth
+from sluicegate.actors.spool_io import CommitDone, CommitFailed, PartitionFound, StoreWriter
+from sluicegate.actors.transaction_messages import SettleTogether
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import SpoolGate
+from sluicegate.messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED, SYSTEM_SPOOL_FAILED
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.refusals import REFUSED_NOT_STORED, REFUSED_SPOOL_FAILED, REFUSED_SPOOL_FULL
+from sluicegate.messaging.trace_records import ELIDED, NOT_STORED, WRITTEN
+from sluicegate.messaging.tracing import Tracing
+from sluicegate.storage.interface import PageDamage, PageWrite, Table, TableWrite
+from sluicegate.storage.record_journal import Settlement
+from sluicegate.storage.record_page import Run, encode_page
+from sluicegate.storage.spool_plan import PageRequest, SpoolPlanner, TableRequest
+from sluicegate.storage.unwritten import NEVER
 
 log = logging.getLogger("sluicegate.spool")
 

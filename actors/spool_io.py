@@ -9,14 +9,14 @@ from typing import Protocol, final
 
 import pykka
 
-from actors.messages import PageRead, PagesUnread, ReadPage, ReloadPartition
-from actors.runtime import Runtime
-from actors.spool_health import DAMAGED, FULL, MISTAKE, REFUSED
-from messaging.address import Address
-from messaging.recovery import StoredPartition
-from storage.errors import DamagedRecord, PageNotFound, StorageError, StoreDamaged, StoreFull
-from storage.interface import CommitJob, Store
-from storage.stored_state import read_partition
+from sluicegate.actors.messages import PageRead, PagesUnread, ReadPage, ReloadPartition
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_health import DAMAGED, FULL, MISTAKE, REFUSED
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.storage.errors import DamagedRecord, PageNotFound, StorageError, StoreDamaged, StoreFull
+from sluicegate.storage.interface import CommitJob, Store
+from sluicegate.storage.stored_state import read_partition
 
 log = logging.getLogger("sluicegate.spool")
 

@@ -9,21 +9,21 @@ import logging
 from random import Random
 from typing import Final, Protocol
 
-from actors.data_messages import Settled
-from actors.futures import LoopFuture
-from actors.messages import PageRead
-from actors.publishing import Publisher
-from actors.runtime import Runtime
-from actors.tasks import run
-from messaging.address import Address
-from messaging.admission import QueueGate
-from messaging.batch import MessageBatch
-from messaging.destinations import QueueTarget
-from messaging.ranges import RangeSet
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, limited_text
-from messaging.routing import TopicSpace
-from messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, StagedPage, StagingRefused
-from messaging.topics import is_queue_topic
+from sluicegate.actors.data_messages import Settled
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.messages import PageRead
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, limited_text
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, StagedPage, StagingRefused
+from sluicegate.messaging.topics import is_queue_topic
 
 log = logging.getLogger("sluicegate.staging")
 

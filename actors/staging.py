@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from actors.cell import ActorCell
-from actors.data_messages import Confirmed, Refused, Settled
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.messages import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
-from actors.runtime import TimerHandle
-from actors.spool_io import StoreReader
-from actors.staged_commit import StagedCommit
-from actors.staging_messages import (
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Confirmed, Refused, Settled
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.spool_io import StoreReader
+from sluicegate.actors.staged_commit import StagedCommit
+from sluicegate.actors.staging_messages import (
     AbortStaged,
     CommitStaged,
     DescribeStaging,
@@ -27,22 +27,22 @@ from actors.staging_messages import (
     StagedCommitted,
     StagingOverview,
 )
-from actors.tasks import run
-from messaging.address import Address
-from messaging.admission import SpoolGate
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.paging import PagePlan
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_SPOOL_FAILED
-from messaging.routing import TopicSpace
-from messaging.staging import (
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import SpoolGate
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.paging import PagePlan
+from sluicegate.messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_SPOOL_FAILED
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.staging import (
     BAD_TRANSACTION,
     NOT_STORED,
     TOO_MUCH_STAGED,
     StagedPage,
     StagingRefused,
 )
-from storage.interface import Table, TableWrite
-from storage.staging_rows import Decision, FoundStaging, decision_row, name_key, page_key, page_row
+from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.staging_rows import Decision, FoundStaging, decision_row, name_key, page_key, page_row
 
 log = logging.getLogger("sluicegate.staging")
 

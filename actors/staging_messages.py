@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from messaging.batch import MessageBatch
-from messaging.permissions import ANONYMOUS
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.permissions import ANONYMOUS
 
 
 @dataclass(slots=True)

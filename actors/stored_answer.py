@@ -2,9 +2,9 @@
 
 from typing import Any, final
 
-from actors.data_messages import Confirmed, Refused
-from actors.futures import LoopFuture
-from messaging.address import Address
+from sluicegate.actors.data_messages import Confirmed, Refused
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.messaging.address import Address
 
 
 class StoreRefused(Exception):

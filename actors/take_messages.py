@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from messaging.destinations import QueueTarget
-from messaging.message_selection import MessageFilter
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.message_selection import MessageFilter
 
 DELETE = "delete"
 MOVE = "move"

@@ -2,17 +2,17 @@
 
 from typing import Final
 
-from actors.errands import ErrandPlace
-from actors.futures import LoopFuture
-from actors.moving import Moving
-from actors.picking import ranges_of
-from actors.take_messages import COPY, DELETE, REDRIVE, MessagesTaken, QueueGone, TakeMessages
-from messaging.batch import MessageBatch
-from messaging.departures import depart, stay
-from messaging.destinations import QueueTarget
-from messaging.dying import driven_back
-from messaging.headers import Headers
-from messaging.settlement import DISCARD_DELETED
+from sluicegate.actors.errands import ErrandPlace
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.moving import Moving
+from sluicegate.actors.picking import ranges_of
+from sluicegate.actors.take_messages import COPY, DELETE, REDRIVE, MessagesTaken, QueueGone, TakeMessages
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.departures import depart, stay
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.dying import driven_back
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.settlement import DISCARD_DELETED
 
 LOOKED_AT_MAX: Final = 5000  # messages of one ask: a few milliseconds in which the node does nothing else
 

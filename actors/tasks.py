@@ -9,10 +9,10 @@ from asyncio import CancelledError
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar, final
 
-from actors.cell import ActorCell, Behaviour
-from actors.futures import LoopFuture
-from actors.inbox import Scheduled
-from actors.runtime import Runtime
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import Scheduled
+from sluicegate.actors.runtime import Runtime
 
 log = logging.getLogger("sluicegate.actors")
 

@@ -7,12 +7,12 @@ and from its answer on the subscription is in force for everybody.
 from collections.abc import Callable
 from typing import Any, final
 
-from actors.cell import ActorCell, Behaviour
-from actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
-from actors.futures import LoopFuture
-from actors.queue_assembly import SHARED
-from actors.queue_selectors import DurableSelectors
-from actors.router_messages import (
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.queue_assembly import SHARED
+from sluicegate.actors.queue_selectors import DurableSelectors
+from sluicegate.actors.router_messages import (
     AddSubscription,
     ConsumersChanged,
     DefineVirtualDestinations,
@@ -27,14 +27,14 @@ from actors.router_messages import (
     ShareRefused,
     SubscriptionAdded,
 )
-from actors.stored_answer import StoredAnswer
-from messaging.destinations import QueueTarget, ShareGroup, Subscription
-from messaging.queue_config import QueueDefinition, is_named
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from messaging.topics import TopicFilter, in_mqtt_syntax
-from messaging.virtual_destinations import NO_DEFINITIONS
-from messaging.virtual_routes import VirtualRoutes
+from sluicegate.actors.stored_answer import StoredAnswer
+from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscription
+from sluicegate.messaging.queue_config import QueueDefinition, is_named
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import TopicFilter, in_mqtt_syntax
+from sluicegate.messaging.virtual_destinations import NO_DEFINITIONS
+from sluicegate.messaging.virtual_routes import VirtualRoutes
 
 GroupKey = tuple[str, TopicFilter]  # share name and filter, in whichever syntax: together they are the group
 

@@ -20,21 +20,21 @@ from typing import Final, final
 
 import pykka
 
-from actors.asking import ask_at
-from actors.data_messages import Confirmed, Refused, Settled
-from actors.futures import LoopFuture
-from actors.preparing import Prepared
-from actors.publish_result import PublishResult
-from actors.publishing import Publisher
-from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.destinations import QueueTarget
-from messaging.held import DeliverySource
-from messaging.pressure import Pressure
-from messaging.refusals import ADMITTED, REFUSED_NOT_FOUND, refusal_text
-from messaging.routing import TopicSpace
-from messaging.topics import is_queue_topic
+from sluicegate.actors.asking import ask_at
+from sluicegate.actors.data_messages import Confirmed, Refused, Settled
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.preparing import Prepared
+from sluicegate.actors.publish_result import PublishResult
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.refusals import ADMITTED, REFUSED_NOT_FOUND, refusal_text
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.topics import is_queue_topic
 
 log = logging.getLogger("sluicegate.transactions")
 

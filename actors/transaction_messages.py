@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from messaging.address import Address
+from sluicegate.messaging.address import Address
 
 
 @final

@@ -2,9 +2,9 @@
 
 from typing import final
 
-from actors.data_messages import WAKE
-from actors.runtime import Runtime, TimerHandle
-from messaging.address import Address
+from sluicegate.actors.data_messages import WAKE
+from sluicegate.actors.runtime import Runtime, TimerHandle
+from sluicegate.messaging.address import Address
 
 DELAY_MS_MAX = 60_000  # what is later is looked at again: the wall clock may have been set meanwhile
 

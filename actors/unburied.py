@@ -7,10 +7,10 @@ second, a single one of them would fill the log. A store that fails for a while 
 import logging
 from typing import Final, final
 
-from actors.clock import Clock
-from actors.events import Events
-from messaging.events import VPN_DEAD_MSG_STUCK, VPN_DEAD_MSG_STUCK_CLEAR
-from messaging.ranges import RangeSet
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.events import Events
+from sluicegate.messaging.events import VPN_DEAD_MSG_STUCK, VPN_DEAD_MSG_STUCK_CLEAR
+from sluicegate.messaging.ranges import RangeSet
 
 AGAIN_MS_MIN: Final = 1000  # until the next attempt
 AGAIN_MS_MAX: Final = 60_000

@@ -6,10 +6,10 @@ have nothing any more, or be gone, and then those behind it are to have the cred
 
 from typing import final
 
-from actors.data_messages import WAKE
-from actors.inbox import Dispatcher, Flushed
-from messaging.address import Address
-from messaging.credit import CreditPool, CreditWindow
+from sluicegate.actors.data_messages import WAKE
+from sluicegate.actors.inbox import Dispatcher, Flushed
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditPool, CreditWindow
 
 
 def wake_waiters(window: CreditWindow[Address], dispatcher: Dispatcher) -> None:

@@ -71,7 +71,9 @@ class Sluicegate(Broker):
 
     def _command(self) -> list[str]:
         executable = self._conditions.executable
-        program = [str(executable)] if executable else [sys.executable, "-P", "-m", "gateway"]  # -P: what is installed
+        program = (
+            [str(executable)] if executable else [sys.executable, "-P", "-m", "sluicegate"]
+        )  # -P: what is installed
         # The names of listeners in the configuration are those of our protocols.
         names = [MQTT, MQTT_WEBSOCKET, AMQP, FLOW, HTTP]
         settings = [f"listeners.{name}.max_connections={_CONNECTIONS_MAX}" for name in (MQTT, AMQP)]

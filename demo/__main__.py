@@ -10,7 +10,7 @@ from rich.console import Console
 
 from demo.failures import DemoFailed
 from demo.show import show
-from pipeline.failures import JobFailed
+from sluicegate.pipeline.failures import JobFailed
 
 
 def main(

@@ -9,14 +9,14 @@ from typing import Final, final
 from pyspark.sql import SparkSession
 
 from demo.traffic import CURSOR, SOURCE, TARGET
-from pipeline.aggregate.job import AggregateJob, aggregate
-from pipeline.archive import archive
-from pipeline.audit.findings import AuditResult
-from pipeline.audit.job import AuditJob, audit
-from pipeline.configuration import ArchiveJob, load
-from pipeline.streaming_job import run_stream
-from pipeline.supervision import supervise
-from pipeline.trigger import Trigger
+from sluicegate.pipeline.aggregate.job import AggregateJob, aggregate
+from sluicegate.pipeline.archive import archive
+from sluicegate.pipeline.audit.findings import AuditResult
+from sluicegate.pipeline.audit.job import AuditJob, audit
+from sluicegate.pipeline.configuration import ArchiveJob, load
+from sluicegate.pipeline.streaming_job import run_stream
+from sluicegate.pipeline.supervision import supervise
+from sluicegate.pipeline.trigger import Trigger
 
 ARCHIVE_IN: Final = """\
 # What came in, read beside the workers.

@@ -21,7 +21,7 @@ def gateway(folder: Path) -> Iterator[Mapping[str, str]]:
     with (folder / "gateway.log").open("w") as log:
         files = ("--config", str(CONFIGURATION), "--data", str(folder / "data"))
         # -P: the gateway that is installed, and not the sources where this is called.
-        command = [sys.executable, "-P", "-m", "gateway", "serve", *files]
+        command = [sys.executable, "-P", "-m", "sluicegate", "serve", *files]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         assert process.stdout is not None, "a pipe was asked for"

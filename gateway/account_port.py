@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.profile_views import AclException, ProfileKind, ProfilesView, ProfileView
-from gateway.profiles import with_exception, without_exception
-from gateway.user_views import UserView
+from sluicegate.gateway.profile_views import AclException, ProfileKind, ProfilesView, ProfileView
+from sluicegate.gateway.profiles import with_exception, without_exception
+from sluicegate.gateway.user_views import UserView
 
 if TYPE_CHECKING:
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.vpn import MessageVpn
 
 
 class AccountsView:

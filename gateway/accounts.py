@@ -5,24 +5,24 @@ How operators make some is in `gateway.users`.
 
 from collections.abc import Iterable, Mapping
 
-from actors.events import Events
-from actors.runtime import Runtime
-from gateway.audit import tell_denials
-from gateway.config.authentication import Authentication
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.config.listeners import Listeners
-from gateway.config.message_vpns import MessageVpn
-from gateway.proofs import Proofs
-from gateway.stored_users import StoredUser
-from messaging.client_roster import ClientRoster, ClientUsername
-from messaging.routing import TopicSpace
-from messaging.vpn_quota import VpnQuota
-from protocols import scram
-from protocols.account_secrets import AccountSecrets
-from protocols.authentication import Authenticator, Credentials, Mechanism
-from protocols.login_attempts import LoginAttempts
-from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
-from protocols.password_checks import PasswordChecks
+from sluicegate.actors.events import Events
+from sluicegate.actors.runtime import Runtime
+from sluicegate.gateway.audit import tell_denials
+from sluicegate.gateway.config.authentication import Authentication
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.listeners import Listeners
+from sluicegate.gateway.config.message_vpns import MessageVpn
+from sluicegate.gateway.proofs import Proofs
+from sluicegate.gateway.stored_users import StoredUser
+from sluicegate.messaging.client_roster import ClientRoster, ClientUsername
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.vpn_quota import VpnQuota
+from sluicegate.protocols import scram
+from sluicegate.protocols.account_secrets import AccountSecrets
+from sluicegate.protocols.authentication import Authenticator, Credentials, Mechanism
+from sluicegate.protocols.login_attempts import LoginAttempts
+from sluicegate.protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from sluicegate.protocols.password_checks import PasswordChecks
 
 
 class Accounts:

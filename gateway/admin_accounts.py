@@ -5,16 +5,16 @@ How far each may go is `gateway.access_levels`; who clients are, `gateway.accoun
 
 from collections.abc import Awaitable, Callable
 
-from actors.clock import Clock
-from gateway.access_levels import WHOEVER_IS_HERE, AdminAccount
-from gateway.config.admin import Admin
-from gateway.proofs import Proofs
-from protocols import scram
-from protocols.account_secrets import AccountSecrets
-from protocols.authentication import Authenticator, Credentials, Principal
-from protocols.http.authorization import basic_credentials
-from protocols.login_attempts import LoginAttempts
-from protocols.password_checks import PasswordChecks
+from sluicegate.actors.clock import Clock
+from sluicegate.gateway.access_levels import WHOEVER_IS_HERE, AdminAccount
+from sluicegate.gateway.config.admin import Admin
+from sluicegate.gateway.proofs import Proofs
+from sluicegate.protocols import scram
+from sluicegate.protocols.account_secrets import AccountSecrets
+from sluicegate.protocols.authentication import Authenticator, Credentials, Principal
+from sluicegate.protocols.http.authorization import basic_credentials
+from sluicegate.protocols.login_attempts import LoginAttempts
+from sluicegate.protocols.password_checks import PasswordChecks
 
 
 class NotSignedIn(Exception):

@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actors.cell import ActorCell
-from gateway.protocol_front import ProtocolFront
-from gateway.queue_kinds import subscription_queue
-from gateway.version import VERSION
-from protocols.amqp.connection import AmqpConnection
-from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.services import AmqpServices
-from protocols.amqp.transaction import TransactionAccounts
+from sluicegate.actors.cell import ActorCell
+from sluicegate.gateway.protocol_front import ProtocolFront
+from sluicegate.gateway.queue_kinds import subscription_queue
+from sluicegate.gateway.version import VERSION
+from sluicegate.protocols.amqp.connection import AmqpConnection
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.services import AmqpServices
+from sluicegate.protocols.amqp.transaction import TransactionAccounts
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 
 class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):

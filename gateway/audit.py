@@ -5,10 +5,10 @@ Counting is `messaging.client_rights`; which events are written where, `actors.e
 
 from typing import Final
 
-from actors.events import Events
-from messaging import client_rights as rights
-from messaging.client_roster import ClientRoster
-from messaging.events import (
+from sluicegate.actors.events import Events
+from sluicegate.messaging import client_rights as rights
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.events import (
     CLIENT_BIND_FAILED,
     CLIENT_CONNECT_FAILED,
     CLIENT_PERMISSION_DENIED,

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from actors.backups import BackupActor, BackupRecord
-from actors.cell import ActorCell
-from actors.supervision import RESTARTED
-from gateway.version import VERSION
+from sluicegate.actors.backups import BackupActor, BackupRecord
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.supervision import RESTARTED
+from sluicegate.gateway.version import VERSION
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from sluicegate.gateway.node import Node
 
 
 def spawn_backups(node: "Node") -> ActorCell:

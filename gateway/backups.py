@@ -4,14 +4,20 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from actors.backup_messages import BackupProgress, BackupUnavailable, CancelBackup, DescribeBackup, StartBackup
-from gateway.answers import Refused
-from gateway.reader_views import BackupState, BackupView
-from messaging.queue_config import QueueInvalid
-from storage.backup_folder import NAME_ALLOWED, NAME_FORM, is_taken
+from sluicegate.actors.backup_messages import (
+    BackupProgress,
+    BackupUnavailable,
+    CancelBackup,
+    DescribeBackup,
+    StartBackup,
+)
+from sluicegate.gateway.answers import Refused
+from sluicegate.gateway.reader_views import BackupState, BackupView
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.storage.backup_folder import NAME_ALLOWED, NAME_FORM, is_taken
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from sluicegate.gateway.node import Node
 
 
 async def start_backup(node: "Node", name: str) -> BackupView:

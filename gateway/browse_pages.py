@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from actors.directory_messages import QueueHandle
-from actors.messages import BrowsedMessage, BrowseQueue
-from gateway.queue_questions import ask_queue
-from messaging.selectors import Selector
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.messages import BrowsedMessage, BrowseQueue
+from sluicegate.gateway.queue_questions import ask_queue
+from sluicegate.messaging.selectors import Selector
 
 LOOKED_AT_ONCE: Final = 500  # messages of one ask: a millisecond or two in which the node does nothing else
 

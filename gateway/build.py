@@ -10,10 +10,10 @@ import pkgutil
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
-from gateway.version import VERSION
+from sluicegate.gateway.version import VERSION
 
 ROOMS_WITH_COMPILED_MODULES: Final = ("messaging", "storage", "actors", "protocols")
-WITNESS: Final = "messaging.batch"  # the build compiles all of its modules or none, so one can speak for all
+WITNESS: Final = "sluicegate.messaging.batch"  # the build compiles all of its modules or none, so one can speak for all
 
 
 def release() -> str:
@@ -31,8 +31,8 @@ def compiled_modules() -> list[str]:
     """Return the names of the modules that run, or would run when imported, as extensions. Sorted."""
     found: list[str] = []
     for room in ROOMS_WITH_COMPILED_MODULES:
-        path = importlib.import_module(room).__path__
-        for module in pkgutil.walk_packages(path, prefix=f"{room}."):
+        path = importlib.import_module(f"sluicegate.{room}").__path__
+        for module in pkgutil.walk_packages(path, prefix=f"sluicegate.{room}."):
             spec = importlib.util.find_spec(module.name)
             if spec is not None and _is_extension(spec.origin):
                 found.append(module.name)

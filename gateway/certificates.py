@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from protocols.listeners import BaseListener
+from sluicegate.protocols.listeners import BaseListener
 
 log = logging.getLogger("sluicegate.node")
 

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gateway.name_patterns import name_pattern
+from sluicegate.gateway.name_patterns import name_pattern
 
 if TYPE_CHECKING:
-    from actors.messages import FlowOverview, QueueOverview
-    from gateway.node import Node
-    from gateway.protocol_front import ClientConnection
-    from messaging.client_rights import ClientRights
+    from sluicegate.actors.messages import FlowOverview, QueueOverview
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.protocol_front import ClientConnection
+    from sluicegate.messaging.client_rights import ClientRights
 
 CLIENTS_MAX: Final = 10_000  # of one answer
 CLIENTS_DEFAULT: Final = 1_000

@@ -1,8 +1,8 @@
 """What a node that stops in good order leaves behind for the next start: the exact state of every partition."""
 
-from actors.messages import ClosedLedger
-from storage.record_cursor import CursorState
-from storage.spool_plan import SpoolPlanner
+from sluicegate.actors.messages import ClosedLedger
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.spool_plan import SpoolPlanner
 
 
 def last_cursors(closed: list[ClosedLedger], planner: SpoolPlanner) -> list[CursorState]:

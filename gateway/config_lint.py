@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.certificates import validity_of
-from gateway.config.listeners import Listener, TlsListener, is_loopback
-from gateway.config.message_vpns import vpn_setting
-from gateway.config.model import Config
-from gateway.config.sections import Queues
-from gateway.file_limit import files_wanted
-from protocols.scram import ITERATIONS_MIN, few_iterations, iterations_of
-from protocols.web_pages import ANY
-from storage.inspection import Finding, Severity
+from sluicegate.gateway.certificates import validity_of
+from sluicegate.gateway.config.listeners import Listener, TlsListener, is_loopback
+from sluicegate.gateway.config.message_vpns import vpn_setting
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections import Queues
+from sluicegate.gateway.file_limit import files_wanted
+from sluicegate.protocols.scram import ITERATIONS_MIN, few_iterations, iterations_of
+from sluicegate.protocols.web_pages import ANY
+from sluicegate.storage.inspection import Finding, Severity
 
 MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what comes with it
 

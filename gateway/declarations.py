@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from messaging.queue_config import QueueInvalid
-from messaging.wrong_value import seen
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.wrong_value import seen
 
 VERSION: Final = 1
 BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB

@@ -3,8 +3,8 @@
 import logging
 from typing import cast
 
-from actors.cell import ActorCell
-from actors.directory_messages import (
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import (
     CreateQueue,
     FindQueue,
     PutTemplate,
@@ -13,11 +13,11 @@ from actors.directory_messages import (
     TemplateExists,
     UpdateRefused,
 )
-from actors.queue_assembly import NAMED
-from actors.stored_answer import StoreRefused
-from gateway.config.sections import Queues
-from messaging.queue_config import QueueDefinition
-from messaging.wrong_value import seen
+from sluicegate.actors.queue_assembly import NAMED
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.config.sections import Queues
+from sluicegate.messaging.queue_config import QueueDefinition
+from sluicegate.messaging.wrong_value import seen
 
 log = logging.getLogger("sluicegate.node")
 

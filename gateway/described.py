@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from gateway.config.findings import finding_of
-from gateway.config.section import NamedSection, Section
-from messaging.queue_config import QueueInvalid
+from sluicegate.gateway.config.findings import finding_of
+from sluicegate.gateway.config.section import NamedSection, Section
+from sluicegate.messaging.queue_config import QueueInvalid
 
 S = TypeVar("S", bound=Section)
 N = TypeVar("N", bound=NamedSection)

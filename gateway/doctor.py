@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.config.model import Config
-from gateway.config.sizes import rounded_size
-from gateway.config_lint import lint
-from protocols.scram import ITERATIONS_MIN, few_iterations, iterations_of
-from storage.backup import SPARE_BYTES
-from storage.backup_folder import BackupNote, checked_pieces, read_note
-from storage.environment import disk_free_bytes
-from storage.errors import StorageError
-from storage.file_rights import open_to_others, told_rights
-from storage.folder_lock import DATA_FILE, LOCK_FILE
-from storage.inspection import Finding, Severity, inspect_spool
-from storage.spool_reader import SpoolReader
-from storage.store import SPOOL_FILES
-from storage.tree_walk import walk_trees
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sizes import rounded_size
+from sluicegate.gateway.config_lint import lint
+from sluicegate.protocols.scram import ITERATIONS_MIN, few_iterations, iterations_of
+from sluicegate.storage.backup import SPARE_BYTES
+from sluicegate.storage.backup_folder import BackupNote, checked_pieces, read_note
+from sluicegate.storage.environment import disk_free_bytes
+from sluicegate.storage.errors import StorageError
+from sluicegate.storage.file_rights import open_to_others, told_rights
+from sluicegate.storage.folder_lock import DATA_FILE, LOCK_FILE
+from sluicegate.storage.inspection import Finding, Severity, inspect_spool
+from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.storage.store import SPOOL_FILES
+from sluicegate.storage.tree_walk import walk_trees
 
 DAMAGES_SHOWN_MAX: Final = 100
 MAP_FULL_SHARE: Final = 0.8  # of the map: time to act
@@ -175,8 +175,8 @@ def _examine_spool(
 
 def _users_with_old_keys(reader: SpoolReader) -> Iterator[Finding]:
     """Yield the users whose SCRAM keys an earlier release made. What cannot be read of users, a start reports."""
-    from gateway.made_objects import made_rows  # late: the broker's code, for a spool that could be opened
-    from gateway.stored_users import USERS
+    from sluicegate.gateway.made_objects import made_rows  # late: the broker's code, for a spool that could be opened
+    from sluicegate.gateway.stored_users import USERS
 
     for vpn in reader.vpns.values():
         for row in made_rows(USERS, vpn.rows.catalog).values():

@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from actors.cell import ActorCell
-from actors.event_log import EventLog
-from actors.quota_watch import KILOBYTE, exceedance, watch_credit, watch_node
-from actors.supervision import RESTARTED
-from gateway.config.model import Config
-from messaging.events import CLIENT, MQTT_PREFIX, SMF_PREFIX, SYSTEM, SYSTEM_UNFINISHED_EXCEEDED, VPN
-from messaging.thresholds import ThresholdPair
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.event_log import EventLog
+from sluicegate.actors.quota_watch import KILOBYTE, exceedance, watch_credit, watch_node
+from sluicegate.actors.supervision import RESTARTED
+from sluicegate.gateway.config.model import Config
+from sluicegate.messaging.events import CLIENT, MQTT_PREFIX, SMF_PREFIX, SYSTEM, SYSTEM_UNFINISHED_EXCEEDED, VPN
+from sluicegate.messaging.thresholds import ThresholdPair
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from sluicegate.gateway.node import Node
 
 
 def spawn_event_log(node: "Node") -> ActorCell:

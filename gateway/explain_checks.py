@@ -1,8 +1,8 @@
 """Explaining a gate: what each of its checks would say of one message. The gates are `messaging.admission`."""
 
-from gateway.explanations import CheckView
-from messaging.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
-from messaging.refusals import (
+from sluicegate.gateway.explanations import CheckView
+from sluicegate.messaging.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
+from sluicegate.messaging.refusals import (
     REFUSAL_COUNTERS,
     REFUSED_LOW_PRIORITY,
     REFUSED_MESSAGE_TOO_LARGE,

@@ -3,21 +3,21 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.explain_messages import ExplainKey
-from gateway.answers import QueueNotFound
-from gateway.explain_publish import explain_publish
-from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.queue_questions import ask_queue, overview_of
-from gateway.specimen import Specimen
-from gateway.views import PartitionStatus
-from messaging.partitioning import key_hash
-from messaging.standing import KeyStanding
-from messaging.topics import TopicError, check_published_topic, check_topic_name, is_queue_topic, queue_topic
-from messaging.wait_reason import WaitReason
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.explain_messages import ExplainKey
+from sluicegate.gateway.answers import QueueNotFound
+from sluicegate.gateway.explain_publish import explain_publish
+from sluicegate.gateway.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.queue_questions import ask_queue, overview_of
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.gateway.views import PartitionStatus
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.standing import KeyStanding
+from sluicegate.messaging.topics import TopicError, check_published_topic, check_topic_name, is_queue_topic, queue_topic
+from sluicegate.messaging.wait_reason import WaitReason
 
 if TYPE_CHECKING:
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.vpn import MessageVpn
 
 
 async def publish_explained(

@@ -7,18 +7,24 @@ It asks what publishing asks, in the same order, of the very message, and change
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gateway.explain_checks import checks_of
-from gateway.explanations import DestinationView, PublishExplanation
-from gateway.specimen import Specimen
-from messaging.client_rights import ClientRights
-from messaging.deliver_to_one import whose_turn
-from messaging.destinations import QueueTarget, ShareGroup, Subscriber
-from messaging.fans import Way
-from messaging.partitioning import key_hash
-from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, REFUSED_PUBLISH_ACL, refusal_text
-from messaging.routing import TopicSpace
-from messaging.selectors import Selector
-from messaging.topics import is_queue_topic, matches, queue_name_of
+from sluicegate.gateway.explain_checks import checks_of
+from sluicegate.gateway.explanations import DestinationView, PublishExplanation
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.messaging.client_rights import ClientRights
+from sluicegate.messaging.deliver_to_one import whose_turn
+from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscriber
+from sluicegate.messaging.fans import Way
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.refusals import (
+    ADMITTED,
+    REFUSED_NO_MATCH,
+    REFUSED_NOT_FOUND,
+    REFUSED_PUBLISH_ACL,
+    refusal_text,
+)
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.topics import is_queue_topic, matches, queue_name_of
 
 TAKEN = ("spooled", "delivered")
 NOT_SENT = ("kept-out", "not-selected", "not-its-turn")  # it does not even try to go there

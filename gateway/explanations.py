@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.wait_reason import WaitReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

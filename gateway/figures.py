@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gateway.name_patterns import name_pattern
-from gateway.process_figures import ProcessFigures
-from gateway.version import VERSION
-from messaging.queue_config import MEGABYTE, is_named
+from sluicegate.gateway.name_patterns import name_pattern
+from sluicegate.gateway.process_figures import ProcessFigures
+from sluicegate.gateway.version import VERSION
+from sluicegate.messaging.queue_config import MEGABYTE, is_named
 
 if TYPE_CHECKING:
-    from actors.directory_messages import QueueHandle
-    from actors.messages import QueueOverview
-    from gateway.node import Node
+    from sluicegate.actors.directory_messages import QueueHandle
+    from sluicegate.actors.messages import QueueOverview
+    from sluicegate.gateway.node import Node
 
 QUEUES_MAX: Final = 10_000  # of one answer
 QUEUES_DEFAULT: Final = 1_000

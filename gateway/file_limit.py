@@ -5,7 +5,7 @@ import resource
 import sys
 from typing import Final
 
-from gateway.config.model import Config
+from sluicegate.gateway.config.model import Config
 
 log = logging.getLogger("sluicegate.node")
 

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actors.cell import ActorCell
-from gateway.protocol_front import ProtocolFront
-from gateway.version import VERSION
-from protocols.flow.connection import FlowConnection
-from protocols.flow.limits import FlowLimits
-from protocols.flow.services import FlowServices
+from sluicegate.actors.cell import ActorCell
+from sluicegate.gateway.protocol_front import ProtocolFront
+from sluicegate.gateway.version import VERSION
+from sluicegate.protocols.flow.connection import FlowConnection
+from sluicegate.protocols.flow.limits import FlowLimits
+from sluicegate.protocols.flow.services import FlowServices
 
 if TYPE_CHECKING:
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.vpn import MessageVpn
 
 
 class FlowFront(ProtocolFront[FlowConnection, FlowServices]):

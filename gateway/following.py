@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
-from actors.cell import ActorCell
-from actors.directory_messages import QueueHandle
-from actors.loop_actor import LoopActor
-from actors.messages import BrowsedMessage, FlowGone, UnbindFlow
-from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION
-from gateway.answers import QueueNotFound
-from gateway.queue_questions import ask_queue
-from messaging.selectors import Selector
+from sluicegate.actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.gateway.answers import QueueNotFound
+from sluicegate.gateway.queue_questions import ask_queue
+from sluicegate.messaging.selectors import Selector
 
 WINDOW: Final = 100  # messages on their way to a client that reads slowly
 CLIENT: Final = "admin"

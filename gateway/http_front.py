@@ -5,17 +5,17 @@ The port of operators is `gateway.admin`.
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actors.cell import ActorCell
-from gateway.config.listeners import HTTP_ALPN
-from gateway.protocol_front import ProtocolFront
-from protocols.http.connection import HttpConnection
-from protocols.http.limits import HttpLimits
-from protocols.http.responses import ResponseHeads
-from protocols.http.services import HttpServices
+from sluicegate.actors.cell import ActorCell
+from sluicegate.gateway.config.listeners import HTTP_ALPN
+from sluicegate.gateway.protocol_front import ProtocolFront
+from sluicegate.protocols.http.connection import HttpConnection
+from sluicegate.protocols.http.limits import HttpLimits
+from sluicegate.protocols.http.responses import ResponseHeads
+from sluicegate.protocols.http.services import HttpServices
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 
 class HttpFront(ProtocolFront[HttpConnection, HttpServices]):

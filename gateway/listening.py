@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 
-from actors.events import Events
-from gateway.config.listeners import HTTP_ALPN, TlsListener
-from gateway.config.listeners import Listener as ListenerConfig
-from gateway.file_limit import files_for_clients
-from gateway.surroundings import Surroundings
-from messaging.events import SYSTEM_TLS_FAILED
-from protocols.listeners import BaseListener, Listener
-from protocols.transports import ConnectionFactory, PeerInfo
-from protocols.unfinished import UnfinishedBytes
-from protocols.web_pages import ForeignRequest, WebPages
-from protocols.websocket import MESSAGE_BYTES_MAX, WebSocketSettings, over_websocket
+from sluicegate.actors.events import Events
+from sluicegate.gateway.config.listeners import HTTP_ALPN, TlsListener
+from sluicegate.gateway.config.listeners import Listener as ListenerConfig
+from sluicegate.gateway.file_limit import files_for_clients
+from sluicegate.gateway.surroundings import Surroundings
+from sluicegate.messaging.events import SYSTEM_TLS_FAILED
+from sluicegate.protocols.listeners import BaseListener, Listener
+from sluicegate.protocols.transports import ConnectionFactory, PeerInfo
+from sluicegate.protocols.unfinished import UnfinishedBytes
+from sluicegate.protocols.web_pages import ForeignRequest, WebPages
+from sluicegate.protocols.websocket import MESSAGE_BYTES_MAX, WebSocketSettings, over_websocket
 
 
 def make_listener(

@@ -18,9 +18,9 @@ from typing import Final, TextIO
 
 import orjson
 
-from gateway.config.sections import Log
-from gateway.printable import printable, printable_json, quoted
-from storage.file_rights import FILE_MODE
+from sluicegate.gateway.config.sections import Log
+from sluicegate.gateway.printable import printable, printable_json, quoted
+from sluicegate.storage.file_rights import FILE_MODE
 
 LEVELS: Final[dict[str, int]] = {
     "debug": logging.DEBUG,

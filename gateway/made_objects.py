@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import orjson
 
-from actors.catalog import WriteRow
-from actors.stored_answer import StoreRefused
-from gateway.answers import AlreadyExists, NotFound, Refused
-from gateway.config.section import NamedSection
-from gateway.described import described
-from gateway.origins import CONFIGURATION, OPERATOR
-from storage.interface import Table, TableWrite
+from sluicegate.actors.catalog import WriteRow
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.answers import AlreadyExists, NotFound, Refused
+from sluicegate.gateway.config.section import NamedSection
+from sluicegate.gateway.described import described
+from sluicegate.gateway.origins import CONFIGURATION, OPERATOR
+from sluicegate.storage.interface import Table, TableWrite
 
 if TYPE_CHECKING:
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.vpn import MessageVpn
 
 T = TypeVar("T")
 N = TypeVar("N", bound=NamedSection)

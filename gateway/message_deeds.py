@@ -5,24 +5,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.asking import ask_unless_gone
-from actors.cell import ActorCell
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import PartitionOverview
-from actors.redriving import RUNNING, CancelRedrive, RedriveActor, RedriveOrder, RedriveProgress
-from actors.supervision import ONE_CONNECTION
-from actors.take_messages import MessagesTaken, QueueGone, TakeMessages
-from gateway.answers import QueueNotFound, Refused
-from gateway.queue_questions import ask_queue, overview_of
-from gateway.selections import MessageSelection
-from gateway.views import RedriveView, TakenView
-from messaging.destinations import QueueTarget
-from messaging.message_selection import SEQUENCE_MAX, MessageId
-from messaging.queue_config import QueueInvalid
+from sluicegate.actors.asking import ask_unless_gone
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.messages import PartitionOverview
+from sluicegate.actors.redriving import RUNNING, CancelRedrive, RedriveActor, RedriveOrder, RedriveProgress
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.actors.take_messages import MessagesTaken, QueueGone, TakeMessages
+from sluicegate.gateway.answers import QueueNotFound, Refused
+from sluicegate.gateway.queue_questions import ask_queue, overview_of
+from sluicegate.gateway.selections import MessageSelection
+from sluicegate.gateway.views import RedriveView, TakenView
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.message_selection import SEQUENCE_MAX, MessageId
+from sluicegate.messaging.queue_config import QueueInvalid
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 AT_ONCE_MAX = 1000  # messages of one ask of a partition
 REDRIVES_MAX = 100  # of as many queues, running or remembered

@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actors.cell import ActorCell
-from gateway.config.model import Config
-from gateway.protocol_front import ProtocolFront
-from gateway.queue_kinds import session_queue
-from protocols.mqtt.connection import MqttConnection
-from protocols.mqtt.limits import MqttLimits
-from protocols.mqtt.services import MqttServices
+from sluicegate.actors.cell import ActorCell
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.protocol_front import ProtocolFront
+from sluicegate.gateway.queue_kinds import session_queue
+from sluicegate.protocols.mqtt.connection import MqttConnection
+from sluicegate.protocols.mqtt.limits import MqttLimits
+from sluicegate.protocols.mqtt.services import MqttServices
 
 if TYPE_CHECKING:
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.vpn import MessageVpn
 
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 

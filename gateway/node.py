@@ -7,59 +7,59 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from actors.cell import ActorCell
-from actors.clock import Clock
-from actors.loop_actor import LoopActor
-from actors.runtime import Runtime
-from actors.spool import Spool
-from actors.spool_health import SpoolHealth
-from actors.spool_io import StoreThreads
-from actors.supervision import VITAL
-from actors.waking import watch_for_room
-from gateway.admin_accounts import AdminAccounts
-from gateway.amqp_front import AmqpFront
-from gateway.backup_actor import spawn_backups
-from gateway.build import release
-from gateway.certificates import Validity, look_at_certificates
-from gateway.closing import last_cursors
-from gateway.config.model import Config
-from gateway.config.reload import Changes, diff, in_force
-from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
-from gateway.flow_front import FlowFront
-from gateway.following import Following
-from gateway.http_front import HttpFront
-from gateway.logs import set_up_logging
-from gateway.mqtt_front import MqttFront
-from gateway.operator_ports import OperatorPorts
-from gateway.proofs import Proofs, Secrets, read_secrets
-from gateway.protocol_front import ProtocolFront
-from gateway.recovery import Recovered, read_store, register_partitions
-from gateway.start_errors import CannotStart
-from gateway.surroundings import THE_MACHINE, Surroundings
-from gateway.trace_export import TraceExport, make_tracing, start_export
-from gateway.tree import SupervisorActor
-from gateway.vpn import MessageVpn
-from gateway.watched_files import WatchedFiles, look_at
-from messaging.address import Address
-from messaging.admission import SpoolGate
-from messaging.credit import CreditPool
-from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
-from messaging.headers import NATIVE_AMQP
-from messaging.memory import MemoryBudget
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.selectors import Selectors
-from protocols.amqp.native_fields import AmqpFields
-from protocols.listeners import BaseListener
-from protocols.login_attempts import LoginAttempts
-from protocols.password_checks import PasswordChecks
-from protocols.unfinished import UnfinishedBytes
-from storage.errors import StorageError, StoreDamaged
-from storage.file_rights import make_folder, open_to_others, told_rights
-from storage.interface import CommitJob, Store
-from storage.record_cursor import CursorState
-from storage.spool_plan import SpoolPlanner
-from storage.store import RESERVE_BYTES, SPOOL_FILES, SpoolStore
-from storage.stored_state import NOTHING_STORED
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool import Spool
+from sluicegate.actors.spool_health import SpoolHealth
+from sluicegate.actors.spool_io import StoreThreads
+from sluicegate.actors.supervision import VITAL
+from sluicegate.actors.waking import watch_for_room
+from sluicegate.gateway.admin_accounts import AdminAccounts
+from sluicegate.gateway.amqp_front import AmqpFront
+from sluicegate.gateway.backup_actor import spawn_backups
+from sluicegate.gateway.build import release
+from sluicegate.gateway.certificates import Validity, look_at_certificates
+from sluicegate.gateway.closing import last_cursors
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.reload import Changes, diff, in_force
+from sluicegate.gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
+from sluicegate.gateway.flow_front import FlowFront
+from sluicegate.gateway.following import Following
+from sluicegate.gateway.http_front import HttpFront
+from sluicegate.gateway.logs import set_up_logging
+from sluicegate.gateway.mqtt_front import MqttFront
+from sluicegate.gateway.operator_ports import OperatorPorts
+from sluicegate.gateway.proofs import Proofs, Secrets, read_secrets
+from sluicegate.gateway.protocol_front import ProtocolFront
+from sluicegate.gateway.recovery import Recovered, read_store, register_partitions
+from sluicegate.gateway.start_errors import CannotStart
+from sluicegate.gateway.surroundings import THE_MACHINE, Surroundings
+from sluicegate.gateway.trace_export import TraceExport, make_tracing, start_export
+from sluicegate.gateway.tree import SupervisorActor
+from sluicegate.gateway.vpn import MessageVpn
+from sluicegate.gateway.watched_files import WatchedFiles, look_at
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import SpoolGate
+from sluicegate.messaging.credit import CreditPool
+from sluicegate.messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
+from sluicegate.messaging.headers import NATIVE_AMQP
+from sluicegate.messaging.memory import MemoryBudget
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.protocols.amqp.native_fields import AmqpFields
+from sluicegate.protocols.listeners import BaseListener
+from sluicegate.protocols.login_attempts import LoginAttempts
+from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.protocols.unfinished import UnfinishedBytes
+from sluicegate.storage.errors import StorageError, StoreDamaged
+from sluicegate.storage.file_rights import make_folder, open_to_others, told_rights
+from sluicegate.storage.interface import CommitJob, Store
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.spool_plan import SpoolPlanner
+from sluicegate.storage.store import RESERVE_BYTES, SPOOL_FILES, SpoolStore
+from sluicegate.storage.stored_state import NOTHING_STORED
 
 log = logging.getLogger("sluicegate.node")
 

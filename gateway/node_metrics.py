@@ -4,27 +4,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from actors.backups import BackupActor
-from actors.cell import ActorOverview, EndedActors
-from actors.cursor_messages import CursorOverview
-from actors.directory_messages import QueueHandle
-from actors.messages import QueueOverview
-from actors.queue_totals import QueueTotals
-from actors.spool_health import FAILURES
-from actors.staging_messages import StagingOverview
-from gateway.reader_views import cursor_view
-from gateway.rest_views import point_samples
-from gateway.samples import SESSIONS, Sample, queue_label
-from gateway.version import VERSION
-from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
-from messaging.retained_messages import RetainedMessages
-from protocols.amqp.transaction import TransactionAccounts
-from protocols.counters import ProtocolCounters
-from protocols.listeners import Listener
+from sluicegate.actors.backups import BackupActor
+from sluicegate.actors.cell import ActorOverview, EndedActors
+from sluicegate.actors.cursor_messages import CursorOverview
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.messages import QueueOverview
+from sluicegate.actors.queue_totals import QueueTotals
+from sluicegate.actors.spool_health import FAILURES
+from sluicegate.actors.staging_messages import StagingOverview
+from sluicegate.gateway.reader_views import cursor_view
+from sluicegate.gateway.rest_views import point_samples
+from sluicegate.gateway.samples import SESSIONS, Sample, queue_label
+from sluicegate.gateway.version import VERSION
+from sluicegate.messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
+from sluicegate.messaging.retained_messages import RetainedMessages
+from sluicegate.protocols.amqp.transaction import TransactionAccounts
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.listeners import Listener
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 
 @dataclass(frozen=True, slots=True)

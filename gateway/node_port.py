@@ -6,8 +6,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors
-from actors.directory_messages import (
+from sluicegate.actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors
+from sluicegate.actors.directory_messages import (
     DeclareQueue,
     DefinitionLost,
     DeleteQueue,
@@ -23,12 +23,12 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.messages import PurgeQueue, QueueOverview
-from actors.reading_messages import ReplayQueue, ReplayRefused
-from actors.staging_messages import DescribeStaging, StagingOverview
-from actors.stored_answer import StoreRefused
-from gateway.account_port import AccountsView
-from gateway.answers import (
+from sluicegate.actors.messages import PurgeQueue, QueueOverview
+from sluicegate.actors.reading_messages import ReplayQueue, ReplayRefused
+from sluicegate.actors.staging_messages import DescribeStaging, StagingOverview
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.account_port import AccountsView
+from sluicegate.gateway.answers import (
     ClientNotFound,
     CursorNotFound,
     QueueAlreadyExists,
@@ -40,39 +40,46 @@ from gateway.answers import (
     TemplateNotFound,
     VpnNotFound,
 )
-from gateway.backups import cancel_backup, show_backup, start_backup
-from gateway.browse_pages import browse_page
-from gateway.client_views import ClientQuestion, ClientsView, client_views, wanted_clients
-from gateway.explain_node import key_explained, publish_explained
-from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion, node_figures, queue_figures, wanted_queues
-from gateway.message_deeds import MessageDeeds
-from gateway.node_metrics import VpnFigures, samples_of
-from gateway.overview_views import actor_view, event_view, message_view, queue_view
-from gateway.ports import NodePort, template_of
-from gateway.queue_questions import ask_queue, overview_of, overviews_of
-from gateway.reader_batches import ReaderBatch
-from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
-from gateway.replay_start import ReplayStart
-from gateway.rest_views import RestDeliveryPointView
-from gateway.routing_views import DurableSelectorView, ReloadView
-from gateway.samples import Sample
-from gateway.selections import MessageSelection, selector_of
-from gateway.smrp import answer, rows_of
-from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
-from gateway.specimen import Specimen
-from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
-from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
-from gateway.vpn_views import MessageVpnsView, vpns_view
-from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import QueueDefinition, QueueInvalid, changed
-from messaging.queue_template import QueueTemplate, changed_template
-from messaging.selectors import Selector
+from sluicegate.gateway.backups import cancel_backup, show_backup, start_backup
+from sluicegate.gateway.browse_pages import browse_page
+from sluicegate.gateway.client_views import ClientQuestion, ClientsView, client_views, wanted_clients
+from sluicegate.gateway.explain_node import key_explained, publish_explained
+from sluicegate.gateway.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.figures import (
+    NodeFigures,
+    QueuesFigures,
+    QueuesQuestion,
+    node_figures,
+    queue_figures,
+    wanted_queues,
+)
+from sluicegate.gateway.message_deeds import MessageDeeds
+from sluicegate.gateway.node_metrics import VpnFigures, samples_of
+from sluicegate.gateway.overview_views import actor_view, event_view, message_view, queue_view
+from sluicegate.gateway.ports import NodePort, template_of
+from sluicegate.gateway.queue_questions import ask_queue, overview_of, overviews_of
+from sluicegate.gateway.reader_batches import ReaderBatch
+from sluicegate.gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
+from sluicegate.gateway.replay_start import ReplayStart
+from sluicegate.gateway.rest_views import RestDeliveryPointView
+from sluicegate.gateway.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.samples import Sample
+from sluicegate.gateway.selections import MessageSelection, selector_of
+from sluicegate.gateway.smrp import answer, rows_of
+from sluicegate.gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
+from sluicegate.gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
+from sluicegate.gateway.vpn_views import MessageVpnsView, vpns_view
+from sluicegate.messaging.cursors import NO_SUCH_CURSOR, CursorRefused
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid, changed
+from sluicegate.messaging.queue_template import QueueTemplate, changed_template
+from sluicegate.messaging.selectors import Selector
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 
 class NodeView(AccountsView, NodePort):

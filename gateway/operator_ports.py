@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from gateway.admin.places import Places
-from gateway.config.admin import Admin, AdminTls
-from gateway.config.listeners import HTTP_ALPN
-from gateway.config.sections import Health
-from gateway.start_errors import opening
-from protocols.listeners import BaseListener, bind
+from sluicegate.gateway.admin.places import Places
+from sluicegate.gateway.config.admin import Admin, AdminTls
+from sluicegate.gateway.config.listeners import HTTP_ALPN
+from sluicegate.gateway.config.sections import Health
+from sluicegate.gateway.start_errors import opening
+from sluicegate.protocols.listeners import BaseListener, bind
 
 if TYPE_CHECKING:
-    from gateway.admin.server import AdminServer
-    from gateway.node import Node
-    from gateway.node_port import NodeView
+    from sluicegate.gateway.admin.server import AdminServer
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.node_port import NodeView
 
 # In an order in which each has little to import that those before it have not. What is not named comes with the last.
 IMPORTED: Final = (
@@ -32,27 +32,27 @@ IMPORTED: Final = (
     "starlette.requests",
     "starlette.applications",
     "prometheus_client",
-    "gateway.metrics",
+    "sluicegate.gateway.metrics",
     "scramp",  # for users that operators make, and clients that prove who they are by it
-    "gateway.views",
-    "gateway.figures",
-    "gateway.client_views",
-    "gateway.explanations",
-    "gateway.reader_views",
-    "gateway.smrp_views",
-    "gateway.ports",
-    "gateway.explain_node",
-    "gateway.node_metrics",
-    "gateway.node_port",
-    "gateway.semp.attributes",
-    "gateway.semp.refusing",
-    "gateway.semp.resources",
-    "gateway.semp.actions",
-    "gateway.semp.app",
-    "gateway.admin.openapi",
-    "gateway.admin.api",
-    "gateway.admin.app",
-    "gateway.admin.server",
+    "sluicegate.gateway.views",
+    "sluicegate.gateway.figures",
+    "sluicegate.gateway.client_views",
+    "sluicegate.gateway.explanations",
+    "sluicegate.gateway.reader_views",
+    "sluicegate.gateway.smrp_views",
+    "sluicegate.gateway.ports",
+    "sluicegate.gateway.explain_node",
+    "sluicegate.gateway.node_metrics",
+    "sluicegate.gateway.node_port",
+    "sluicegate.gateway.semp.attributes",
+    "sluicegate.gateway.semp.refusing",
+    "sluicegate.gateway.semp.resources",
+    "sluicegate.gateway.semp.actions",
+    "sluicegate.gateway.semp.app",
+    "sluicegate.gateway.admin.openapi",
+    "sluicegate.gateway.admin.api",
+    "sluicegate.gateway.admin.app",
+    "sluicegate.gateway.admin.server",
 )
 
 CLIENTS_FIRST_MS: Final = 1000  # in all; then operators have their turn, however busy clients are
@@ -82,7 +82,7 @@ class OperatorPorts:
         for module in IMPORTED if self._bound else ():
             await turn_without(self._received_bytes, now_ms, until_ms)
             import_module(module)
-        from gateway.node_port import NodeView  # late, as said above
+        from sluicegate.gateway.node_port import NodeView  # late, as said above
 
         view = NodeView(self._node)  # one for all ports: what is under way at one is known at the others
         for name, config in self._configured():
@@ -116,7 +116,7 @@ class OperatorPorts:
         return sum([front.counters.bytes_received for front in self._node.fronts])
 
     async def _serve(self, view: "NodeView", name: str, config: Admin | AdminTls | Health) -> "AdminServer":
-        from gateway.admin.server import serve_admin  # late, as said above
+        from sluicegate.gateway.admin.server import serve_admin  # late, as said above
 
         node = self._node
         return await serve_admin(

@@ -1,10 +1,10 @@
 """What actors say of queues, messages and themselves, in the form in which operators see it."""
 
-from actors.cell import ActorOverview
-from actors.directory_messages import QueueHandle
-from actors.messages import INACTIVE, BrowsedMessage, FlowOverview, QueueOverview
-from actors.queue_totals import QueueTotals
-from gateway.views import (
+from sluicegate.actors.cell import ActorOverview
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.messages import INACTIVE, BrowsedMessage, FlowOverview, QueueOverview
+from sluicegate.actors.queue_totals import QueueTotals
+from sluicegate.gateway.views import (
     ActorView,
     DeathView,
     EventView,
@@ -17,11 +17,11 @@ from gateway.views import (
     ScaleStatus,
     payload_preview,
 )
-from messaging.dead_letter import DeadLetter
-from messaging.events import NOBODY, Event
-from messaging.key_source import KeySource
-from messaging.keys import key_in
-from messaging.settlement import TO_DMQ_FAILED
+from sluicegate.messaging.dead_letter import DeadLetter
+from sluicegate.messaging.events import NOBODY, Event
+from sluicegate.messaging.key_source import KeySource
+from sluicegate.messaging.keys import key_in
+from sluicegate.messaging.settlement import TO_DMQ_FAILED
 
 
 def queue_view(

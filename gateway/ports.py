@@ -6,24 +6,24 @@ Everything is asynchronous, because every answer is an actor's; nothing here may
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
-from gateway.answers import TemplateNotFound
-from gateway.client_views import ClientQuestion, ClientsView
-from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion
-from gateway.profile_views import AclException, ProfileKind, ProfilesView, ProfileView
-from gateway.reader_batches import ReaderBatch
-from gateway.reader_views import BackupView, CursorView, SpoolView
-from gateway.replay_start import ReplayStart
-from gateway.rest_views import RestDeliveryPointView
-from gateway.routing_views import DurableSelectorView, ReloadView
-from gateway.samples import Sample
-from gateway.selections import MessageSelection
-from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
-from gateway.specimen import Specimen
-from gateway.user_views import UserView
-from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
-from gateway.vpn_views import MessageVpnsView
-from messaging.queue_template import QueueTemplate
+from sluicegate.gateway.answers import TemplateNotFound
+from sluicegate.gateway.client_views import ClientQuestion, ClientsView
+from sluicegate.gateway.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.profile_views import AclException, ProfileKind, ProfilesView, ProfileView
+from sluicegate.gateway.reader_batches import ReaderBatch
+from sluicegate.gateway.reader_views import BackupView, CursorView, SpoolView
+from sluicegate.gateway.replay_start import ReplayStart
+from sluicegate.gateway.rest_views import RestDeliveryPointView
+from sluicegate.gateway.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.samples import Sample
+from sluicegate.gateway.selections import MessageSelection
+from sluicegate.gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.gateway.user_views import UserView
+from sluicegate.gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
+from sluicegate.gateway.vpn_views import MessageVpnsView
+from sluicegate.messaging.queue_template import QueueTemplate
 
 
 class NodePort(Protocol):

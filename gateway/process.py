@@ -9,17 +9,17 @@ import signal
 import sys
 from collections.abc import Callable
 
-from actors.clock import SystemClock
-from gateway.allocator import keep_freed_memory
-from gateway.build import release
-from gateway.config.model import Config
-from gateway.file_limit import raise_file_limit
-from gateway.logs import set_up_logging
-from gateway.node import Node, open_store
-from gateway.reloading import Reloading
-from gateway.start_errors import CannotStart
-from protocols import socket_loop
-from storage.errors import StorageError
+from sluicegate.actors.clock import SystemClock
+from sluicegate.gateway.allocator import keep_freed_memory
+from sluicegate.gateway.build import release
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.file_limit import raise_file_limit
+from sluicegate.gateway.logs import set_up_logging
+from sluicegate.gateway.node import Node, open_store
+from sluicegate.gateway.reloading import Reloading
+from sluicegate.gateway.start_errors import CannotStart
+from sluicegate.protocols import socket_loop
+from sluicegate.storage.errors import StorageError
 
 log = logging.getLogger("sluicegate.node")
 

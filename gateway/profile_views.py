@@ -7,8 +7,8 @@ from typing import Final, Self
 
 from pydantic import Field
 
-from gateway.config.client_profiles import ALLOW, AclProfileSettings, ClientProfileSettings
-from messaging.client_roster import DEFAULT
+from sluicegate.gateway.config.client_profiles import ALLOW, AclProfileSettings, ClientProfileSettings
+from sluicegate.messaging.client_roster import DEFAULT
 
 AclException = Mapping[str, object] | str  # topic and syntax; or a network
 

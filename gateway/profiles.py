@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from gateway.answers import (
+from sluicegate.gateway.answers import (
     AclExceptionAlreadyExists,
     AclExceptionNotFound,
     AclProfileAlreadyExists,
@@ -13,13 +13,13 @@ from gateway.answers import (
     ClientProfileNotFound,
     Refused,
 )
-from gateway.config.authentication import Authentication
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
-from gateway.config.section import NamedSection
-from gateway.described import changed, described
-from gateway.made_objects import MadeKind, MadeObjects, kind_of_sections
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.profile_views import (
+from sluicegate.gateway.config.authentication import Authentication
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
+from sluicegate.gateway.config.section import NamedSection
+from sluicegate.gateway.described import changed, described
+from sluicegate.gateway.made_objects import MadeKind, MadeObjects, kind_of_sections
+from sluicegate.gateway.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.profile_views import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,
     AclException,
@@ -27,12 +27,12 @@ from gateway.profile_views import (
     ClientProfileView,
     ProfileKind,
 )
-from messaging.client_roster import ClientRoster
-from storage.stored_state import StoredVpn
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 PROFILES_MAX: Final = 1000  # of each kind, that are made: a reload goes through all of them
 TOLD_MAX: Final = 5  # names of users, where there may be thousands

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.config.authentication import Account
-from gateway.config.model import Config
-from gateway.config.oauth import OAuth
-from protocols.listeners import BaseListener
+from sluicegate.gateway.config.authentication import Account
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.oauth import OAuth
+from sluicegate.protocols.listeners import BaseListener
 
 if TYPE_CHECKING:
-    from protocols.bearer_tokens import TokenVerifier
+    from sluicegate.protocols.bearer_tokens import TokenVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,10 @@ def read_proofs(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callable[[],
 def _verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> "TokenVerifier | None":
     if oauth.jwks_file is None:
         return None
-    from protocols.bearer_tokens import TokenVerifier, read_keys  # late: its libraries are a tenth of a start
+    from sluicegate.protocols.bearer_tokens import (  # late: its libraries are a tenth of a start
+        TokenVerifier,
+        read_keys,
+    )
 
     return TokenVerifier(
         read_keys(oauth.keys_text()),

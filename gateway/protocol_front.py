@@ -8,24 +8,24 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from actors.cell import ActorCell, Behaviour
-from actors.runtime import TimerHandle
-from actors.supervision import ONE_CONNECTION, VITAL
-from gateway.config.listeners import TlsListener
-from gateway.listening import make_listener, tell_failed_handshakes
-from gateway.start_errors import opening
-from gateway.tree import SupervisorActor
-from protocols.counters import ProtocolCounters
-from protocols.identity import Identity
-from protocols.listeners import Listener
-from protocols.message_vpns import MessageVpns, VpnServices
-from protocols.reading_gate import ReadingGate
-from protocols.transports import Connection, PeerInfo
-from protocols.web_pages import ForeignRequest, WebPages
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.supervision import ONE_CONNECTION, VITAL
+from sluicegate.gateway.config.listeners import TlsListener
+from sluicegate.gateway.listening import make_listener, tell_failed_handshakes
+from sluicegate.gateway.start_errors import opening
+from sluicegate.gateway.tree import SupervisorActor
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.identity import Identity
+from sluicegate.protocols.listeners import Listener
+from sluicegate.protocols.message_vpns import MessageVpns, VpnServices
+from sluicegate.protocols.reading_gate import ReadingGate
+from sluicegate.protocols.transports import Connection, PeerInfo
+from sluicegate.protocols.web_pages import ForeignRequest, WebPages
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heartbeats, handshakes
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Final
 
-from actors.queue_assembly import SESSION, SHARED
-from messaging.queue_attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE
-from messaging.queue_config import QueueConfig, QueueDefinition
-from protocols.amqp.subscriptions import SubscriptionQueue
+from sluicegate.actors.queue_assembly import SESSION, SHARED
+from sluicegate.messaging.queue_attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE
+from sluicegate.messaging.queue_config import QueueConfig, QueueDefinition
+from sluicegate.protocols.amqp.subscriptions import SubscriptionQueue
 
 # What one client that does not read may hold of messages that are never written. Its publishers are slowed down at the
 # high mark; beyond the quota, once they no longer wait for it, messages are dropped for this client only.

@@ -5,9 +5,9 @@ from typing import Any
 
 import pykka
 
-from actors.directory_messages import QueueHandle
-from actors.messages import DescribeQueue, QueueOverview
-from gateway.answers import QueueNotFound
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.messages import DescribeQueue, QueueOverview
+from sluicegate.gateway.answers import QueueNotFound
 
 
 async def ask_queue(handle: QueueHandle, message: object) -> Any:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, final
 
-from actors.cursor_messages import CursorOverview
-from gateway.samples import Sample, queue_label
-from messaging.queue_config import QueueInvalid
-from messaging.wrong_value import seen
+from sluicegate.actors.cursor_messages import CursorOverview
+from sluicegate.gateway.samples import Sample, queue_label
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.wrong_value import seen
 
 JOB_CHARS_MAX: Final = 64
 REFERENCE_CHARS_MAX: Final = 250

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from actors.backup_messages import CANCELLED, DONE, FAILED, RUNNING
+from sluicegate.actors.backup_messages import CANCELLED, DONE, FAILED, RUNNING
 
 if TYPE_CHECKING:
-    from actors.cursor_messages import CursorOverview
-    from actors.staging_messages import StagingOverview
-    from gateway.node import Node
+    from sluicegate.actors.cursor_messages import CursorOverview
+    from sluicegate.actors.staging_messages import StagingOverview
+    from sluicegate.gateway.node import Node
 
 
 class CursorState(StrEnum):

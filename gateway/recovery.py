@@ -4,16 +4,16 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from messaging.publication import Publication
-from messaging.recovery import StoredPartition
-from messaging.retained_messages import RetainedMessage
-from messaging.routing import TopicSpace
-from storage.interface import Store
-from storage.partition_owners import find_lost
-from storage.queue_catalog import PartitionIds, staging_partition_id
-from storage.record import decode_batch
-from storage.spool_plan import SpoolPlanner
-from storage.stored_state import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.messaging.retained_messages import RetainedMessage
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.storage.interface import Store
+from sluicegate.storage.partition_owners import find_lost
+from sluicegate.storage.queue_catalog import PartitionIds, staging_partition_id
+from sluicegate.storage.record import decode_batch
+from sluicegate.storage.spool_plan import SpoolPlanner
+from sluicegate.storage.stored_state import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
 
 log = logging.getLogger("sluicegate.spool")
 

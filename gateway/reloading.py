@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-from gateway.config.model import Config
+from sluicegate.gateway.config.model import Config
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from sluicegate.gateway.node import Node
 
 log = logging.getLogger("sluicegate.node")
 

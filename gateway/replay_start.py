@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from messaging.queue_config import QueueInvalid
+from sluicegate.messaging.queue_config import QueueInvalid
 
 BEGINNING: Final = "beginning"
 ALLOWED: Final = "beginning, a sequence, or a time such as 2026-01-31T12:00:00Z"

@@ -5,26 +5,26 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from actors.supervision import VITAL
-from gateway.answers import Refused, RestDeliveryPointNotFound
-from gateway.config.rest_delivery_points import RestDeliveryPoint
-from gateway.described import changed, described
-from gateway.made_objects import MadeObjects
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.rest_refusals import ALLOWED_HOSTS, refused_hosts, reserved_headers
-from gateway.rest_settings import settings_of
-from gateway.rest_views import RestDeliveryPointView, point_view
-from gateway.stored_rest_points import POINTS
-from gateway.tree import SupervisorActor
-from messaging.queue_config import QueueInvalid
-from protocols.rest.point import RestDeliveryPoint as RunningPoint
-from protocols.rest.point import RestServices
-from protocols.rest.settings import PointSettings
-from storage.stored_state import StoredVpn
+from sluicegate.actors.supervision import VITAL
+from sluicegate.gateway.answers import Refused, RestDeliveryPointNotFound
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.described import changed, described
+from sluicegate.gateway.made_objects import MadeObjects
+from sluicegate.gateway.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.rest_refusals import ALLOWED_HOSTS, refused_hosts, reserved_headers
+from sluicegate.gateway.rest_settings import settings_of
+from sluicegate.gateway.rest_views import RestDeliveryPointView, point_view
+from sluicegate.gateway.stored_rest_points import POINTS
+from sluicegate.gateway.tree import SupervisorActor
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.protocols.rest.point import RestDeliveryPoint as RunningPoint
+from sluicegate.protocols.rest.point import RestServices
+from sluicegate.protocols.rest.settings import PointSettings
+from sluicegate.storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 log = logging.getLogger("sluicegate.rest")
 

@@ -7,10 +7,10 @@ let it in.
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.config.findings import Finding
-from gateway.config.rest_delivery_points import RestDeliveryPoint
-from protocols.rest.allowed_targets import SETTING, AllowedTargets
-from protocols.rest.header_names import HEADERS_ALLOWED, is_reserved
+from sluicegate.gateway.config.findings import Finding
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
+from sluicegate.protocols.rest.allowed_targets import SETTING, AllowedTargets
+from sluicegate.protocols.rest.header_names import HEADERS_ALLOWED, is_reserved
 
 ALLOWED_HOSTS: Final = f"hosts that `{SETTING}` allows"
 

@@ -5,12 +5,12 @@ import ssl
 from hashlib import sha256
 from pathlib import Path
 
-from gateway.config.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
-from gateway.rest_refusals import reserved_headers
-from gateway.secret_files import first_line
-from protocols.rest.allowed_targets import AllowedTargets
-from protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
-from protocols.tls import load_certificate, reading
+from sluicegate.gateway.config.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
+from sluicegate.gateway.rest_refusals import reserved_headers
+from sluicegate.gateway.secret_files import first_line
+from sluicegate.protocols.rest.allowed_targets import AllowedTargets
+from sluicegate.protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
+from sluicegate.protocols.tls import load_certificate, reading
 
 
 def settings_of(configured: RestDeliveryPoint, targets: AllowedTargets) -> PointSettings:

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.config.rest_delivery_points import RestDeliveryPoint as Definition
-from gateway.samples import Sample
-from messaging.settlement import OUTCOMES
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint as Definition
+from sluicegate.gateway.samples import Sample
+from sluicegate.messaging.settlement import OUTCOMES
 
 if TYPE_CHECKING:
-    from protocols.rest.binding import QueueBinding
-    from protocols.rest.consumer import RestConsumer
-    from protocols.rest.point import RestDeliveryPoint
+    from sluicegate.protocols.rest.binding import QueueBinding
+    from sluicegate.protocols.rest.consumer import RestConsumer
+    from sluicegate.protocols.rest.point import RestDeliveryPoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from gateway.config.model import Config
-from gateway.doctor import Examination, claimed, in_words
-from storage.errors import StorageError
-from storage.folder_lock import DATA_FILE
-from storage.inspection import owners_of
-from storage.salvage_copy import Salvaged, salvage_spool
-from storage.spool_reader import SpoolReader
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.doctor import Examination, claimed, in_words
+from sluicegate.storage.errors import StorageError
+from sluicegate.storage.folder_lock import DATA_FILE
+from sluicegate.storage.inspection import owners_of
+from sluicegate.storage.salvage_copy import Salvaged, salvage_spool
+from sluicegate.storage.spool_reader import SpoolReader
 
 
 def salvage_node(config: Config, folder: Path, *, incarnation: int, looked: Callable[[], None]) -> Examination:

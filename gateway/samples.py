@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import is_named
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_config import is_named
 
 SESSIONS: Final = "#sessions"
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from messaging.message_selection import MessageFilter, MessageId, parse_message_id
-from messaging.queue_config import QueueInvalid
-from messaging.selector_words import SelectorError
-from messaging.selectors import Selector, Selectors
-from messaging.settlement import DEAD_REASONS
-from messaging.topics import TopicError, TopicFilter, parse_filter, syntax_of
-from messaging.wrong_value import seen
+from sluicegate.messaging.message_selection import MessageFilter, MessageId, parse_message_id
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.selector_words import SelectorError
+from sluicegate.messaging.selectors import Selector, Selectors
+from sluicegate.messaging.settlement import DEAD_REASONS
+from sluicegate.messaging.topics import TopicError, TopicFilter, parse_filter, syntax_of
+from sluicegate.messaging.wrong_value import seen
 
 IDS_MAX: Final = 1000
 LIMIT_MAX: Final = 100_000  # what a node moves well within the time a request has

@@ -1,11 +1,17 @@
 """How the rows of `show smrp subscriptions` come about: from a topic space, and chosen by what somebody asks for."""
 
-from gateway.name_patterns import name_pattern
-from gateway.smrp_views import DestinationType, Persistence, SmrpQuestion, SmrpSubscriptionsView, SmrpSubscriptionView
-from messaging.deliver_to_one import priority_text
-from messaging.destinations import DELIVER_ALWAYS, QueueTarget, Subscription
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.routing import TopicSpace
+from sluicegate.gateway.name_patterns import name_pattern
+from sluicegate.gateway.smrp_views import (
+    DestinationType,
+    Persistence,
+    SmrpQuestion,
+    SmrpSubscriptionsView,
+    SmrpSubscriptionView,
+)
+from sluicegate.messaging.deliver_to_one import priority_text
+from sluicegate.messaging.destinations import DELIVER_ALWAYS, QueueTarget, Subscription
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.routing import TopicSpace
 
 Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscription, priority
 

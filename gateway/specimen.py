@@ -5,10 +5,10 @@ from typing import Final
 
 import orjson
 
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.headers import PRIORITY_DEFAULT, Headers, UserPropertyValue
-from messaging.partitioning import key_hash
-from messaging.queue_config import QueueInvalid
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, Headers, UserPropertyValue
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.queue_config import QueueInvalid
 
 PAYLOAD_BYTES_MAX: Final = 1 << 28  # MQTT's largest packet; selectors see a larger payload as one of this size
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from socket import gaierror
 
-from protocols.errors import TlsFilesRefused
+from sluicegate.protocols.errors import TlsFilesRefused
 
 
 class CannotStart(Exception):

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from gateway.answers import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
-from gateway.config.rest_delivery_points import RestDeliveryPoint
-from gateway.made_objects import kind_of_sections
+from sluicegate.gateway.answers import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.made_objects import kind_of_sections
 
 POINTS: Final = kind_of_sections(
     RestDeliveryPoint,

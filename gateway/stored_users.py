@@ -11,14 +11,14 @@ import orjson
 from argon2 import PasswordHasher
 from pydantic import Field, SecretStr, ValidationError
 
-from gateway.adapters import adapter
-from gateway.answers import UserAlreadyExists, UserNotFound
-from gateway.config.section import NamedSection
-from gateway.described import described
-from gateway.made_objects import MadeKind
-from messaging.client_roster import DEFAULT, ClientUsername
-from messaging.queue_config import QueueInvalid
-from protocols import scram
+from sluicegate.gateway.adapters import adapter
+from sluicegate.gateway.answers import UserAlreadyExists, UserNotFound
+from sluicegate.gateway.config.section import NamedSection
+from sluicegate.gateway.described import described
+from sluicegate.gateway.made_objects import MadeKind
+from sluicegate.messaging.client_roster import DEFAULT, ClientUsername
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.protocols import scram
 
 PASSWORD_CHARS_MAX: Final = 1024
 

@@ -6,13 +6,13 @@ The simulation puts its own in their place, and then nothing of a node touches t
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from actors.inbox import CallSoon
-from actors.runtime import Runtime
-from actors.spool_io import StoreThreads, ThreadedStore
-from gateway.process_figures import ProcessFigures, process_figures
-from protocols.listeners import Listener
-from protocols.socket_loop import turns_of_sockets
-from storage.interface import Store
+from sluicegate.actors.inbox import CallSoon
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import StoreThreads, ThreadedStore
+from sluicegate.gateway.process_figures import ProcessFigures, process_figures
+from sluicegate.protocols.listeners import Listener
+from sluicegate.protocols.socket_loop import turns_of_sockets
+from sluicegate.storage.interface import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

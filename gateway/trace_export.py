@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Final
 
 import pykka
 
-from actors.runtime import Runtime, TimerHandle
-from gateway.config.tracing import Tracing as TracingSection
-from gateway.start_errors import CannotStart
-from gateway.version import VERSION
-from messaging.native_fields import NativeFields
-from messaging.topics import Syntax, parse_filter
-from messaging.trace_records import TraceBuffer, TraceRecord
-from messaging.tracing import TraceSampler, Tracing
+from sluicegate.actors.runtime import Runtime, TimerHandle
+from sluicegate.gateway.config.tracing import Tracing as TracingSection
+from sluicegate.gateway.start_errors import CannotStart
+from sluicegate.gateway.version import VERSION
+from sluicegate.messaging.native_fields import NativeFields
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.messaging.trace_records import TraceBuffer, TraceRecord
+from sluicegate.messaging.tracing import TraceSampler, Tracing
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from gateway.trace_spans import SpanMaker
+    from sluicegate.gateway.trace_spans import SpanMaker
 
 log = logging.getLogger("sluicegate.tracing")
 
@@ -160,7 +160,7 @@ def start_export(config: TracingSection, node_name: str, runtime: Runtime, traci
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        from gateway.trace_spans import SpanMaker
+        from sluicegate.gateway.trace_spans import SpanMaker
     except ImportError as missing:
         text = f"tracing.enabled needs OpenTelemetry, and it is not installed: {missing}"
         raise CannotStart(text, advice="Install it: pip install 'sluicegate[tracing]'.") from None

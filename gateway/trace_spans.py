@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
-from messaging.topics import is_queue_topic, queue_name_of
-from messaging.trace_context import TraceContext
-from messaging.trace_records import (
+from sluicegate.messaging.topics import is_queue_topic, queue_name_of
+from sluicegate.messaging.trace_context import TraceContext
+from sluicegate.messaging.trace_records import (
     NOT_STORED,
     DeliveryTraced,
     MoveTraced,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors.loop_actor import LoopActor
+from sluicegate.actors.loop_actor import LoopActor
 
 
 class SupervisorActor(LoopActor):

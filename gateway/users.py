@@ -8,18 +8,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.made_objects import MadeObjects
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.profile_views import ProfileKind
-from gateway.stored_users import USERS, AskedUser, StoredUser, asked_changes, asked_user, stored_user
-from gateway.user_views import UserView
-from messaging.client_roster import DEFAULT, ClientUsername
-from messaging.queue_config import QueueInvalid
-from storage.stored_state import StoredVpn
+from sluicegate.gateway.made_objects import MadeObjects
+from sluicegate.gateway.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.profile_views import ProfileKind
+from sluicegate.gateway.stored_users import USERS, AskedUser, StoredUser, asked_changes, asked_user, stored_user
+from sluicegate.gateway.user_views import UserView
+from sluicegate.messaging.client_roster import DEFAULT, ClientUsername
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 ProfileNames = Mapping[ProfileKind, Collection[str]]  # of those that there are
 

@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from messaging.key_source import FORM as KEY_SOURCE_FORM
-from messaging.queue_attributes import (
+from sluicegate.messaging.key_source import FORM as KEY_SOURCE_FORM
+from sluicegate.messaging.queue_attributes import (
     ATTRIBUTES,
     CHOICE,
     FLAG,
@@ -21,8 +21,8 @@ from messaging.queue_attributes import (
     Attribute,
     AttributeValue,
 )
-from messaging.queue_config import QueueConfig, config_from_dict
-from messaging.thresholds import PAIR_FORM
+from sluicegate.messaging.queue_config import QueueConfig, config_from_dict
+from sluicegate.messaging.thresholds import PAIR_FORM
 
 PREVIEW_BYTES_MAX: Final = 4096  # of one payload; a page of 100 messages stays below half a megabyte
 

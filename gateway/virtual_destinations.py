@@ -5,20 +5,20 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from actors.directory_messages import DefineConsumerQueues, MakeNamedQueues
-from actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
-from gateway.answers import QueueNotFound, Refused, SelectorNotFound
-from gateway.config.errors import ConfigError
-from gateway.config.message_vpns import vpn_setting
-from gateway.config.virtual_destinations import VirtualDestinationsSection
-from gateway.routing_views import DurableSelectorView, ReloadView
-from messaging.queue_config import QueueInvalid
-from messaging.selector_cache import SELECTORS_OF_ONE_MAX
-from messaging.selector_words import SelectorError
+from sluicegate.actors.directory_messages import DefineConsumerQueues, MakeNamedQueues
+from sluicegate.actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
+from sluicegate.gateway.answers import QueueNotFound, Refused, SelectorNotFound
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.message_vpns import vpn_setting
+from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
+from sluicegate.gateway.routing_views import DurableSelectorView, ReloadView
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.selector_cache import SELECTORS_OF_ONE_MAX
+from sluicegate.messaging.selector_words import SelectorError
 
 if TYPE_CHECKING:
-    from gateway.node import Node
-    from gateway.vpn import MessageVpn
+    from sluicegate.gateway.node import Node
+    from sluicegate.gateway.vpn import MessageVpn
 
 log = logging.getLogger("sluicegate.node")
 

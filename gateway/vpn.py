@@ -8,58 +8,58 @@ do not say it, and no table that a message is looked up in has it in its keys.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors.catalog import CatalogActor
-from actors.cell import ActorCell
-from actors.cursor_directory import CursorDirectory
-from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
-from actors.loop_actor import LoopActor
-from actors.messages import ClosedLedger, CloseLedger, WriteTables
-from actors.publishing import Publisher
-from actors.queue_assembly import QueueServices
-from actors.queue_directory import QueueDirectory
-from actors.queue_selectors import DurableSelectors
-from actors.queue_totals import GoneQueues
-from actors.quota_watch import bound_vpn, watch_retained, watch_vpn
-from actors.runtime import TimerHandle
-from actors.staging import StagingActor, StagingServices
-from actors.staging_messages import FinishDecided
-from actors.supervision import VITAL
-from actors.topic_router import TopicRouter
-from gateway.accounts import Accounts, configure_roster, make_roster
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.declared_queues import declare_queues
-from gateway.profile_views import AclProfileView, ClientProfileView, ProfileKind
-from gateway.profiles import ACL, CLIENT, Profiles
-from gateway.proofs import Proofs
-from gateway.queue_kinds import group_queue, own_queue
-from gateway.queue_rates import SAMPLE_MS, QueueRates
-from gateway.reader_batches import ReaderBatches
-from gateway.recovery import bring_back_retained
-from gateway.rest_points import RestPoints
-from gateway.tree import SupervisorActor
-from gateway.users import Users
-from gateway.virtual_destinations import define_virtual_destinations
-from messaging.address import Address
-from messaging.admission import SpoolGate
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.refusals import REFUSED_VPN_FULL
-from messaging.routing import TopicSpace
-from messaging.thresholds import ThresholdPair
-from protocols.amqp.registry import Registry
-from protocols.amqp.remembering import RememberedLinks
-from protocols.flow.directory import PublisherDirectory
-from protocols.flow.messages import RestorePublishers
-from protocols.http.flows import HttpFlows
-from protocols.mqtt.messages import RestoreSessions
-from protocols.mqtt.session_room import SessionRoom
-from protocols.mqtt.sessions import Sessions
-from storage.partition_owners import staging_owner_row
-from storage.queue_catalog import staging_partition_id, staging_row
-from storage.staging_rows import find_staging
-from storage.stored_state import StoredVpn, read_cursor_book
+from sluicegate.actors.catalog import CatalogActor
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.cursor_directory import CursorDirectory
+from sluicegate.actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import ClosedLedger, CloseLedger, WriteTables
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.queue_assembly import QueueServices
+from sluicegate.actors.queue_directory import QueueDirectory
+from sluicegate.actors.queue_selectors import DurableSelectors
+from sluicegate.actors.queue_totals import GoneQueues
+from sluicegate.actors.quota_watch import bound_vpn, watch_retained, watch_vpn
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.actors.staging import StagingActor, StagingServices
+from sluicegate.actors.staging_messages import FinishDecided
+from sluicegate.actors.supervision import VITAL
+from sluicegate.actors.topic_router import TopicRouter
+from sluicegate.gateway.accounts import Accounts, configure_roster, make_roster
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.declared_queues import declare_queues
+from sluicegate.gateway.profile_views import AclProfileView, ClientProfileView, ProfileKind
+from sluicegate.gateway.profiles import ACL, CLIENT, Profiles
+from sluicegate.gateway.proofs import Proofs
+from sluicegate.gateway.queue_kinds import group_queue, own_queue
+from sluicegate.gateway.queue_rates import SAMPLE_MS, QueueRates
+from sluicegate.gateway.reader_batches import ReaderBatches
+from sluicegate.gateway.recovery import bring_back_retained
+from sluicegate.gateway.rest_points import RestPoints
+from sluicegate.gateway.tree import SupervisorActor
+from sluicegate.gateway.users import Users
+from sluicegate.gateway.virtual_destinations import define_virtual_destinations
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import SpoolGate
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.refusals import REFUSED_VPN_FULL
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.thresholds import ThresholdPair
+from sluicegate.protocols.amqp.registry import Registry
+from sluicegate.protocols.amqp.remembering import RememberedLinks
+from sluicegate.protocols.flow.directory import PublisherDirectory
+from sluicegate.protocols.flow.messages import RestorePublishers
+from sluicegate.protocols.http.flows import HttpFlows
+from sluicegate.protocols.mqtt.messages import RestoreSessions
+from sluicegate.protocols.mqtt.session_room import SessionRoom
+from sluicegate.protocols.mqtt.sessions import Sessions
+from sluicegate.storage.partition_owners import staging_owner_row
+from sluicegate.storage.queue_catalog import staging_partition_id, staging_row
+from sluicegate.storage.staging_rows import find_staging
+from sluicegate.storage.stored_state import StoredVpn, read_cursor_book
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from sluicegate.gateway.node import Node
 
 
 class MessageVpn:

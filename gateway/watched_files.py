@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from actors.runtime import Runtime, TimerHandle
-from gateway.config.model import Config
+from sluicegate.actors.runtime import Runtime, TimerHandle
+from sluicegate.gateway.config.model import Config
 
 log = logging.getLogger("sluicegate.node")
 

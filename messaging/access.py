@@ -7,9 +7,9 @@ Both machines, and the rebalancer of partitioned queues, answer the same events 
 
 from typing import Protocol, final
 
-from messaging.queue_attributes import EXCLUSIVE
-from messaging.queue_config import QueueConfig
-from messaging.rebalance import ATTACH, DETACH, NO_FLOW, PARTITION_READY, READY, UNASSIGNED, Move, Rebalancer
+from sluicegate.messaging.queue_attributes import EXCLUSIVE
+from sluicegate.messaging.queue_config import QueueConfig
+from sluicegate.messaging.rebalance import ATTACH, DETACH, NO_FLOW, PARTITION_READY, READY, UNASSIGNED, Move, Rebalancer
 
 
 class Access(Protocol):

@@ -9,8 +9,16 @@ Who asks, and remembers the answers, is `messaging.client_rights`.
 import ipaddress
 from typing import Final, final
 
-from messaging.topic_relations import covers, overlap
-from messaging.topics import LITERAL, Level, Syntax, TopicFilter, hidden_from_wildcards, matches, parse_filter
+from sluicegate.messaging.topic_relations import covers, overlap
+from sluicegate.messaging.topics import (
+    LITERAL,
+    Level,
+    Syntax,
+    TopicFilter,
+    hidden_from_wildcards,
+    matches,
+    parse_filter,
+)
 
 CLIENT_USERNAME: Final = "$client-username"
 CLIENT_ID: Final = "$client-id"

@@ -10,8 +10,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.batch import MessageBatch
-from messaging.refusals import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.refusals import (
     ADMITTED,
     REFUSED_LOW_PRIORITY,
     REFUSED_MESSAGE_TOO_LARGE,
@@ -23,7 +23,7 @@ from messaging.refusals import (
     REJECT_WHEN_ENABLED,
     refuses_publisher,
 )
-from messaging.thresholds import NEVER_REACHED, Exceedance, Threshold, nobody_hears, nobody_minds
+from sluicegate.messaging.thresholds import NEVER_REACHED, Exceedance, Threshold, nobody_hears, nobody_minds
 
 LOW_PRIORITY_BELOW: Final = 4  # JMS: 4 is what a message has whose publisher named none
 NO_LIMIT: Final = NEVER_REACHED

@@ -8,7 +8,7 @@ by their 16-bit hashes: a collision makes a stranger wait, which is allowed, and
 from heapq import heappop, heappush
 from typing import Final, final
 
-from messaging.ranges import RangeSet
+from sluicegate.messaging.ranges import RangeSet
 
 NO_KEY: Final = -1  # holds nobody up
 EVERYTHING: Final = -2  # holds up all that is behind

@@ -9,8 +9,14 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from messaging.headers import Headers
-from messaging.usage import MEMORY_MESSAGE_BYTES, STORED_MESSAGE_BYTES, headers_bytes, text_bytes, topics_bytes
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.usage import (
+    MEMORY_MESSAGE_BYTES,
+    STORED_MESSAGE_BYTES,
+    headers_bytes,
+    text_bytes,
+    topics_bytes,
+)
 
 AT_MOST_ONCE: Final = 0  # a direct message: never spooled, never acknowledged
 AT_LEAST_ONCE: Final = 1  # a guaranteed message

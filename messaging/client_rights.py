@@ -9,13 +9,13 @@ How many of a name may connect is `messaging.client_roster`; what a queue permit
 from collections.abc import Callable
 from typing import Final, final
 
-from messaging.acl_profile import AclProfile
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.client_profile import UNLIMITED, ClientProfile
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
-from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_others
-from messaging.usage import selector_bytes, share_bytes
-from messaging.vpn_quota import VpnQuota
+from sluicegate.messaging.acl_profile import AclProfile
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.client_profile import UNLIMITED, ClientProfile
+from sluicegate.messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
+from sluicegate.messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_others
+from sluicegate.messaging.usage import selector_bytes, share_bytes
+from sluicegate.messaging.vpn_quota import VpnQuota
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
 

@@ -11,9 +11,9 @@ name `default`, which exist always.
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.acl_profile import AclProfile, permissive
-from messaging.client_profile import ClientProfile
-from messaging.client_rights import (
+from sluicegate.messaging.acl_profile import AclProfile, permissive
+from sluicegate.messaging.client_profile import ClientProfile
+from sluicegate.messaging.client_rights import (
     CONNECT_ACL,
     ENDPOINT_COUNT,
     ENDPOINT_CREATE,
@@ -24,8 +24,8 @@ from messaging.client_rights import (
     ClientRights,
     Denials,
 )
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.vpn_quota import VpnQuota
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.vpn_quota import VpnQuota
 
 DEFAULT: Final = "default"
 

@@ -11,8 +11,8 @@ from typing import Generic, TypeVar, final
 
 from mypy_extensions import i64
 
-from messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
-from messaging.waiting_line import WaitingLine
+from sluicegate.messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
+from sluicegate.messaging.waiting_line import WaitingLine
 
 Waiter = TypeVar("Waiter")
 

@@ -1,7 +1,7 @@
 """Dealing direct messages out to the members of a shared group, one after the other."""
 
-from messaging.batch import MessageBatch
-from messaging.destinations import ShareGroup, Subscriber
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import ShareGroup, Subscriber
 
 
 def deal(group: ShareGroup, batch: MessageBatch) -> list[tuple[Subscriber, MessageBatch]]:

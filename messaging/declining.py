@@ -13,12 +13,12 @@ Deliberately elsewhere: where a dead message goes (messaging.dying).
 
 from typing import Final
 
-from messaging.flows import LedgerFlow
-from messaging.grouping import MessageGroups
-from messaging.ledger_state import LedgerState
-from messaging.ranges import RangeSet
-from messaging.selecting import may_select
-from messaging.settlement import DISCARD_UNDELIVERABLE
+from sluicegate.messaging.flows import LedgerFlow
+from sluicegate.messaging.grouping import MessageGroups
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.selecting import may_select
+from sluicegate.messaging.settlement import DISCARD_UNDELIVERABLE
 
 DECLINED_RANGES_MAX: Final = 1_000  # of one flow; what it declines beyond is dead, as if there were nobody else
 

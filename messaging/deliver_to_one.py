@@ -12,9 +12,9 @@ of a thousand topics gets its share of them, and not each topic's first.
 
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.destinations import DELIVER_ALWAYS, QueueTarget, Subscriber, Subscription
-from messaging.routing import Route, TopicSpace
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import DELIVER_ALWAYS, QueueTarget, Subscriber, Subscription
+from sluicegate.messaging.routing import Route, TopicSpace
 
 PRIORITY_BEST: Final = 1
 PRIORITY_WORST: Final = 4

@@ -8,10 +8,10 @@ Deliberately elsewhere: why a message departs and where to (messaging.dying, the
 (storage.spool_plan).
 """
 
-from messaging.gaps import GAP_MOVED
-from messaging.ledger_state import LedgerState
-from messaging.moments import hold_undue, note_moments
-from messaging.settlement import TO_DMQ_FAILED
+from sluicegate.messaging.gaps import GAP_MOVED
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.moments import hold_undue, note_moments
+from sluicegate.messaging.settlement import TO_DMQ_FAILED
 
 
 def depart(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int]]:

@@ -5,13 +5,13 @@ Who has which, and who gets a message on a topic, is `messaging.routing`.
 
 from typing import Final, final
 
-from messaging.address import Address
-from messaging.admission import QueueGate
-from messaging.key_source import KeySource
-from messaging.pressure import Pressure
-from messaging.selectors import Selector
-from messaging.slots import partition_in
-from messaging.topics import TopicFilter, matches
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.key_source import KeySource
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.slots import partition_in
+from sluicegate.messaging.topics import TopicFilter, matches
 
 DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.deliver_to_one
 

@@ -8,8 +8,8 @@ before: so no configuration sends messages round in a circle. Driven back, it is
 Deliberately elsewhere: which messages die (messaging.ledger), and the way into the other queue (the actors).
 """
 
-from messaging.dead_letter import DeadLetter
-from messaging.headers import Headers
+from sluicegate.messaging.dead_letter import DeadLetter
+from sluicegate.messaging.headers import Headers
 
 
 def is_eligible(headers: Headers | None, *, respects_flag: bool) -> bool:

@@ -4,9 +4,9 @@ from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
-from messaging.batch import MessageBatch
-from messaging.flows import Flow
-from messaging.publication import Publication
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.publication import Publication
 
 
 @final

@@ -5,11 +5,11 @@ Routes themselves are `messaging.routing`; how they come to have this, `messagin
 
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from messaging.headers import UserPropertyValue
+from sluicegate.messaging.headers import UserPropertyValue
 
 if TYPE_CHECKING:
-    from messaging.destinations import QueueTarget
-    from messaging.routing import Route
+    from sluicegate.messaging.destinations import QueueTarget
+    from sluicegate.messaging.routing import Route
 
 
 @final

@@ -4,13 +4,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.credit import CreditWindow
-from messaging.key_source import KeySource
-from messaging.locks import Locks
-from messaging.ranges import RangeSet
-from messaging.selectors import Selector
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.key_source import KeySource
+from sluicegate.messaging.locks import Locks
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.selectors import Selector
 
 UNBOUNDED: Final = 1 << 40  # of what a consumer takes of one partition: as much as its window has room for
 

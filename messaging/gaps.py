@@ -6,7 +6,7 @@ settled. Ranges are kept up to a bound; the oldest are forgotten first, and are 
 
 from typing import Final, NamedTuple, final
 
-from messaging.ranges import RangeSet
+from sluicegate.messaging.ranges import RangeSet
 
 GAP_SETTLED: Final = "settled"  # consumed, or gone for a reason that is not known any more
 GAP_NEVER_USED: Final = "never_used"  # skipped by a crash, or lost with a damaged record: see the quarantine

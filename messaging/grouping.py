@@ -20,15 +20,15 @@ Deliberately elsewhere: keys (`messaging.keys`), the order of redelivery within 
 
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.flows import LedgerFlow
-from messaging.headers import Headers
-from messaging.keys import key_hash_in, key_hashes
-from messaging.ledger_state import LedgerState
-from messaging.owned_runs import OwnedRuns
-from messaging.ranges import RangeSet
-from messaging.segments import Segment
-from messaging.selecting import PASS, TAKE, WAIT, Choice
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.flows import LedgerFlow
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.keys import key_hash_in, key_hashes
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.owned_runs import OwnedRuns
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.segments import Segment
+from sluicegate.messaging.selecting import PASS, TAKE, WAIT, Choice
 
 SEQUENCE_NAME: Final = "JMSXGroupSeq"
 CLAIMED_AHEAD_MAX: Final = 1000  # messages that are looked at for groups to claim: as many as a large read brings

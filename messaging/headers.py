@@ -7,7 +7,7 @@ in travels along as `native`, so a consumer of the same protocol gets it back by
 
 from typing import Final, final
 
-from messaging.dead_letter import DeadLetter
+from sluicegate.messaging.dead_letter import DeadLetter
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none

@@ -8,8 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import final
 
-from messaging.address import Address
-from messaging.effects import Delivery
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.effects import Delivery
 
 
 @final

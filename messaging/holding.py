@@ -6,10 +6,10 @@ count: what the consumer says of the delivery before is no word on that one.
 Deliberately elsewhere: outcomes (messaging.ledger), and when a time to settle is over (messaging.moments).
 """
 
-from messaging.flows import LedgerFlow
-from messaging.ledger_state import LedgerState
-from messaging.remarks import Remarks
-from messaging.settlement import WHICHEVER
+from sluicegate.messaging.flows import LedgerFlow
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.remarks import Remarks
+from sluicegate.messaging.settlement import WHICHEVER
 
 Ranges = list[tuple[int, int]]
 

@@ -9,11 +9,11 @@ Deliberately elsewhere: when a source is drained (messaging.rescale); the delive
 
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.key_source import KeySource
-from messaging.keys import key_hash_in
-from messaging.ranges import RangeSet
-from messaging.slots import partition_in
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.key_source import KeySource
+from sluicegate.messaging.keys import key_hash_in
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.slots import partition_in
 
 NOT_HELD: Final = -1
 

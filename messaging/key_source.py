@@ -7,7 +7,7 @@ publisher's client id. What a queue makes of it, and of a key that the publisher
 import re
 from typing import Final, final
 
-from messaging.partitioning import key_hash
+from sluicegate.messaging.partitioning import key_hash
 
 PROPERTY: Final = "property"  # the key that the publisher gave, and no other
 CLIENT_ID: Final = "client-id"

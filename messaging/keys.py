@@ -4,8 +4,8 @@ What a queue finds is not written with the message: its topic and publisher are,
 source of its own.
 """
 
-from messaging.batch import MessageBatch
-from messaging.key_source import NO_HASH, KeySource
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.key_source import NO_HASH, KeySource
 
 
 def key_hashes(source: KeySource, batch: MessageBatch) -> list[int]:

@@ -8,10 +8,10 @@ it until then, too.
 The newest message is delivered at once, safe or not, as in every queue.
 """
 
-from messaging.departures import depart, stay
-from messaging.ledger_state import LedgerState
-from messaging.ranges import RangeSet
-from messaging.settlement import DISCARD_NOT_STORED, DISCARD_REPLACED
+from sluicegate.messaging.departures import depart, stay
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.settlement import DISCARD_NOT_STORED, DISCARD_REPLACED
 
 
 def keep_newest(ledger: LedgerState) -> None:

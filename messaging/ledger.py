@@ -12,21 +12,21 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.batch import MessageBatch
-from messaging.declining import bury_declined, decline
-from messaging.effects import Delivery
-from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room, least_loaded, starved
-from messaging.grouping import MessageGroups, groups_for, has_keys
-from messaging.holding import alike_until, held_as
-from messaging.keys import key_hash_in
-from messaging.last_value import keep_newest
-from messaging.ledger_state import LedgerState
-from messaging.moments import expires_at, hold_undue, note_moments, pass_time
-from messaging.priorities import next_by_priority
-from messaging.publication import Publication
-from messaging.segments import Segment
-from messaging.selecting import BY_SELECTOR, LOOKS_PER_TURN, Choice, next_chosen
-from messaging.settlement import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.declining import bury_declined, decline
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room, least_loaded, starved
+from sluicegate.messaging.grouping import MessageGroups, groups_for, has_keys
+from sluicegate.messaging.holding import alike_until, held_as
+from sluicegate.messaging.keys import key_hash_in
+from sluicegate.messaging.last_value import keep_newest
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.moments import expires_at, hold_undue, note_moments, pass_time
+from sluicegate.messaging.priorities import next_by_priority
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.segments import Segment
+from sluicegate.messaging.selecting import BY_SELECTOR, LOOKS_PER_TURN, Choice, next_chosen
+from sluicegate.messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
     DISCARD_REJECTED,
@@ -36,7 +36,7 @@ from messaging.settlement import (
     RELEASED_ELSEWHERE,
     WHICHEVER,
 )
-from messaging.unstored import hold_until_stored, release_stored
+from sluicegate.messaging.unstored import hold_until_stored, release_stored
 
 _NONE: Final[list[Delivery]] = []
 

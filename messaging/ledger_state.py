@@ -8,26 +8,26 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from messaging.back_off import EVERYTHING, NO_KEY, BackOff
-from messaging.effects import Effects
-from messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow, FlowOrder, LedgerFlow
-from messaging.gaps import GapReasons
-from messaging.headers import PRIORITY_MAX
-from messaging.holds import Holds
-from messaging.keys import key_hash_in
-from messaging.publication import UNWRITTEN, Publication
-from messaging.ranges import RangeSet
-from messaging.remarks import Remarks
-from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Page, Segment, SegmentList
-from messaging.settlement import (
+from sluicegate.messaging.back_off import EVERYTHING, NO_KEY, BackOff
+from sluicegate.messaging.effects import Effects
+from sluicegate.messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow, FlowOrder, LedgerFlow
+from sluicegate.messaging.gaps import GapReasons
+from sluicegate.messaging.headers import PRIORITY_MAX
+from sluicegate.messaging.holds import Holds
+from sluicegate.messaging.keys import key_hash_in
+from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.remarks import Remarks
+from sluicegate.messaging.segments import PAGE_ABSENT, PAGE_WANTED, Page, Segment, SegmentList
+from sluicegate.messaging.settlement import (
     DEAD_REASONS,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_NOT_STORED,
     DISCARD_PURGED,
 )
-from messaging.timetable import Timetable
-from messaging.undecided import Undecided
+from sluicegate.messaging.timetable import Timetable
+from sluicegate.messaging.undecided import Undecided
 
 AT_ONCE: Final = 1  # a moment that is over
 

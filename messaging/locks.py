@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from messaging.ranges import RangeSet
+from sluicegate.messaging.ranges import RangeSet
 
 # A lock lasts its time and at most a sixteenth more, so that deliveries of about the same time run out as one range.
 ROUNDINGS_PER_TIMEOUT: Final = 16

@@ -7,8 +7,8 @@ when they say that it may be time, and its messages decide.
 
 from typing import Final, NamedTuple
 
-from messaging.batch import MessageBatch
-from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 
 PRIORITIES_ALL: Final = (1 << PRIORITY_MAX + 1) - 1
 TIME_MAX: Final = (1 << 63) - 1

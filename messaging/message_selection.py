@@ -5,11 +5,11 @@ A message's id is the number of its partition and its sequence there, `3:1207` i
 
 from typing import Final, NamedTuple, final
 
-from messaging.batch import MessageBatch
-from messaging.queue_attributes import PARTITION_COUNT_MAX
-from messaging.queue_config import QueueInvalid
-from messaging.selectors import Selector
-from messaging.topics import TopicFilter, matches
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.queue_attributes import PARTITION_COUNT_MAX
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.topics import TopicFilter, matches
 
 SEQUENCE_MAX: Final = (1 << 63) - 1
 _DIGITS_MAX: Final = 19

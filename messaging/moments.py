@@ -11,13 +11,13 @@ All moments are wall clock, in milliseconds; 0 is none.
 
 from typing import Final
 
-from messaging.batch import MessageBatch
-from messaging.flows import DeliveryRules
-from messaging.headers import Headers
-from messaging.ledger_state import LedgerState
-from messaging.locks import Locks
-from messaging.marks import has_delays, marks_of
-from messaging.segments import Segment
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.locks import Locks
+from sluicegate.messaging.marks import has_delays, marks_of
+from sluicegate.messaging.segments import Segment
 
 # One turn of a partition looks at so many segments; what is left is looked at in the next, which follows at once.
 SEGMENTS_PER_TURN: Final = 256

@@ -7,7 +7,7 @@ to whoever asks messages for such fields (`messaging.selectors`), or puts proper
 from collections.abc import Mapping
 from typing import Final
 
-from messaging.headers import NATIVE_NONE, Headers, UserPropertyValue
+from sluicegate.messaging.headers import NATIVE_NONE, Headers, UserPropertyValue
 
 SUBJECT: Final = "subject"
 TO: Final = "to"

@@ -7,15 +7,15 @@ place. It is read back when a consumer comes near, one page ahead of the deliver
 from functools import reduce
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.declining import bury_what_is_read
-from messaging.ledger import Ledger
-from messaging.marks import marks_of, marks_together
-from messaging.moments import earlier, hold_undue, next_moment, note_moments
-from messaging.publication import UNWRITTEN, Publication
-from messaging.ranges import RangeSet
-from messaging.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
-from messaging.settlement import DISCARD_DAMAGED
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.declining import bury_what_is_read
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.marks import marks_of, marks_together
+from sluicegate.messaging.moments import earlier, hold_undue, next_moment, note_moments
+from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
+from sluicegate.messaging.settlement import DISCARD_DAMAGED
 
 # Pages read back of which no consumer holds anything. Those read longest ago go first: the store still has them.
 PAGES_LOADED_MAX: Final = 8

@@ -12,13 +12,13 @@ That is for others if it never comes to take it.
 Deliberately elsewhere: which messages are to stay (the protocol knows what it sent), and remembering it over a restart.
 """
 
-from messaging.effects import Delivery
-from messaging.flows import Flow, LedgerFlow
-from messaging.holding import alike_until
-from messaging.ledger import Ledger
-from messaging.ranges import RangeSet
-from messaging.segments import Segment
-from messaging.settlement import DISCARD_SESSION_ENDED
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import Flow, LedgerFlow
+from sluicegate.messaging.holding import alike_until
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.segments import Segment
+from sluicegate.messaging.settlement import DISCARD_SESSION_ENDED
 
 Ranges = list[tuple[int, int]]
 

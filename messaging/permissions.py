@@ -6,8 +6,8 @@ client that did not say has the empty user name, which owns nothing.
 
 from typing import Final
 
-from messaging.queue_attributes import CONSUME, DELETE, MODIFY_TOPIC, NO_ACCESS, READ_ONLY
-from messaging.queue_config import QueueConfig
+from sluicegate.messaging.queue_attributes import CONSUME, DELETE, MODIFY_TOPIC, NO_ACCESS, READ_ONLY
+from sluicegate.messaging.queue_config import QueueConfig
 
 ANONYMOUS: Final = ""  # the user name of a client that gave none; the owner of a queue that has none is nobody
 LEVELS: Final = (NO_ACCESS, READ_ONLY, CONSUME, MODIFY_TOPIC, DELETE)  # cumulative [Solace 4.3]

@@ -12,12 +12,12 @@ Deliberately elsewhere: the transaction (the protocols), its commit (actors.tran
 
 from typing import final
 
-from messaging.departures import depart
-from messaging.flows import Flow
-from messaging.holding import held_as, renew
-from messaging.ledger import Ledger
-from messaging.ranges import RangeSet
-from messaging.settlement import WHICHEVER
+from sluicegate.messaging.departures import depart
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.holding import held_as, renew
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.settlement import WHICHEVER
 
 Ranges = list[tuple[int, int]]
 

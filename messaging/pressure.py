@@ -8,7 +8,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from messaging.address import Address
+from sluicegate.messaging.address import Address
 
 
 @final

@@ -5,10 +5,10 @@ marks of pages, which say what priorities are in them. So a backlog on disk cost
 for a priority that it has.
 """
 
-from messaging.batch import MessageBatch
-from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX
-from messaging.ledger_state import LedgerState
-from messaging.segments import Segment
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.segments import Segment
 
 
 def next_by_priority(state: LedgerState, limit: int) -> tuple[Segment, int, int] | None:

@@ -8,8 +8,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.address import Address
-from messaging.batch import MessageBatch
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
 
 UNWRITTEN: Final = 0  # record numbers start at 1
 

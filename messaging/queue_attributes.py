@@ -7,9 +7,9 @@ all read this table, so a new attribute is one row here and one field in `QueueC
 
 from typing import Final, final
 
-from messaging.key_source import ALLOWED as KEY_SOURCE_ALLOWED
-from messaging.key_source import PROPERTY, KeySourceInvalid, key_source_from
-from messaging.thresholds import PAIR_ALLOWED, ThresholdInvalid, ThresholdPair
+from sluicegate.messaging.key_source import ALLOWED as KEY_SOURCE_ALLOWED
+from sluicegate.messaging.key_source import PROPERTY, KeySourceInvalid, key_source_from
+from sluicegate.messaging.thresholds import PAIR_ALLOWED, ThresholdInvalid, ThresholdPair
 
 AttributeValue = str | int | bool
 

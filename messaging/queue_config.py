@@ -7,8 +7,8 @@ at the moment is the business of its actor; the syntax of subscriptions is the t
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.key_source import PROPERTY
-from messaging.queue_attributes import (
+from sluicegate.messaging.key_source import PROPERTY
+from sluicegate.messaging.queue_attributes import (
     ATTRIBUTE_BY_NAME,
     ATTRIBUTES,
     CONSUME,
@@ -22,7 +22,7 @@ from messaging.queue_attributes import (
     REJECT_WHEN_ENABLED,
     AttributeValue,
 )
-from messaging.wrong_value import seen
+from sluicegate.messaging.wrong_value import seen
 
 DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX

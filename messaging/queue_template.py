@@ -9,10 +9,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.queue_attributes import ATTRIBUTE_BY_NAME, AttributeValue
-from messaging.queue_config import QueueInvalid, check_queue_name, config_from_dict
-from messaging.topics import ANY_LEVEL, LITERAL, PREFIX, Level, Syntax, TopicError, TopicFilter, matches, parse_filter
-from messaging.wrong_value import seen
+from sluicegate.messaging.queue_attributes import ATTRIBUTE_BY_NAME, AttributeValue
+from sluicegate.messaging.queue_config import QueueInvalid, check_queue_name, config_from_dict
+from sluicegate.messaging.topics import (
+    ANY_LEVEL,
+    LITERAL,
+    PREFIX,
+    Level,
+    Syntax,
+    TopicError,
+    TopicFilter,
+    matches,
+    parse_filter,
+)
+from sluicegate.messaging.wrong_value import seen
 
 OVERRIDE_NONE: Final = "none"
 OVERRIDE_NON_DURABLE: Final = "non-durable"  # what is asked for as durable becomes temporary

@@ -1,7 +1,7 @@
 """The topics that a queue's definition says it attracts, in the form that matches."""
 
-from messaging.queue_config import QueueDefinition, QueueInvalid
-from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, syntax_of
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid
+from sluicegate.messaging.topics import TopicError, TopicFilter, parse_queue_subscription, syntax_of
 
 
 def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[TopicFilter]]:

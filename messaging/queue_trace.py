@@ -6,11 +6,19 @@ the span of the one is above that of the other. Everything else is found in the 
 
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.effects import Delivery
-from messaging.settlement import ACCEPTED, FAILED, FAILED_ELSEWHERE, OUTCOMES, REJECTED, RELEASED, RELEASED_ELSEWHERE
-from messaging.trace_records import GIVEN_BACK, DeliveryTraced, MoveTraced, SettlementTraced
-from messaging.tracing import Tracing
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.settlement import (
+    ACCEPTED,
+    FAILED,
+    FAILED_ELSEWHERE,
+    OUTCOMES,
+    REJECTED,
+    RELEASED,
+    RELEASED_ELSEWHERE,
+)
+from sluicegate.messaging.trace_records import GIVEN_BACK, DeliveryTraced, MoveTraced, SettlementTraced
+from sluicegate.messaging.tracing import Tracing
 
 HELD_MAX: Final = 10_000  # traced deliveries of a partition that are unsettled; settlements of more count as dropped
 

@@ -8,11 +8,11 @@ what is unsettled. Only what is in the store is served.
 
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.gaps import Gap
-from messaging.retention import RetainedLog
-from messaging.settlement import DISCARD_DAMAGED
-from messaging.stretches import NO_PAGE
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.gaps import Gap
+from sluicegate.messaging.retention import RetainedLog
+from sluicegate.messaging.settlement import DISCARD_DAMAGED
+from sluicegate.messaging.stretches import NO_PAGE
 
 CHUNK_BYTES_MAX: Final = 8 << 20  # as quotas count them; a page is not cut, so a chunk may be one page larger
 CHUNK_ROWS_MAX: Final = 65_536  # a page or batch is not cut for it

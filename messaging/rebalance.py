@@ -7,7 +7,7 @@ only then the next owner gets it, under a higher assignment epoch. So a key neve
 
 from typing import Final, final
 
-from messaging.assignment import assign_partitions
+from sluicegate.messaging.assignment import assign_partitions
 
 # States of the queue, by the names its management shows.
 READY: Final = "ready"

@@ -7,16 +7,16 @@ so everything recovered is flagged as possibly delivered before; after a clean s
 
 from typing import final
 
-from messaging.back_off import NO_KEY
-from messaging.batch import MessageBatch
-from messaging.flows import ORDER_NONE
-from messaging.gaps import GAP_NEVER_USED
-from messaging.ledger import Ledger
-from messaging.marks import Marks
-from messaging.moments import hold_undue, note_moments
-from messaging.publication import Publication
-from messaging.ranges import RangeSet
-from messaging.segments import Page, Segment
+from sluicegate.messaging.back_off import NO_KEY
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.flows import ORDER_NONE
+from sluicegate.messaging.gaps import GAP_NEVER_USED
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.marks import Marks
+from sluicegate.messaging.moments import hold_undue, note_moments
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.segments import Page, Segment
 
 
 @final

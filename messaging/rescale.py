@@ -16,7 +16,7 @@ Deliberately elsewhere: the choice of slots (messaging.slots); who does all this
 
 from typing import Final, final
 
-from messaging.slots import partitions_in
+from sluicegate.messaging.slots import partitions_in
 
 CUT_UNKNOWN: Final = 0  # sequences start at 1
 

@@ -9,7 +9,7 @@ Not thread-safe.
 
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
-from messaging.topics import LITERAL, PREFIX, REST, REST_OR_NONE, Level, TopicFilter, hidden_from_wildcards
+from sluicegate.messaging.topics import LITERAL, PREFIX, REST, REST_OR_NONE, Level, TopicFilter, hidden_from_wildcards
 
 V = TypeVar("V")
 

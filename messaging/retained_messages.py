@@ -10,14 +10,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.pressure import Pressure
-from messaging.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
-from messaging.retained import RetainedScan, RetainedTopics
-from messaging.thresholds import NEVER_REACHED, Exceedance, nobody_minds
-from messaging.topics import MQTT_TOPIC_LEVELS_MAX, TopicFilter
-from messaging.usage import text_bytes
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
+from sluicegate.messaging.retained import RetainedScan, RetainedTopics
+from sluicegate.messaging.thresholds import NEVER_REACHED, Exceedance, nobody_minds
+from sluicegate.messaging.topics import MQTT_TOPIC_LEVELS_MAX, TopicFilter
+from sluicegate.messaging.usage import text_bytes
 
 # Of rows on their way to the store, which no limit of what is retained bounds: those of one topic may be many. It is as
 # much as the largest MQTT packet that is taken by default, and a sixth of a second of a disk that writes 100 MB in one.

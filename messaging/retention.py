@@ -14,12 +14,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.batch import MessageBatch
-from messaging.ledger import Ledger
-from messaging.paging import PagePlan, PagePlanner, pages_written, plan_pages
-from messaging.publication import Publication
-from messaging.recovery import StoredPartition
-from messaging.stretches import NO_PAGE, Stretch, journaled, paged, stretches_of
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.paging import PagePlan, PagePlanner, pages_written, plan_pages
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.messaging.stretches import NO_PAGE, Stretch, journaled, paged, stretches_of
 
 HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
 UNBOUNDED: Final = 1 << 62  # above every count of rows and bytes

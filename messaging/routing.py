@@ -9,17 +9,24 @@ who publishes on this node's loop reads it. What virtual and composite destinati
 from collections.abc import Hashable, Mapping
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.destinations import DELIVER_ALWAYS, Destination, QueueTarget, ShareGroup, Subscriber, Subscription
-from messaging.fans import Fan, Way
-from messaging.message_vpn import DEFAULT_VPN, row_prefix
-from messaging.native_fields import NativeFields
-from messaging.retained_messages import RetainedMessages
-from messaging.selectors import Selector
-from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
-from messaging.tracing import Tracing
-from messaging.usage import selector_bytes, share_bytes, subscription_bytes
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import (
+    DELIVER_ALWAYS,
+    Destination,
+    QueueTarget,
+    ShareGroup,
+    Subscriber,
+    Subscription,
+)
+from sluicegate.messaging.fans import Fan, Way
+from sluicegate.messaging.message_vpn import DEFAULT_VPN, row_prefix
+from sluicegate.messaging.native_fields import NativeFields
+from sluicegate.messaging.retained_messages import RetainedMessages
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.subscriptions import SubscriptionIndex
+from sluicegate.messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
+from sluicegate.messaging.tracing import Tracing
+from sluicegate.messaging.usage import selector_bytes, share_bytes, subscription_bytes
 
 NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic

@@ -5,9 +5,9 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from messaging.batch import MessageBatch
-from messaging.marks import Marks
-from messaging.publication import Publication
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.marks import Marks
+from sluicegate.messaging.publication import Publication
 
 PAGE_ABSENT: Final = 0  # its messages are in the store only
 PAGE_WANTED: Final = 1  # asked for, not here yet

@@ -11,9 +11,9 @@ One turn looks at a bounded number of messages; a page is asked for when the cur
 
 from typing import Final, final
 
-from messaging.flows import LedgerFlow
-from messaging.ledger_state import LedgerState
-from messaging.segments import Segment
+from sluicegate.messaging.flows import LedgerFlow
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.segments import Segment
 
 LOOKS_PER_TURN: Final = 5000  # simple ones: some two milliseconds, in which the node does nothing else
 

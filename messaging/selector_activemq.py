@@ -13,11 +13,11 @@ Everything else is the standard's, `messaging.selector_dialect`. Java's types ar
 import math
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers, UserPropertyValue
-from messaging.selector_dialect import BINDS_BY_THE_STANDARD, Dialect
-from messaging.selector_operands import BINDS_EQUALITY, BINDS_PRODUCT, Arithmetic, Constant, Operand
-from messaging.selector_truth import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers, UserPropertyValue
+from sluicegate.messaging.selector_dialect import BINDS_BY_THE_STANDARD, Dialect
+from sluicegate.messaging.selector_operands import BINDS_EQUALITY, BINDS_PRODUCT, Arithmetic, Constant, Operand
+from sluicegate.messaging.selector_truth import (
     EQUAL,
     FALSE,
     GREATER,
@@ -39,7 +39,7 @@ from messaging.selector_truth import (
     opposite,
     ordered,
 )
-from messaging.selector_words import INTEGER_MAX, SelectorError
+from sluicegate.messaging.selector_words import INTEGER_MAX, SelectorError
 
 JOINED_CHARS_MAX: Final = 1 << 16  # of texts that + joins, else 2000 words multiply a property that may be long
 

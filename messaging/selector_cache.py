@@ -11,8 +11,8 @@ with the union, is the router's business.
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.selector_parser import read_prefixes
-from messaging.selector_words import END, TEXT, split_words
+from sluicegate.messaging.selector_parser import read_prefixes
+from sluicegate.messaging.selector_words import END, TEXT, split_words
 
 EVERYTHING: Final = ""  # the selector of a consumer without one
 SUBSCRIBERS_MAX: Final = 10_000  # remembered of one queue

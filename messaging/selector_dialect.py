@@ -6,7 +6,7 @@ selector is made; what it makes knows no dialect. The other one is `messaging.se
 
 from typing import Final
 
-from messaging.selector_operands import (
+from sluicegate.messaging.selector_operands import (
     BINDS_AND,
     BINDS_COMPARISON,
     BINDS_NOT,
@@ -17,8 +17,8 @@ from messaging.selector_operands import (
     Constant,
     Operand,
 )
-from messaging.selector_truth import SIGNS, Between, Comparison, Condition, Holds, Like
-from messaging.selector_words import SelectorError
+from sluicegate.messaging.selector_truth import SIGNS, Between, Comparison, Condition, Holds, Like
+from sluicegate.messaging.selector_words import SelectorError
 
 ALLOWED_OPERAND: Final = "a name, a constant, arithmetic with them, or a condition in parentheses"
 

@@ -8,10 +8,10 @@ again.
 from collections.abc import Mapping
 from typing import Final
 
-from messaging import native_fields, selector_operands
-from messaging.native_fields import NativeFields
-from messaging.selector_operands import Annotation, Header, Name, NativeField, Property
-from messaging.selector_words import SelectorError
+from sluicegate.messaging import native_fields, selector_operands
+from sluicegate.messaging.native_fields import NativeFields
+from sluicegate.messaging.selector_operands import Annotation, Header, Name, NativeField, Property
+from sluicegate.messaging.selector_words import SelectorError
 
 ANNOTATION_PREFIX: Final = "m."
 AMQP_PREFIX: Final = "amqp."

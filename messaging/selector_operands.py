@@ -8,11 +8,11 @@ import math
 from collections.abc import Mapping
 from typing import Final, final
 
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.headers import ORIGINAL_DESTINATION, PRIORITY_DEFAULT, Headers, UserPropertyValue
-from messaging.native_fields import NativeFields
-from messaging.selector_words import quoted_name, quoted_text
-from messaging.topics import queue_topic, shown_destination
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.headers import ORIGINAL_DESTINATION, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from sluicegate.messaging.native_fields import NativeFields
+from sluicegate.messaging.selector_words import quoted_name, quoted_text
+from sluicegate.messaging.topics import queue_topic, shown_destination
 
 # How strongly a form binds what stands beside it; what binds less than its place asks for is put in parentheses.
 BINDS_OR: Final = 1

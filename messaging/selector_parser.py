@@ -16,10 +16,10 @@ Types of constants are checked here; those of properties are a matter of each me
 from collections.abc import Mapping
 from typing import Final, final
 
-from messaging.native_fields import NativeFields
-from messaging.selector_dialect import ALLOWED_OPERAND, Dialect, check_ordered
-from messaging.selector_names import operand_of
-from messaging.selector_operands import (
+from sluicegate.messaging.native_fields import NativeFields
+from sluicegate.messaging.selector_dialect import ALLOWED_OPERAND, Dialect, check_ordered
+from sluicegate.messaging.selector_names import operand_of
+from sluicegate.messaging.selector_operands import (
     BINDS_AND,
     BINDS_COMPARISON,
     BINDS_PRODUCT,
@@ -28,7 +28,7 @@ from messaging.selector_operands import (
     Negative,
     Operand,
 )
-from messaging.selector_truth import (
+from sluicegate.messaging.selector_truth import (
     EQUAL,
     SIGNS,
     UNEQUAL,
@@ -39,7 +39,7 @@ from messaging.selector_truth import (
     IsNull,
     Not,
 )
-from messaging.selector_words import (
+from sluicegate.messaging.selector_words import (
     END,
     NAME,
     NUMBER,

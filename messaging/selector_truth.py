@@ -8,10 +8,10 @@ comparison of them is false. What conditions compare is `messaging.selector_oper
 import re
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers, UserPropertyValue
-from messaging.selector_operands import BINDS_AND, BINDS_COMPARISON, BINDS_OR, BINDS_SUM, Operand
-from messaging.selector_words import quoted_text
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers, UserPropertyValue
+from sluicegate.messaging.selector_operands import BINDS_AND, BINDS_COMPARISON, BINDS_OR, BINDS_SUM, Operand
+from sluicegate.messaging.selector_words import quoted_text
 
 FALSE: Final = 0
 TRUE: Final = 1

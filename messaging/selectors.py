@@ -7,13 +7,13 @@ remembers those that were asked for lately. It knows nothing of queues and subsc
 from collections.abc import Mapping
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.native_fields import NativeFields
-from messaging.selector_activemq import ACTIVEMQ
-from messaging.selector_dialect import STANDARD, Dialect
-from messaging.selector_parser import parse_condition
-from messaging.selector_truth import TRUE, Condition
-from messaging.selector_words import SelectorError
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.native_fields import NativeFields
+from sluicegate.messaging.selector_activemq import ACTIVEMQ
+from sluicegate.messaging.selector_dialect import STANDARD, Dialect
+from sluicegate.messaging.selector_parser import parse_condition
+from sluicegate.messaging.selector_truth import TRUE, Condition
+from sluicegate.messaging.selector_words import SelectorError
 
 DIALECTS: Final[dict[str, Dialect]] = {"none": STANDARD, "activemq": ACTIVEMQ}  # by what they are compatible with
 

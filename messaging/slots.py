@@ -10,7 +10,7 @@ Deliberately elsewhere: the hash (messaging.partitioning); what becomes of messa
 import struct
 from typing import Final
 
-from messaging.partitioning import HASH_SLOTS
+from sluicegate.messaging.partitioning import HASH_SLOTS
 
 SLOT_MAP_BYTES: Final = 2 * HASH_SLOTS
 _NUMBERS: Final = struct.Struct(f"<{HASH_SLOTS}H")

@@ -11,7 +11,7 @@ dropped. Pure: time comes in; pages, rows and publishing are actors.staging's an
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
-from messaging.permissions import ANONYMOUS
+from sluicegate.messaging.permissions import ANONYMOUS
 
 STAGING_PARTITION_ID: Final = 0  # of the message VPN `default`; other partitions begin with 1
 

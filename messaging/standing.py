@@ -5,12 +5,12 @@ It looks at the messages in memory only, and at a bounded number of them: an ope
 
 from typing import Final, final
 
-from messaging.holds import NOT_HELD
-from messaging.keys import key_hash_in, key_in
-from messaging.ledger import Ledger
-from messaging.segments import Segment
-from messaging.selecting import may_select
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.holds import NOT_HELD
+from sluicegate.messaging.keys import key_hash_in, key_in
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.segments import Segment
+from sluicegate.messaging.selecting import may_select
+from sluicegate.messaging.wait_reason import WaitReason
 
 LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
 

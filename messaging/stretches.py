@@ -3,9 +3,9 @@
 from bisect import bisect_right
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.publication import Publication
-from messaging.recovery import StoredPartition
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.recovery import StoredPartition
 
 NO_PAGE: Final = -1
 _BEYOND: Final = 1 << 64  # every sequence

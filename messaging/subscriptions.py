@@ -12,7 +12,7 @@ Not thread-safe.
 from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
-from messaging.topics import ANY_LEVEL, LITERAL, PREFIX, REST, Level, TopicFilter, hidden_from_wildcards
+from sluicegate.messaging.topics import ANY_LEVEL, LITERAL, PREFIX, REST, Level, TopicFilter, hidden_from_wildcards
 
 V = TypeVar("V")
 

@@ -1,7 +1,7 @@
 """Whether a partition has more for a flow at this moment: the question of a consumer that wants its credit back."""
 
-from messaging.ledger_state import LedgerState
-from messaging.segments import PAGE_WANTED
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.segments import PAGE_WANTED
 
 
 def has_more_for(ledger: LedgerState, flow_id: int) -> bool:

@@ -10,7 +10,7 @@ if both match a topic, they overlap.
 
 from typing import Final
 
-from messaging.topics import (
+from sluicegate.messaging.topics import (
     ANY_LEVEL,
     LITERAL,
     PREFIX,

@@ -18,7 +18,7 @@ Rules of matching, for both syntaxes:
 from enum import Enum
 from typing import Final, NamedTuple, final
 
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 
 MQTT_TOPIC_BYTES_MAX: Final = 65535  # a UTF-8 string on the wire has a length of two bytes [MQTT 4.7.3-3]
 MQTT_TOPIC_LEVELS_MAX: Final = 200  # the standard has no limit; mosquitto's is 200 too

@@ -9,7 +9,7 @@ The rules are W3C Trace Context (2021) 3.2; what is not valid is no context, and
 
 from typing import Final, final
 
-from messaging.headers import Headers, UserPropertyValue
+from sluicegate.messaging.headers import Headers, UserPropertyValue
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"

@@ -6,7 +6,7 @@ when they are made. Names and attributes of spans are `gateway.trace_spans`.
 
 from typing import Final, final
 
-from messaging.trace_context import TraceContext
+from sluicegate.messaging.trace_context import TraceContext
 
 WRITTEN: Final = "written"  # its commit is on disk
 ELIDED: Final = "elided"  # its consumers had settled it before it had to be written

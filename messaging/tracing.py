@@ -12,12 +12,12 @@ from typing import Final, final
 
 import xxhash
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from messaging.native_fields import NativeFields, marked
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS
-from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, matches
-from messaging.trace_context import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.native_fields import NativeFields, marked
+from sluicegate.messaging.refusals import ADMITTED, REFUSAL_TEXTS
+from sluicegate.messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, matches
+from sluicegate.messaging.trace_context import (
     LOW_HALF_AT,
     SPAN_ID_AT,
     TRACEPARENT,
@@ -27,7 +27,7 @@ from messaging.trace_context import (
     context_of,
     traceparent_in,
 )
-from messaging.trace_records import PublishTraced, SpoolTraced, TraceBuffer
+from sluicegate.messaging.trace_records import PublishTraced, SpoolTraced, TraceBuffer
 
 TOPICS_CACHED_MAX: Final = 4096  # whether they are traced; the cache goes when it is full
 _IDS: Final = 1 << 64

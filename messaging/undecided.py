@@ -10,7 +10,7 @@ Deliberately elsewhere: what is taken and how it comes back (messaging.prepared)
 
 from typing import final
 
-from messaging.flows import LedgerFlow
+from sluicegate.messaging.flows import LedgerFlow
 
 
 @final

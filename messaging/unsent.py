@@ -4,7 +4,7 @@ Unlike what may have reached the consumer they have not failed, they expire as i
 3.3.2-5], and whoever gets them next gets them for the first time.
 """
 
-from messaging.ledger_state import AT_ONCE, LedgerState
+from sluicegate.messaging.ledger_state import AT_ONCE, LedgerState
 
 
 def give_back(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:

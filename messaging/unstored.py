@@ -7,9 +7,9 @@ commit for each message, and after a crash a consumer knows nothing that the sto
 Order is kept: what is stored waits while an older message of the partition is not.
 """
 
-from messaging.ledger_state import LedgerState
-from messaging.moments import hold_undue, note_moments
-from messaging.segments import Segment
+from sluicegate.messaging.ledger_state import LedgerState
+from sluicegate.messaging.moments import hold_undue, note_moments
+from sluicegate.messaging.segments import Segment
 
 
 def hold_until_stored(state: LedgerState, segment: Segment) -> None:

@@ -8,8 +8,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from messaging.headers import Headers
-from messaging.topics import TopicFilter
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.topics import TopicFilter
 
 # Beside its bytes, of each message. On disk: its share of a record of its own, of its sequence and settlement. In
 # memory: the objects that hold a message which came alone. A durable queue writes to pages what memory has no room for.

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.queue_config import QueueInvalid, check_queue_name
-from messaging.topics import TopicError, check_topic_name
-from messaging.virtual_destinations import (
+from sluicegate.messaging.queue_config import QueueInvalid, check_queue_name
+from sluicegate.messaging.topics import TopicError, check_topic_name
+from sluicegate.messaging.virtual_destinations import (
     QUEUE,
     TOPIC,
     CompositeDestination,
@@ -18,8 +18,8 @@ from messaging.virtual_destinations import (
     Place,
     VirtualDestinations,
 )
-from messaging.virtual_names import ANY, REST, NameInvalid, NamePattern, levels_of
-from messaging.virtual_routes import HOPS_MAX
+from sluicegate.messaging.virtual_names import ANY, REST, NameInvalid, NamePattern, levels_of
+from sluicegate.messaging.virtual_routes import HOPS_MAX
 
 FINDINGS_MAX: Final = 100  # of a walk: whoever has more reads no further
 

@@ -7,10 +7,10 @@ they took.
 from collections.abc import Mapping
 from typing import final
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from messaging.native_fields import NativeFields, marked
-from messaging.routing import Route
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.native_fields import NativeFields, marked
+from sluicegate.messaging.routing import Route
 
 
 @final

@@ -8,7 +8,7 @@ with that, is `messaging.virtual_check`, and where a message goes `messaging.vir
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.virtual_names import ConsumerNames, NamePattern
+from sluicegate.messaging.virtual_names import ConsumerNames, NamePattern
 
 QUEUE: Final = "queue"
 TOPIC: Final = "topic"

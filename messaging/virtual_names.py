@@ -10,7 +10,7 @@ Topic filters of subscriptions are another thing, `messaging.topics`; `index_fil
 import re
 from typing import Final, final
 
-from messaging.topics import (
+from sluicegate.messaging.topics import (
     ANY_LEVEL,
     LITERAL,
     PREFIX,

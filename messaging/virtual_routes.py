@@ -15,14 +15,14 @@ is `messaging.virtual_copies`.
 
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.destinations import QueueTarget
-from messaging.fans import Way
-from messaging.routing import Matches, Route, RouteChoices, TopicExpander, TopicSpace
-from messaging.selectors import Selector, Selectors
-from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import is_queue_topic, queue_name_of, queue_topic
-from messaging.virtual_destinations import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import QueueTarget
+from sluicegate.messaging.fans import Way
+from sluicegate.messaging.routing import Matches, Route, RouteChoices, TopicExpander, TopicSpace
+from sluicegate.messaging.selectors import Selector, Selectors
+from sluicegate.messaging.subscriptions import SubscriptionIndex
+from sluicegate.messaging.topics import is_queue_topic, queue_name_of, queue_topic
+from sluicegate.messaging.virtual_destinations import (
     ACTIVEMQ,
     BEST_EFFORT,
     QUEUE,
@@ -32,8 +32,17 @@ from messaging.virtual_destinations import (
     VirtualTopic,
     topic_consumed,
 )
-from messaging.virtual_names import NamePattern
-from messaging.virtual_tree import ALWAYS, NEVER, NO_SAY, WHEN_NOT_MATCHED, Branch, Fork, TreeChoices, TreeNode
+from sluicegate.messaging.virtual_names import NamePattern
+from sluicegate.messaging.virtual_tree import (
+    ALWAYS,
+    NEVER,
+    NO_SAY,
+    WHEN_NOT_MATCHED,
+    Branch,
+    Fork,
+    TreeChoices,
+    TreeNode,
+)
 
 BROKER_PATH: Final = "x-opt-broker-path"  # what a message has that came over a bridge
 HOPS_MAX: Final = 8  # composites behind each other

@@ -8,11 +8,11 @@ Deliberately elsewhere: how definitions come to be a tree (`messaging.virtual_ro
 
 from typing import Final, final
 
-from messaging.destinations import QueueTarget, ShareGroup, Subscriber
-from messaging.fans import Copy, Fan
-from messaging.headers import ORIGINAL_DESTINATION, UserPropertyValue
-from messaging.routing import Matches, Route, RouteChoices, route_to
-from messaging.topics import is_queue_topic, queue_name_of, shown_destination
+from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscriber
+from sluicegate.messaging.fans import Copy, Fan
+from sluicegate.messaging.headers import ORIGINAL_DESTINATION, UserPropertyValue
+from sluicegate.messaging.routing import Matches, Route, RouteChoices, route_to
+from sluicegate.messaging.topics import is_queue_topic, queue_name_of, shown_destination
 
 ROUTE_TRACE: Final = "x-opt-route-trace"  # what a copy says of every destination on its way
 

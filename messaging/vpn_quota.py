@@ -6,9 +6,9 @@ theirs.
 
 from typing import Final, final
 
-from messaging.routing import TopicSpace
-from messaging.topics import TopicFilter
-from messaging.usage import subscription_bytes
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.topics import TopicFilter
+from sluicegate.messaging.usage import subscription_bytes
 
 COUNT_MAX: Final = 1 << 40  # no quota
 

@@ -1,5 +1,5 @@
-"""`python -m pipeline`, which is what `sluicegate pipeline` becomes."""
+"""`python -m sluicegate.pipeline`, which is what `sluicegate pipeline` becomes."""
 
-from pipeline.cli import main
+from sluicegate.pipeline.cli import main
 
 main()

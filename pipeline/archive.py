@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.archived import check_continues
-from pipeline.configuration import DELTA, ArchiveJob
-from pipeline.decode.stage import DECODE_ERROR, VALUE, decoded, decoder_for
-from pipeline.directories import batch_name, with_day, write_batch
-from pipeline.progress import UNDECODABLE
-from pipeline.trigger import Trigger
 from pyspark_sluicegate.checkpoint import query_id
+from sluicegate.pipeline.archived import check_continues
+from sluicegate.pipeline.configuration import DELTA, ArchiveJob
+from sluicegate.pipeline.decode.stage import DECODE_ERROR, VALUE, decoded, decoder_for
+from sluicegate.pipeline.directories import batch_name, with_day, write_batch
+from sluicegate.pipeline.progress import UNDECODABLE
+from sluicegate.pipeline.trigger import Trigger
 
 
 def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> StreamingQuery:
@@ -29,7 +29,7 @@ def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> Stream
     if decoder is not None:
         rows = decoded(rows, decoder).observe(UNDECODABLE, fn.count(DECODE_ERROR).alias(UNDECODABLE))
     if config.archive.format == DELTA:
-        from pipeline.delta import ensure_table
+        from sluicegate.pipeline.delta import ensure_table
 
         ensure_table(config.archive.path, rows.drop(DECODE_ERROR).schema)
 
@@ -55,7 +55,7 @@ def _keep(rows: DataFrame, config: ArchiveJob, query: str, number: int) -> None:
     if config.archive.format != DELTA:
         write_batch(rows, path, name)
         return
-    from pipeline.delta import enter_batch, has_batch
+    from sluicegate.pipeline.delta import enter_batch, has_batch
 
     if not has_batch(path, query, number):
         write_batch(rows, path, name)

@@ -7,10 +7,10 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from pipeline.configuration import DELTA, ArchiveTable
-from pipeline.directories import as_it_is, has_batches
-from pipeline.failures import JobFailed
 from pyspark_sluicegate.columns import chosen_columns, schema_of
+from sluicegate.pipeline.configuration import DELTA, ArchiveTable
+from sluicegate.pipeline.directories import as_it_is, has_batches
+from sluicegate.pipeline.failures import JobFailed
 
 DELTA_LOG: Final = "_delta_log"  # the folder that makes a folder of files a table
 
@@ -28,7 +28,7 @@ class Archived(ArchiveTable):
         """
         check_format(self)
         if self.format == DELTA:
-            from pipeline.delta import rows_of
+            from sluicegate.pipeline.delta import rows_of
 
             return rows_of(spark, self.path).where(self.where)
         path = as_it_is(self.path)

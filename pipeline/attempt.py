@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.configuration import StreamJob
-from pipeline.figures import BatchFigures
-from pipeline.progress import ProgressLines
-from pipeline.trigger import Trigger
 from pyspark_sluicegate.acknowledging import Acknowledger, sweep
 from pyspark_sluicegate.options import SourceOptions
+from sluicegate.pipeline.configuration import StreamJob
+from sluicegate.pipeline.figures import BatchFigures
+from sluicegate.pipeline.progress import ProgressLines
+from sluicegate.pipeline.trigger import Trigger
 
 LOOK_EVERY_S: Final = 1  # whether the job is to stop; also how long that takes to be seen
 

@@ -11,10 +11,10 @@ from typing import Final, Generic, Protocol, TypeVar, final
 
 from pyspark.sql import SparkSession
 
-from pipeline.configuration import JobFile, load
-from pipeline.invocation import Invocation
-from pipeline.session import spark_session
-from pipeline.supervision import supervise
+from sluicegate.pipeline.configuration import JobFile, load
+from sluicegate.pipeline.invocation import Invocation
+from sluicegate.pipeline.session import spark_session
+from sluicegate.pipeline.supervision import supervise
 
 ISO_8601: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSX"  # how figures tell times, which Spark formats
 FOUND: Final = 1  # exit code: the job ran well, and something is wrong with what it looked at

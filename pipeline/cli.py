@@ -17,21 +17,21 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.closed_pipes import ReadGroup
-from gateway.cli.flags import show_flags
-from pipeline.batch_job import BatchJob
-from pipeline.configuration import ConfigError, load
-from pipeline.failures import JobFailed
-from pipeline.invocation import Invocation
-from pipeline.jobs import JOBS, Job
-from pipeline.places import StreamPlace, place_of
-from pipeline.plan import plan_of
-from pipeline.trigger import Trigger
 from pyspark_sluicegate.acknowledging import sweep
 from pyspark_sluicegate.checkpoint import CheckpointError
 from pyspark_sluicegate.offsets import OffsetError
 from pyspark_sluicegate.options import OptionError, SourceOptions
 from sluicegate import FlowClientError
+from sluicegate.gateway.cli.closed_pipes import ReadGroup
+from sluicegate.gateway.cli.flags import show_flags
+from sluicegate.pipeline.batch_job import BatchJob
+from sluicegate.pipeline.configuration import ConfigError, load
+from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.invocation import Invocation
+from sluicegate.pipeline.jobs import JOBS, Job
+from sluicegate.pipeline.places import StreamPlace, place_of
+from sluicegate.pipeline.plan import plan_of
+from sluicegate.pipeline.trigger import Trigger
 
 USAGE: Final = 2
 FATAL: Final = 3

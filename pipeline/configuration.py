@@ -12,8 +12,8 @@ from typing import Annotated, Final, Literal, Self, TypeVar, final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from pipeline.directories import PLACING_COLUMNS
 from pyspark_sluicegate.options import REFERENCES, OptionError, SinkOptions, SourceOptions, is_reference
+from sluicegate.pipeline.directories import PLACING_COLUMNS
 
 PAYLOAD: Final = "payload"  # the column that is decoded
 RAW: Final = "raw"

@@ -26,9 +26,9 @@ from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pipeline.configuration import ConfigError
-from pipeline.directories import BATCH, DAY, PARTITIONED_BY, BatchFile, as_it_is, files_of
-from pipeline.failures import JobFailed
+from sluicegate.pipeline.configuration import ConfigError
+from sluicegate.pipeline.directories import BATCH, DAY, PARTITIONED_BY, BatchFile, as_it_is, files_of
+from sluicegate.pipeline.failures import JobFailed
 
 APPEND: Final = "append"
 

@@ -20,10 +20,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from pipeline.progress import UNDECODABLE, observed_count
 from pyspark_sluicegate.checkpoint import ours_among
 from pyspark_sluicegate.offsets import Offset
 from pyspark_sluicegate.options import OptionError, secret_of
+from sluicegate.pipeline.progress import UNDECODABLE, observed_count
 
 ANSWER_WITHIN_S: Final = 5.0
 BATCH_MS: Final = "triggerExecution"  # what Spark calls the time of a batch as a whole

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from pipeline.trigger import Trigger
+from sluicegate.pipeline.trigger import Trigger
 
 
 @final

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from pipeline.aggregate.job import AggregateJob, aggregate
-from pipeline.archive import archive
-from pipeline.audit.job import AuditJob, audit
-from pipeline.batch_job import BatchJob
-from pipeline.compact.job import CompactJob, compact
-from pipeline.configuration import ArchiveJob, JobFile
-from pipeline.dmq.job import DmqJob, dmq
-from pipeline.invocation import Invocation
-from pipeline.presence.job import PresenceJob, presence
-from pipeline.profile.job import ProfileJob, profile
-from pipeline.replay import ReplayJob, replay
-from pipeline.skew.job import SkewJob, skew
-from pipeline.streaming_job import StreamingJob
+from sluicegate.pipeline.aggregate.job import AggregateJob, aggregate
+from sluicegate.pipeline.archive import archive
+from sluicegate.pipeline.audit.job import AuditJob, audit
+from sluicegate.pipeline.batch_job import BatchJob
+from sluicegate.pipeline.compact.job import CompactJob, compact
+from sluicegate.pipeline.configuration import ArchiveJob, JobFile
+from sluicegate.pipeline.dmq.job import DmqJob, dmq
+from sluicegate.pipeline.invocation import Invocation
+from sluicegate.pipeline.presence.job import PresenceJob, presence
+from sluicegate.pipeline.profile.job import ProfileJob, profile
+from sluicegate.pipeline.replay import ReplayJob, replay
+from sluicegate.pipeline.skew.job import SkewJob, skew
+from sluicegate.pipeline.streaming_job import StreamingJob
 
 
 class Job(Protocol):

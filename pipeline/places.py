@@ -10,13 +10,13 @@ from typing import final
 
 from pydantic import ConfigDict
 
-from pipeline.configuration import StreamJob
-from protocols.flow.codes import NOT_FOUND
 from pyspark_sluicegate.checkpoint import last_progress
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.offsets import FIRST_SEQUENCE
 from pyspark_sluicegate.options import SourceOptions
 from sluicegate import RequestRefused
+from sluicegate.pipeline.configuration import StreamJob
+from sluicegate.protocols.flow.codes import NOT_FOUND
 
 
 @final

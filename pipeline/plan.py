@@ -5,13 +5,13 @@ Nothing is run: no session, and nothing bound or read at the gateway.
 
 from collections.abc import Mapping
 
-from pipeline.configuration import JobFile, QueueJob, StreamJob
-from pipeline.places import place_of
 from pyspark_sluicegate.columns import chosen_columns, schema_of
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.limiting import next_ends
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.planning import ALL, RangeToRead, cut, group
+from sluicegate.pipeline.configuration import JobFile, QueueJob, StreamJob
+from sluicegate.pipeline.places import place_of
 
 
 def plan_of(config: JobFile) -> Mapping[str, object]:

@@ -19,12 +19,12 @@ from pydantic import Field, field_validator
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from pipeline.archived import Archived
-from pipeline.configuration import JobFile, Section, as_options, check_target
-from pipeline.failures import JobFailed
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.options import SinkOptions
 from sluicegate import BlockingBulk
+from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.configuration import JobFile, Section, as_options, check_target
+from sluicegate.pipeline.failures import JobFailed
 
 REPLAY_OF: Final = "x-replay-of"  # user property: queue/partition/sequence that the message had
 CHUNK_ROWS_MAX: Final = 1_000_000

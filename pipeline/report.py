@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 _PAGES: Final = Environment(
-    loader=PackageLoader("pipeline", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    loader=PackageLoader("sluicegate.pipeline", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
 
 

@@ -11,10 +11,10 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.configuration import SessionSettings
-from pipeline.failures import JobFailed
-from pipeline.spark_environment import SUBMITTED, spark_environment
-from pipeline.working_folder import working_folder
+from sluicegate.pipeline.configuration import SessionSettings
+from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.spark_environment import SUBMITTED, spark_environment
+from sluicegate.pipeline.working_folder import working_folder
 
 HERE: Final = "local[*,4]"  # 4: tries of a task, of which local[*] has only one
 CONNECT: Final = "sc://"  # begins the address of a server of Spark Connect, which has a session already

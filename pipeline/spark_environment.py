@@ -14,7 +14,7 @@ from typing import Final
 
 import pyspark
 
-from pipeline.failures import JobFailed
+from sluicegate.pipeline.failures import JobFailed
 
 INSTALLED: Final = Path(pyspark.__file__).parent  # which has Spark itself, when pip installed it
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set where spark-submit started this program, and the JVM before it

@@ -11,13 +11,13 @@ from typing import Generic, TypeVar, final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.attempt import Attempt
-from pipeline.configuration import StreamJob, load
-from pipeline.invocation import Invocation
-from pipeline.session import spark_session
-from pipeline.supervision import supervise
-from pipeline.trigger import Trigger
 from pyspark_sluicegate.checkpoint import last_progress
+from sluicegate.pipeline.attempt import Attempt
+from sluicegate.pipeline.configuration import StreamJob, load
+from sluicegate.pipeline.invocation import Invocation
+from sluicegate.pipeline.session import spark_session
+from sluicegate.pipeline.supervision import supervise
+from sluicegate.pipeline.trigger import Trigger
 
 Config = TypeVar("Config", bound=StreamJob)
 

@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from pipeline.failures import JobFailed, failure_of
 from pyspark_sluicegate.checkpoint import CheckpointError
 from pyspark_sluicegate.offsets import OffsetError
 from pyspark_sluicegate.options import OptionError
 from sluicegate import FlowClientError
+from sluicegate.pipeline.failures import JobFailed, failure_of
 
 ATTEMPTS_MAX: Final = 10  # that fail with no batch between; with the delays below, about five minutes
 DELAY_FIRST_S: Final = 1.0  # doubled with each further one

@@ -8,8 +8,8 @@ from asyncio import get_running_loop
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, final
 
-from protocols.sockets import READABLE, Sockets, Watcher, report
-from protocols.tcp_transport import TcpTransport
+from sluicegate.protocols.sockets import READABLE, Sockets, Watcher, report
+from sluicegate.protocols.tcp_transport import TcpTransport
 
 BACKLOG: Final = 4096  # streams the kernel holds for us; a fleet that reconnects at once must not see refusals
 ACCEPTS_PER_LOOK: Final = 64  # then those who are there already have their turn

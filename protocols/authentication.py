@@ -14,13 +14,13 @@ from typing import Final, Protocol, final
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
-from actors.clock import Clock
-from messaging.client_rights import LoginsBusy
-from protocols.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
-from protocols.login_attempts import LoginAttempts
-from protocols.login_line import network_of
-from protocols.password_checks import PasswordChecks
-from protocols.proven_passwords import ProvenPasswords
+from sluicegate.actors.clock import Clock
+from sluicegate.messaging.client_rights import LoginsBusy
+from sluicegate.protocols.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
+from sluicegate.protocols.login_attempts import LoginAttempts
+from sluicegate.protocols.login_line import network_of
+from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.protocols.proven_passwords import ProvenPasswords
 
 
 @dataclass(frozen=True, slots=True)

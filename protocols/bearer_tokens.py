@@ -14,7 +14,7 @@ from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import ClaimsOption, JWTClaimsRegistry
 
-from protocols.authentication import AuthenticationFailed, Principal
+from sluicegate.protocols.authentication import AuthenticationFailed, Principal
 
 TOKEN_BYTES_MAX: Final = 32_768  # half of what a SASL frame may hold; tokens with many groups have some 8 KiB
 USER_NAME_CHARS_MAX: Final = 255  # as of accounts

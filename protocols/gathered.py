@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from protocols.counters import ProtocolCounters
-from protocols.transports import ByteTransport
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.transports import ByteTransport
 
 LARGE_BYTES: Final = 64 * 1024  # to copy as much costs more than a write of its own
 _LOOKED_AT: Final = 64  # pieces: where more came in one turn they are mostly small, and to look costs each of them

@@ -5,11 +5,11 @@ How somebody proves who they are is `protocols.authentication`; what they may th
 
 from typing import final
 
-from actors.clock import Clock
-from actors.messages import MAX_BIND_COUNT_EXCEEDED, PERMISSION_DENIED, BindRefused
-from messaging.client_rights import EGRESS_FLOWS, ClientDenied, ClientRights
-from messaging.client_roster import ClientRoster
-from protocols.authentication import Principal
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.messages import MAX_BIND_COUNT_EXCEEDED, PERMISSION_DENIED, BindRefused
+from sluicegate.messaging.client_rights import EGRESS_FLOWS, ClientDenied, ClientRights
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.protocols.authentication import Principal
 
 
 @final

@@ -17,15 +17,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from protocols.accepting import Accepting
-from protocols.errors import ListenerNotStarted
-from protocols.socket_loop import running_sockets
-from protocols.sockets import report
-from protocols.streams import Stream
-from protocols.tcp_transport import TcpTransport
-from protocols.tls import CertificateUser, TlsFiles, user_of
-from protocols.tls_transport import TlsTransport
-from protocols.transports import ConnectionFactory, PeerInfo
+from sluicegate.protocols.accepting import Accepting
+from sluicegate.protocols.errors import ListenerNotStarted
+from sluicegate.protocols.socket_loop import running_sockets
+from sluicegate.protocols.sockets import report
+from sluicegate.protocols.streams import Stream
+from sluicegate.protocols.tcp_transport import TcpTransport
+from sluicegate.protocols.tls import CertificateUser, TlsFiles, user_of
+from sluicegate.protocols.tls_transport import TlsTransport
+from sluicegate.protocols.transports import ConnectionFactory, PeerInfo
 
 # Per listener, unless told otherwise. An idle stream costs a quarter of a kilobyte, and 17 more in TLS; what the
 # connection holds comes on top.

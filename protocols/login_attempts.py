@@ -11,7 +11,7 @@ Pure: time is an argument, and waiting is the caller's.
 from collections import Counter, OrderedDict
 from typing import Final, final
 
-from protocols.login_line import Standing, network_of
+from sluicegate.protocols.login_line import Standing, network_of
 
 FREE_OF_USER: Final = 3  # failures of a name from a network that cost nothing: people mistype
 FREE_OF_HOST: Final = 20  # of a network: behind one there may be a whole plant

@@ -7,10 +7,10 @@ By the listener it has come to, unless it names one: in its protocol's own way, 
 from collections.abc import Mapping
 from typing import Final, Generic, Protocol, TypeVar, final
 
-from messaging.client_rights import VPN_UNKNOWN, ClientDenied
-from messaging.client_roster import ClientRoster
-from messaging.message_vpn import DEFAULT_VPN
-from protocols.authentication import Authenticator
+from sluicegate.messaging.client_rights import VPN_UNKNOWN, ClientDenied
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.protocols.authentication import Authenticator
 
 SEPARATOR: Final = "@"
 NAME_SHOWN_CHARS_MAX: Final = 80  # of a name that a stranger gave

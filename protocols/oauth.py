@@ -6,10 +6,10 @@ A client shows a token; why one is refused stays with us. A failure of OAUTHBEAR
 
 from typing import TYPE_CHECKING, Final
 
-from protocols.authentication import AuthenticationFailed, Challenge, Principal, Proven
+from sluicegate.protocols.authentication import AuthenticationFailed, Challenge, Principal, Proven
 
 if TYPE_CHECKING:
-    from protocols.bearer_tokens import TokenVerifier
+    from sluicegate.protocols.bearer_tokens import TokenVerifier
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 XOAUTH2: Final = "XOAUTH2"

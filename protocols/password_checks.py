@@ -10,10 +10,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, final
 
-from actors.clock import Clock
-from messaging.client_rights import LoginsBusy
-from protocols.account_secrets import CheckCost
-from protocols.login_line import LoginLine, Standing
+from sluicegate.actors.clock import Clock
+from sluicegate.messaging.client_rights import LoginsBusy
+from sluicegate.protocols.account_secrets import CheckCost
+from sluicegate.protocols.login_line import LoginLine, Standing
 
 
 @final

@@ -6,11 +6,11 @@ actor, while too many of its publishes are unanswered, or while it is ahead of t
 
 from typing import Final
 
-from actors.data_messages import Resume
-from messaging.address import Address
-from messaging.client_rights import ClientRights
-from messaging.pressure import Pressure
-from protocols.transports import ByteTransport
+from sluicegate.actors.data_messages import Resume
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_rights import ClientRights
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.protocols.transports import ByteTransport
 
 UNANSWERED_MAX: Final = 20_000  # publishes of a client whose protocol has no window, or a very large one
 

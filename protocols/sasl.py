@@ -5,7 +5,7 @@ Who carries the messages is elsewhere: AMQP's SASL layer, the flow protocol's AU
 
 from typing import Final, Generic
 
-from protocols.authentication import (
+from sluicegate.protocols.authentication import (
     ANONYMOUS,
     AuthenticationFailed,
     Challenge,
@@ -13,8 +13,8 @@ from protocols.authentication import (
     Principal,
     Proven,
 )
-from protocols.message_vpns import MessageVpns, S
-from protocols.transports import PeerInfo
+from sluicegate.protocols.message_vpns import MessageVpns, S
+from sluicegate.protocols.transports import PeerInfo
 
 ANONYMOUS_NAME: Final = "ANONYMOUS"
 PLAIN_NAME: Final = "PLAIN"

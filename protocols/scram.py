@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from protocols.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
-from protocols.authentication import AuthenticationFailed, Challenge, Principal, Proven
+from sluicegate.protocols.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
+from sluicegate.protocols.authentication import AuthenticationFailed, Challenge, Principal, Proven
 
 NAME: Final = "SCRAM-SHA-256"
 # What a stolen key costs to guess the password behind it, for each guess. Clients pay it once for each exchange: 5 ms

@@ -1,9 +1,9 @@
 """What a partition is told of what it has delivered to a client."""
 
-from actors.data_messages import Deliveries, Settle
-from messaging.effects import Delivery
-from messaging.held import DeliverySource
-from messaging.settlement import RELEASED
+from sluicegate.actors.data_messages import Deliveries, Settle
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.messaging.settlement import RELEASED
 
 
 def source_of(sources: dict[int, DeliverySource], message: Deliveries, delivery: Delivery) -> DeliverySource:

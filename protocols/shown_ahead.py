@@ -8,9 +8,9 @@ shown waits here for credit, or for a socket that is full.
 from collections import deque
 from typing import Final, final
 
-from actors.browser_messages import BrowserCredit
-from actors.cell import ActorCell
-from actors.messages import BrowsedMessage
+from sluicegate.actors.browser_messages import BrowserCredit
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.messages import BrowsedMessage
 
 SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
 

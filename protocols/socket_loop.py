@@ -5,7 +5,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from protocols.sockets import Sockets
+from sluicegate.protocols.sockets import Sockets
 
 R = TypeVar("R")
 

@@ -15,7 +15,7 @@ import selectors
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from actors.clock import Clock, SystemClock
+from sluicegate.actors.clock import Clock, SystemClock
 
 READABLE: Final = 1  # POLLIN and EPOLLIN; a peer's end and failures come with it, asked for or not
 WRITABLE: Final = 4  # POLLOUT and EPOLLOUT

@@ -3,10 +3,10 @@
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
-from protocols.transports import Place
+from sluicegate.protocols.transports import Place
 
 if TYPE_CHECKING:
-    from protocols.streams import Stream
+    from sluicegate.protocols.streams import Stream
 
 _NEXT: Final = memoryview(bytearray(16 * 1024))  # where what comes behind something large is read to, and copied from
 

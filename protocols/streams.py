@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast, final
 
-from protocols.stand_ins import Lingering, Placing
-from protocols.transports import Connection, PeerInfo, Place
+from sluicegate.protocols.stand_ins import Lingering, Placing
+from sluicegate.protocols.transports import Connection, PeerInfo, Place
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`

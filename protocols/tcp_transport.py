@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, final
 
 from mypy_extensions import i32, i64
 
-from protocols.sockets import READABLE, WRITABLE, Sockets, Watcher, report
+from sluicegate.protocols.sockets import READABLE, WRITABLE, Sockets, Watcher, report
 
 READ_BYTES_MIN: Final = 16 * 1024  # taken by one read at first
 READ_BYTES_MAX: Final = 256 * 1024  # taken by one read of a peer that sends that much

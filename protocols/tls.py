@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from protocols.errors import TlsFilesRefused
+from sluicegate.protocols.errors import TlsFilesRefused
 
 
 class ClientCertificates(Enum):

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.thresholds import Exceedance, nobody_minds
+from sluicegate.messaging.thresholds import Exceedance, nobody_minds
 
 COUNTED_BYTES_MIN: Final = 4096  # less of one connection is not counted
 COUNTER: Final = "unfinished_bytes_exceeded"  # of connections that ended for it

@@ -6,7 +6,7 @@ What a client is sent unasked has bounds of its own: windows, credit, and that d
 
 from typing import Final, final
 
-from protocols.transports import ByteTransport
+from sluicegate.protocols.transports import ByteTransport
 
 UNREAD_ANSWERS_BYTES_MAX: Final = 1024 * 1024  # 260,000 PUBACKs; who has a window never has more than a few KiB unread
 

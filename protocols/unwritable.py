@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from actors.data_messages import Deliveries, Settle
-from actors.events import Events
-from messaging.effects import Delivery
-from messaging.events import VPN_MESSAGE_UNWRITABLE
-from messaging.settlement import REJECTED
-from protocols.counters import ProtocolCounters
+from sluicegate.actors.data_messages import Deliveries, Settle
+from sluicegate.actors.events import Events
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.events import VPN_MESSAGE_UNWRITABLE
+from sluicegate.messaging.settlement import REJECTED
+from sluicegate.protocols.counters import ProtocolCounters
 
 UNWRITABLE: Final = "unwritable"  # counter: messages that were rejected so
 

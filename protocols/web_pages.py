@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.client_rights import FOREIGN_HOST, FOREIGN_ORIGIN
+from sluicegate.messaging.client_rights import FOREIGN_HOST, FOREIGN_ORIGIN
 
 ANY: Final = "*"
 LOCALHOST: Final = "localhost"

@@ -22,9 +22,9 @@ from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
-from protocols.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
-from protocols.web_pages import ForeignRequest, WebPages, authority_of
+from sluicegate.protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
+from sluicegate.protocols.web_pages import ForeignRequest, WebPages, authority_of
 
 ABSOLUTE: Final = re.compile(r"^https?://[^/?#]*", re.IGNORECASE)  # what a target may begin with [RFC 6455 4.2.1]
 UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake

@@ -6,13 +6,13 @@ When a client is not read from is in `protocols.reading_gate`.
 from collections.abc import Callable
 from typing import Final
 
-from actors.cell import ActorCell
-from actors.data_messages import Resume
-from messaging.address import Address
-from messaging.pressure import Pressure
-from protocols.counters import ProtocolCounters
-from protocols.transports import ByteTransport
-from protocols.unread_answers import UnreadAnswers
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Resume
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.transports import ByteTransport
+from sluicegate.protocols.unread_answers import UnreadAnswers
 
 BURST_FACTOR: Final = 4  # libuv reads up to 8 MiB of one publisher in a turn
 CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark

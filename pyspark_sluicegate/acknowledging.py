@@ -18,13 +18,13 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from protocols.flow.codes import FENCED
-from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.checkpoint import last_progress, ours_among
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.offsets import Offset
 from pyspark_sluicegate.options import ConnectOptions
 from sluicegate import FlowClientError, RequestRefused
+from sluicegate.protocols.flow.codes import FENCED
+from sluicegate.protocols.flow.cursor_frames import Position
 
 _log: Final = logging.getLogger("pyspark_sluicegate")
 

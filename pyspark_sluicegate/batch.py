@@ -16,12 +16,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from messaging.cursors import EARLIEST, LATEST
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.offsets import named_places
 from pyspark_sluicegate.options import OptionError, SourceOptions
 from pyspark_sluicegate.planning import RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
+from sluicegate.messaging.cursors import EARLIEST, LATEST
 
 _PARTITION: Final = ("partition",)
 _SEQUENCE: Final = ("sequence",)

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from messaging.headers import PRIORITY_DEFAULT, TIME_MS_MAX
-from protocols.flow import columns as wire
-from protocols.flow.columns import Columns
 from pyspark_sluicegate.options import OptionError
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, TIME_MS_MAX
+from sluicegate.protocols.flow import columns as wire
+from sluicegate.protocols.flow.columns import Columns
 
 Array: TypeAlias = Any  # pyarrow ships no types
 

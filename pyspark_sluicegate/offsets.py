@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, final
 
-from protocols.flow.cursor_frames import Position
+from sluicegate.protocols.flow.cursor_frames import Position
 
 VERSION: Final = 1
 FIRST_SEQUENCE: Final = 1

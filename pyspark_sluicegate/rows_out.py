@@ -6,11 +6,11 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX
-from protocols.flow import columns as wire
-from protocols.flow.columns import ColumnWriter
-from protocols.flow.properties import TEXT
 from pyspark_sluicegate.options import OptionError, SinkOptions
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX
+from sluicegate.protocols.flow import columns as wire
+from sluicegate.protocols.flow.columns import ColumnWriter
+from sluicegate.protocols.flow.properties import TEXT
 
 Array: TypeAlias = Any  # pyarrow ships no types
 

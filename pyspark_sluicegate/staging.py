@@ -12,12 +12,12 @@ from typing import Any, Final, final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from protocols.flow.codes import MALFORMED, MESSAGE_TOO_LARGE, NOT_PERMITTED, TOPIC_INVALID
-from protocols.flow.limits import ROWS_MAX
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.options import DROP, SinkOptions
 from pyspark_sluicegate.rows_out import RowError, encode_rows, rows_with_destination
 from sluicegate import MessageTooLarge, RequestRefused
+from sluicegate.protocols.flow.codes import MALFORMED, MESSAGE_TOO_LARGE, NOT_PERMITTED, TOPIC_INVALID
+from sluicegate.protocols.flow.limits import ROWS_MAX
 
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024  # of one request: half of what the gateway takes, so that properties fit
 REASONS_MAX: Final = 10  # rejected rows that a task reports in words

@@ -21,9 +21,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from messaging.cursors import EARLIEST, LATEST
-from protocols.flow.codes import FENCED, NOT_FOUND
-from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.limiting import next_ends
 from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, ids_of, named_places
@@ -31,6 +28,9 @@ from pyspark_sluicegate.options import FAIL, OptionError, SourceOptions
 from pyspark_sluicegate.planning import ALL, RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
 from sluicegate import BlockingCursor, FlowClientError, RequestRefused
+from sluicegate.messaging.cursors import EARLIEST, LATEST
+from sluicegate.protocols.flow.codes import FENCED, NOT_FOUND
+from sluicegate.protocols.flow.cursor_frames import Position
 
 HEARTBEAT_S: Final = 60.0  # a binding of which nothing is heard for so long has ended
 BEAT_S: Final = HEARTBEAT_S / 4

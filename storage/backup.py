@@ -11,11 +11,11 @@ from typing import Final, final
 
 import xxhash
 
-from storage.backup_folder import PARTIAL_FILE, BackupNote, locked_partial, remove_leftovers, write_note
-from storage.environment import disk_free_bytes, sync_folders
-from storage.errors import BackupEnded, BackupRefused
-from storage.folder_lock import DATA_FILE
-from storage.interface import Store
+from sluicegate.storage.backup_folder import PARTIAL_FILE, BackupNote, locked_partial, remove_leftovers, write_note
+from sluicegate.storage.environment import disk_free_bytes, sync_folders
+from sluicegate.storage.errors import BackupEnded, BackupRefused
+from sluicegate.storage.folder_lock import DATA_FILE
+from sluicegate.storage.interface import Store
 
 # What has to be left on the disk of the backup: it may be the disk of the spool.
 SPARE_BYTES: Final = 64 << 20

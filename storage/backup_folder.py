@@ -20,9 +20,9 @@ from typing import Final
 import orjson
 import xxhash
 
-from storage.errors import BackupRefused, UnsupportedFormat
-from storage.file_rights import FILE_MODE, make_folder
-from storage.folder_lock import DATA_FILE
+from sluicegate.storage.errors import BackupRefused, UnsupportedFormat
+from sluicegate.storage.file_rights import FILE_MODE, make_folder
+from sluicegate.storage.folder_lock import DATA_FILE
 
 NOTE_FILE: Final = "backup.json"
 PARTIAL_FILE: Final = DATA_FILE + ".partial"

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Final
 
 import lmdb
 
-from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY, SEQUENCE_MAX, Databases
-from storage.identity import write_turn
-from storage.interface import CommitJob, PageKey, PageWrite, Quarantined, Table, TableWrite
-from storage.quarantine import describe_page, set_aside
-from storage.record_cursor import encode_cursor
-from storage.record_page import decode_page_summary, directory_row
-from storage.record_table import encode_row, stored_key
+from sluicegate.storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY, SEQUENCE_MAX, Databases
+from sluicegate.storage.identity import write_turn
+from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Quarantined, Table, TableWrite
+from sluicegate.storage.quarantine import describe_page, set_aside
+from sluicegate.storage.record_cursor import encode_cursor
+from sluicegate.storage.record_page import decode_page_summary, directory_row
+from sluicegate.storage.record_table import encode_row, stored_key
 
 if TYPE_CHECKING:
     from lmdb import _Database

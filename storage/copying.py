@@ -19,7 +19,7 @@ from typing import Final, final
 
 import lmdb
 
-from storage.errors import BackupEnded
+from sluicegate.storage.errors import BackupEnded
 
 PIECE_BYTES: Final = 1 << 18  # a socket pair of Linux holds about as much
 

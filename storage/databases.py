@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import lmdb
 
-from storage.errors import DamagedRecord
-from storage.interface import Table
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.interface import Table
 
 if TYPE_CHECKING:
     from lmdb import _Database

@@ -9,11 +9,11 @@ from typing import Final
 
 import lmdb
 
-from storage.databases import DATABASE_COUNT
-from storage.errors import DamagedRecord, StoreDamaged, StoreFailed, StoreFull
-from storage.file_rights import FILE_MODE
-from storage.folder_lock import DATA_FILE
-from storage.interface import Quarantined
+from sluicegate.storage.databases import DATABASE_COUNT
+from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed, StoreFull
+from sluicegate.storage.file_rights import FILE_MODE
+from sluicegate.storage.folder_lock import DATA_FILE
+from sluicegate.storage.interface import Quarantined
 
 READERS_FILE: Final = "lock.mdb"  # LMDB's table of readers
 

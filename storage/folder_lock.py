@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Final, final
 
-from storage.errors import FolderInUse, StoreDamaged, StoreFailed
-from storage.file_rights import FILE_MODE
+from sluicegate.storage.errors import FolderInUse, StoreDamaged, StoreFailed
+from sluicegate.storage.file_rights import FILE_MODE
 
 DATA_FILE: Final = "data.mdb"
 LOCK_FILE: Final = "sluicegate.lock"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import lmdb
 
-from storage.databases import Databases
-from storage.record_seal import SEAL_BYTES, seal, unseal_whole
+from sluicegate.storage.databases import Databases
+from sluicegate.storage.record_seal import SEAL_BYTES, seal, unseal_whole
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from storage.errors import StorageError
-from storage.interface import StoredPage, Table
-from storage.queue_catalog import COUNTER_ROW, staging_partition_id
-from storage.spool_reader import SpoolReader
-from storage.staging_rows import PAGE_ROW
-from storage.vpn_reader import VpnReader
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.storage.errors import StorageError
+from sluicegate.storage.interface import StoredPage, Table
+from sluicegate.storage.queue_catalog import COUNTER_ROW, staging_partition_id
+from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.storage.staging_rows import PAGE_ROW
+from sluicegate.storage.vpn_reader import VpnReader
 
 QUARANTINE_SHOWN_MAX: Final = 100
 

@@ -10,7 +10,7 @@ Deliberately elsewhere: what is written with a cut, and when there is a commit (
 from collections import deque
 from typing import Final, final
 
-from messaging.publication import Publication
+from sluicegate.messaging.publication import Publication
 
 RECORDS_TRIMMED_MIN: Final = 64
 # Of messages in records that nothing needs: a quarter of the smallest map there may be. A broker that writes 100 MB/s

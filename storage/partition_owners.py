@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import orjson
 
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import RECOVERED_PREFIX, is_named, shut_definition
-from messaging.recovery import StoredPartition
-from storage.interface import Table, TableWrite
-from storage.queue_catalog import (
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_config import RECOVERED_PREFIX, is_named, shut_definition
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.queue_catalog import (
     QUEUE_ROW,
     STAGING_ROW,
     PartitionIds,
@@ -30,7 +30,7 @@ from storage.queue_catalog import (
     layout_of,
     staging_partition_id,
 )
-from storage.stored_state import StoredVpn
+from sluicegate.storage.stored_state import StoredVpn
 
 OWNER_ROW: Final = b"partition/"
 STAGING: Final = "staging"  # in place of a kind: transactions are staged in the partition

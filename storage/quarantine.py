@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import lmdb
 
-from storage.databases import RECORD_KEY, Databases, key_numbers
-from storage.errors import DamagedRecord
-from storage.interface import Quarantined, QuarantinedBytes, QuarantineReason
-from storage.record_fields import put_bytes, put_text, take_bytes, take_text
-from storage.record_seal import SEAL_BYTES, seal, unseal_whole
+from sluicegate.storage.databases import RECORD_KEY, Databases, key_numbers
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.interface import Quarantined, QuarantinedBytes, QuarantineReason
+from sluicegate.storage.record_fields import put_bytes, put_text, take_bytes, take_text
+from sluicegate.storage.record_seal import SEAL_BYTES, seal, unseal_whole
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]

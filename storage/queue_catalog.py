@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import orjson
 
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import QueueDefinition, definition_from_dict
-from messaging.rescale import CUT_UNKNOWN, Rescale
-from messaging.slots import modulo_slots
-from messaging.staging import STAGING_PARTITION_ID
-from storage.errors import UnknownRow
-from storage.interface import Table, TableWrite
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_config import QueueDefinition, definition_from_dict
+from sluicegate.messaging.rescale import CUT_UNKNOWN, Rescale
+from sluicegate.messaging.slots import modulo_slots
+from sluicegate.messaging.staging import STAGING_PARTITION_ID
+from sluicegate.storage.errors import UnknownRow
+from sluicegate.storage.interface import Table, TableWrite
 
 QUEUE_ROW: Final = b"queue/"
 COUNTER_ROW: Final = b"counter/partition-id"

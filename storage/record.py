@@ -34,11 +34,11 @@ from array import array
 from itertools import chain
 from typing import Final
 
-from messaging.batch import EXACTLY_ONCE, MessageBatch
-from messaging.headers import Headers
-from storage.errors import DamagedRecord, UnsupportedFormat
-from storage.record_fields import decode_text, encode_text
-from storage.record_headers import decode_headers, encode_headers
+from sluicegate.messaging.batch import EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.record_fields import decode_text, encode_text
+from sluicegate.storage.record_headers import decode_headers, encode_headers
 
 BATCH_FORMAT: Final = 3
 BATCH_FORMAT_OLDEST: Final = 1

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, final
 
 import xxhash
 
-from messaging.batch import MessageBatch
-from storage.errors import DamagedRecord
-from storage.record import batch_end, column_bytes, decode_whole_rows, take_column
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.record import batch_end, column_bytes, decode_whole_rows, take_column
 
 _CHECKSUM: Final = struct.Struct("<Q")
 

@@ -14,9 +14,9 @@ Distances make a cursor with thousands of exceptions small: two or three bytes e
 import struct
 from typing import Final, NamedTuple
 
-from storage.errors import DamagedRecord
-from storage.record_fields import put_varint, take_varint
-from storage.record_seal import SEAL_BYTES, seal, sealed_version, unseal_whole
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.record_fields import put_varint, take_varint
+from sluicegate.storage.record_seal import SEAL_BYTES, seal, sealed_version, unseal_whole
 
 CURSOR_KIND: Final = b"SGC"
 CURSOR_FORMAT: Final = 2

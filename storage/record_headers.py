@@ -26,9 +26,9 @@ meaning only in a new version of the batch format.
 import struct
 from typing import Final
 
-from messaging.dead_letter import DeadLetter
-from messaging.headers import NATIVE_NONE, PRIORITY_DEFAULT, Headers, UserPropertyValue
-from storage.record_fields import (
+from sluicegate.messaging.dead_letter import DeadLetter
+from sluicegate.messaging.headers import NATIVE_NONE, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from sluicegate.storage.record_fields import (
     BYTES,
     put_bytes,
     put_number,

@@ -20,11 +20,11 @@ record's key in the store. Which record may go is decided by the spool's account
 import struct
 from typing import Final, NamedTuple
 
-from messaging.batch import MessageBatch
-from storage.errors import DamagedRecord
-from storage.record import column_bytes, encode_batch, take_column
-from storage.record_batches import BatchRead, Losses, put_batches, take_batch, take_batches
-from storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal_whole
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.record import column_bytes, encode_batch, take_column
+from sluicegate.storage.record_batches import BatchRead, Losses, put_batches, take_batch, take_batches
+from sluicegate.storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal_whole
 
 JOURNAL_KIND: Final = b"SGJ"
 JOURNAL_FORMAT: Final = 2

@@ -19,13 +19,13 @@ sequence, without a checksum of its own. Both are still read.
 import struct
 from typing import Final, NamedTuple
 
-from messaging.batch import MessageBatch
-from messaging.marks import UNKNOWN_MARKS, Marks, marks_of, marks_together
-from messaging.usage import STORED_MESSAGE_BYTES
-from storage.errors import DamagedRecord
-from storage.record import column_bytes, encode_batch, take_column
-from storage.record_batches import BatchRead, Losses, put_batches, take_batch, take_batches
-from storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.marks import UNKNOWN_MARKS, Marks, marks_of, marks_together
+from sluicegate.messaging.usage import STORED_MESSAGE_BYTES
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.record import column_bytes, encode_batch, take_column
+from sluicegate.storage.record_batches import BatchRead, Losses, put_batches, take_batch, take_batches
+from sluicegate.storage.record_seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal
 
 SUMMARY_KIND: Final = b"SGD"
 PAGE_KIND: Final = b"SGP"

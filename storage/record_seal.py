@@ -17,7 +17,7 @@ from typing import Final
 
 import xxhash
 
-from storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
 
 SEAL_BYTES: Final = 16
 CONTENT_BYTES_MAX: Final = 0xFFFF_FFFF - 4096  # LMDB's largest value is 4 GiB less one; the rest is room for seals

@@ -9,9 +9,9 @@ key as `bytes` (`record_fields`), then the value to the end.
 import hashlib
 from typing import Final
 
-from storage.errors import DamagedRecord
-from storage.record_fields import put_bytes, take_bytes
-from storage.record_seal import SEAL_BYTES, seal, unseal_whole
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.record_fields import put_bytes, take_bytes
+from sluicegate.storage.record_seal import SEAL_BYTES, seal, unseal_whole
 
 ROW_KIND: Final = b"SGT"
 ROW_FORMAT: Final = 1

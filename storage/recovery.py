@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, final
 
 import lmdb
 
-from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases, key_numbers
-from storage.errors import DamagedRecord, PageNotFound
-from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
-from storage.quarantine import describe_page, set_aside
-from storage.record_cursor import CursorState, decode_cursor
-from storage.record_journal import JournalRecord, decode_journal_record, encode_journal_record
-from storage.record_page import PageRuns, PageSummary, decode_page, decode_page_summary, directory_row
-from storage.record_table import decode_row, stored_key
+from sluicegate.storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases, key_numbers
+from sluicegate.storage.errors import DamagedRecord, PageNotFound
+from sluicegate.storage.interface import Quarantined, QuarantineReason, StoredPage, Table
+from sluicegate.storage.quarantine import describe_page, set_aside
+from sluicegate.storage.record_cursor import CursorState, decode_cursor
+from sluicegate.storage.record_journal import JournalRecord, decode_journal_record, encode_journal_record
+from sluicegate.storage.record_page import PageRuns, PageSummary, decode_page, decode_page_summary, directory_row
+from sluicegate.storage.record_table import decode_row, stored_key
 
 if TYPE_CHECKING:
     from lmdb import _Database

@@ -15,14 +15,14 @@ from typing import Final
 
 import lmdb
 
-from storage.backup import SPARE_BYTES
-from storage.backup_folder import PARTIAL_FILE, BackupNote, checked_pieces, read_note
-from storage.databases import DATABASE_COUNT, Databases
-from storage.environment import disk_free_bytes, sync_folders, translated
-from storage.errors import BackupRefused
-from storage.file_rights import make_file, make_folder
-from storage.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
-from storage.identity import write_clean, write_incarnation
+from sluicegate.storage.backup import SPARE_BYTES
+from sluicegate.storage.backup_folder import PARTIAL_FILE, BackupNote, checked_pieces, read_note
+from sluicegate.storage.databases import DATABASE_COUNT, Databases
+from sluicegate.storage.environment import disk_free_bytes, sync_folders, translated
+from sluicegate.storage.errors import BackupRefused
+from sluicegate.storage.file_rights import make_file, make_folder
+from sluicegate.storage.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
+from sluicegate.storage.identity import write_clean, write_incarnation
 
 _LOST_AND_FOUND: Final = "lost+found"  # of a file system that is empty: a volume of its own, as orchestrators give one
 _ROOM_BYTES: Final = 1 << 20  # of the map, for the pages that a new identity takes

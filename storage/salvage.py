@@ -23,19 +23,28 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, final
 
-from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
-from storage.errors import DamagedRecord, UnsupportedFormat
-from storage.identity import STORE_FORMAT, STORE_KIND
-from storage.interface import Table
-from storage.partition_owners import owned_partition
-from storage.quarantine import QUARANTINE_FORMAT, QUARANTINE_KIND
-from storage.record_cursor import decode_cursor
-from storage.record_journal import decode_journal_record
-from storage.record_page import decode_page, decode_page_summary, directory_row
-from storage.record_seal import unseal_whole
-from storage.record_table import decode_row, stored_key
-from storage.tree_pages import LEAF, DataFile, Node, NotSound, check_header, nodes, overflow_pages, readable_nodes
-from storage.tree_walk import FREE_LIST, NAMES, TreeDamage, TreeWalk, WalkedTree, readable_roots
+from sluicegate.storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
+from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.identity import STORE_FORMAT, STORE_KIND
+from sluicegate.storage.interface import Table
+from sluicegate.storage.partition_owners import owned_partition
+from sluicegate.storage.quarantine import QUARANTINE_FORMAT, QUARANTINE_KIND
+from sluicegate.storage.record_cursor import decode_cursor
+from sluicegate.storage.record_journal import decode_journal_record
+from sluicegate.storage.record_page import decode_page, decode_page_summary, directory_row
+from sluicegate.storage.record_seal import unseal_whole
+from sluicegate.storage.record_table import decode_row, stored_key
+from sluicegate.storage.tree_pages import (
+    LEAF,
+    DataFile,
+    Node,
+    NotSound,
+    check_header,
+    nodes,
+    overflow_pages,
+    readable_nodes,
+)
+from sluicegate.storage.tree_walk import FREE_LIST, NAMES, TreeDamage, TreeWalk, WalkedTree, readable_roots
 
 NEVER_REWRITTEN: Final = frozenset({"journal", "pages", "directory"})
 TABLES: Final = frozenset(

@@ -15,23 +15,23 @@ from typing import Final
 
 import lmdb
 
-from storage.backup_folder import PARTIAL_FILE
-from storage.databases import DATABASE_COUNT, PAGE_KEY, PARTITION_KEY, Databases
-from storage.environment import sync_folders, translated
-from storage.errors import UnknownRow, UnsupportedFormat
-from storage.file_rights import make_file, make_folder
-from storage.folder_lock import DATA_FILE, FolderLock
-from storage.identity import STORE_FORMAT, STORE_KIND, write_incarnation
-from storage.interface import PageKey, Table
-from storage.partition_owners import owned_partition
-from storage.queue_catalog import stored_queues
-from storage.record_page import PageSummary, decode_page_summary, directory_row
-from storage.record_seal import unseal_whole
-from storage.record_table import decode_row
-from storage.restore import check_empty
-from storage.salvage import TABLES, Findings
-from storage.stored_state import read_vpns
-from storage.tree_pages import DataFile
+from sluicegate.storage.backup_folder import PARTIAL_FILE
+from sluicegate.storage.databases import DATABASE_COUNT, PAGE_KEY, PARTITION_KEY, Databases
+from sluicegate.storage.environment import sync_folders, translated
+from sluicegate.storage.errors import UnknownRow, UnsupportedFormat
+from sluicegate.storage.file_rights import make_file, make_folder
+from sluicegate.storage.folder_lock import DATA_FILE, FolderLock
+from sluicegate.storage.identity import STORE_FORMAT, STORE_KIND, write_incarnation
+from sluicegate.storage.interface import PageKey, Table
+from sluicegate.storage.partition_owners import owned_partition
+from sluicegate.storage.queue_catalog import stored_queues
+from sluicegate.storage.record_page import PageSummary, decode_page_summary, directory_row
+from sluicegate.storage.record_seal import unseal_whole
+from sluicegate.storage.record_table import decode_row
+from sluicegate.storage.restore import check_empty
+from sluicegate.storage.salvage import TABLES, Findings
+from sluicegate.storage.stored_state import read_vpns
+from sluicegate.storage.tree_pages import DataFile
 
 _COMMIT_BYTES: Final = 64 << 20
 _MAP_FACTOR: Final = 3  # addresses only: rows that are put in order fill their pages, and half of them at worst

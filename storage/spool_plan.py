@@ -16,13 +16,13 @@ Deliberately elsewhere: which publications are worth a commit and when (storage.
 from collections.abc import Callable
 from typing import Final, final
 
-from messaging.publication import UNWRITTEN, Publication
-from messaging.ranges import RangeSet
-from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
-from storage.journal_account import RECORDS_TRIMMED_MIN, JournalAccount, JournalSlot
-from storage.record_cursor import CursorState
-from storage.record_journal import Entry, Match, Settlement, encode_journal_record
-from storage.unwritten import Unwritten
+from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
+from sluicegate.storage.journal_account import RECORDS_TRIMMED_MIN, JournalAccount, JournalSlot
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.record_journal import Entry, Match, Settlement, encode_journal_record
+from sluicegate.storage.unwritten import Unwritten
 
 # Per partition and reservation; a crash skips what is left of it. Consumers get messages before they are on disk, so
 # half of it has to outlast the slowest commit: half a second at a million messages per second in one partition.

@@ -14,20 +14,20 @@ from typing import Self, final
 
 import lmdb
 
-from messaging.batch import MessageBatch
-from messaging.recovery import StoredPartition
-from storage.backup_folder import read_note
-from storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
-from storage.environment import open_to_read, translated
-from storage.errors import BackupRefused, DamagedRecord, PageNotFound
-from storage.identity import read_clean, read_incarnation
-from storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
-from storage.partition_owners import find_lost
-from storage.quarantine import browse, describe_page
-from storage.record_page import PageRuns
-from storage.recovery import RecoveryScan, checked_page
-from storage.stored_state import read_partitions, read_vpns
-from storage.vpn_reader import VpnReader
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.storage.backup_folder import read_note
+from sluicegate.storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
+from sluicegate.storage.environment import open_to_read, translated
+from sluicegate.storage.errors import BackupRefused, DamagedRecord, PageNotFound
+from sluicegate.storage.identity import read_clean, read_incarnation
+from sluicegate.storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
+from sluicegate.storage.partition_owners import find_lost
+from sluicegate.storage.quarantine import browse, describe_page
+from sluicegate.storage.record_page import PageRuns
+from sluicegate.storage.recovery import RecoveryScan, checked_page
+from sluicegate.storage.stored_state import read_partitions, read_vpns
+from sluicegate.storage.vpn_reader import VpnReader
 
 
 @final

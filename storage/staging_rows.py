@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from messaging.permissions import ANONYMOUS
-from messaging.ranges import RangeSet
-from messaging.recovery import StoredPartition
-from messaging.staging import CommittedName, StagedPage, StagingArea
-from storage.interface import Table, TableWrite
+from sluicegate.messaging.permissions import ANONYMOUS
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.messaging.staging import CommittedName, StagedPage, StagingArea
+from sluicegate.storage.interface import Table, TableWrite
 
 PAGE_ROW: Final = b"page/"
 _NAME: Final = b"name/"

@@ -8,11 +8,11 @@ done at each start.
 from pathlib import Path
 from typing import Final
 
-from storage.environment import READERS_FILE
-from storage.errors import SpoolMissing, StoreDamaged
-from storage.folder_lock import DATA_FILE, LOCK_FILE
-from storage.tree_pages import DataFile
-from storage.tree_walk import TreeDamage, TreeWalk
+from sluicegate.storage.environment import READERS_FILE
+from sluicegate.storage.errors import SpoolMissing, StoreDamaged
+from sluicegate.storage.folder_lock import DATA_FILE, LOCK_FILE
+from sluicegate.storage.tree_pages import DataFile
+from sluicegate.storage.tree_walk import TreeDamage, TreeWalk
 
 _TABLES_TOLD_MAX: Final = 5
 

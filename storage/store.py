@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, final
 
 import lmdb
 
-from storage.backup_folder import PARTIAL_FILE
-from storage.commit_job import apply_job, copy_catalog, growth_bytes, touched_databases
-from storage.copying import Copying
-from storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
-from storage.environment import (
+from sluicegate.storage.backup_folder import PARTIAL_FILE
+from sluicegate.storage.commit_job import apply_job, copy_catalog, growth_bytes, touched_databases
+from sluicegate.storage.copying import Copying
+from sluicegate.storage.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
+from sluicegate.storage.environment import (
     READERS_FILE,
     disk_free_bytes,
     fill_to_length,
@@ -34,14 +34,14 @@ from storage.environment import (
     sync_folders,
     translated,
 )
-from storage.errors import StoreFull
-from storage.file_rights import make_folder
-from storage.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
-from storage.identity import read_clean, read_incarnation, write_clean, write_incarnation, write_turn
-from storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
-from storage.record_page import PageRuns
-from storage.recovery import RecoveryScan, checked_page
-from storage.start_check import check_spool
+from sluicegate.storage.errors import StoreFull
+from sluicegate.storage.file_rights import make_folder
+from sluicegate.storage.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
+from sluicegate.storage.identity import read_clean, read_incarnation, write_clean, write_incarnation, write_turn
+from sluicegate.storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
+from sluicegate.storage.record_page import PageRuns
+from sluicegate.storage.recovery import RecoveryScan, checked_page
+from sluicegate.storage.start_check import check_spool
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]

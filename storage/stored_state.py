@@ -8,15 +8,15 @@ from typing import Final
 
 import orjson
 
-from messaging.batch import MessageBatch
-from messaging.cursors import CursorBook, cursor_from_row
-from messaging.message_vpn import DEFAULT_VPN, rows_by_vpn
-from messaging.publication import Publication
-from messaging.recovery import StoredBatch, StoredPage, StoredPartition
-from storage.interface import Recovery, Table
-from storage.queue_catalog import StoredQueue
-from storage.record_journal import Entry, Match
-from storage.record_page import PageSummary
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.cursors import CursorBook, cursor_from_row
+from sluicegate.messaging.message_vpn import DEFAULT_VPN, rows_by_vpn
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.recovery import StoredBatch, StoredPage, StoredPartition
+from sluicegate.storage.interface import Recovery, Table
+from sluicegate.storage.queue_catalog import StoredQueue
+from sluicegate.storage.record_journal import Entry, Match
+from sluicegate.storage.record_page import PageSummary
 
 # Of a partition whose cursor is lost: nobody knows how many were given out, and none may be again. It is more than nine
 # years of a million messages a second, and one part in 65,536 of all there are.

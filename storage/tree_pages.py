@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self, final
 
-from storage.errors import StoreFailed
+from sluicegate.storage.errors import StoreFailed
 
 BRANCH: Final = 0x01
 LEAF: Final = 0x02

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from storage.tree_pages import (
+from sluicegate.storage.tree_pages import (
     BIG,
     BRANCH,
     DEPTH_MAX,

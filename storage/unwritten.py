@@ -10,7 +10,7 @@ open: over a crash, no message overtakes an older one that its publisher sends o
 
 from typing import Final, final
 
-from messaging.publication import Publication
+from sluicegate.messaging.publication import Publication
 
 NEVER: Final = 1 << 62  # later than any moment
 # They are looked through at the end of each turn, 20 ns each: 10,000 took 0.2 ms. Consumers that settle within a

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import orjson
 
-from messaging.batch import MessageBatch
-from messaging.cursors import CONSUME, CursorBook, cursor_from_row
-from messaging.flows import DeliveryRules
-from messaging.gaps import Gap
-from messaging.ledger import Ledger
-from messaging.range_plan import CHUNK_BYTES_MAX, RangePiece, RangeRun, gaps_of, plan_range, runs_of
-from messaging.recovery import StoredPartition, restore
-from messaging.retention import RetainedLog, RetentionRules
-from storage.errors import UnknownRow
-from storage.interface import Quarantined
-from storage.queue_catalog import StoredQueue, stored_queues
-from storage.stored_state import StoredVpn
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.cursors import CONSUME, CursorBook, cursor_from_row
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.gaps import Gap
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.range_plan import CHUNK_BYTES_MAX, RangePiece, RangeRun, gaps_of, plan_range, runs_of
+from sluicegate.messaging.recovery import StoredPartition, restore
+from sluicegate.messaging.retention import RetainedLog, RetentionRules
+from sluicegate.storage.errors import UnknownRow
+from sluicegate.storage.interface import Quarantined
+from sluicegate.storage.queue_catalog import StoredQueue, stored_queues
+from sluicegate.storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
-    from storage.spool_reader import SpoolReader
+    from sluicegate.storage.spool_reader import SpoolReader
 
 SEQUENCE_END: Final = 1 << 64  # behind every sequence
 

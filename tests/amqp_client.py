@@ -12,11 +12,12 @@ from typing import Final, cast
 
 from amqp_heard import Ended, Heard, Kind, Received, understood
 from closing_stream import open_closing
-from protocols.amqp.dispositions import Disposition, disposition_bytes
-from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.frames import frame, sasl_frame
-from protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
-from protocols.amqp.performatives import (
+from running_broker import RunningBroker
+from sluicegate.protocols.amqp.dispositions import Disposition, disposition_bytes
+from sluicegate.protocols.amqp.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
+from sluicegate.protocols.amqp.performatives import (
     CLOSE,
     END,
     SENDER_MIXED,
@@ -29,10 +30,9 @@ from protocols.amqp.performatives import (
     Open,
     encode_ending,
 )
-from protocols.amqp.sasl_frames import INIT
-from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong
-from running_broker import RunningBroker
+from sluicegate.protocols.amqp.sasl_frames import INIT
+from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong
 
 DEADLINE_S: Final = 20.0
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from messaging.headers import Headers
-from protocols.amqp.decoding import decode
-from protocols.amqp.frames import Frame, cut_frame
-from protocols.amqp.message_in import read_message
-from protocols.amqp.values import ULONG, AmqpArray, AmqpMap, AmqpValue, Described, Scalar, Symbol
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.frames import Frame, cut_frame
+from sluicegate.protocols.amqp.message_in import read_message
+from sluicegate.protocols.amqp.values import ULONG, AmqpArray, AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 DATA: Final = Path(__file__).parent / "data" / "amqp"
 FRAME_BYTES_MAX: Final = 1 << 20

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from protocols.amqp.decoding import decode, read_fields
-from protocols.amqp.dispositions import Disposition, read_disposition
-from protocols.amqp.outcomes import AmqpError
-from protocols.amqp.performatives import (
+from sluicegate.protocols.amqp.decoding import decode, read_fields
+from sluicegate.protocols.amqp.dispositions import Disposition, read_disposition
+from sluicegate.protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp.performatives import (
     ATTACH,
     BEGIN,
     CLOSE,
@@ -28,8 +28,8 @@ from protocols.amqp.performatives import (
     read_flow,
     read_open,
 )
-from protocols.amqp.transfers import Transfer, read_transfer
-from protocols.amqp.values import AmqpValue, Described, Scalar
+from sluicegate.protocols.amqp.transfers import Transfer, read_transfer
+from sluicegate.protocols.amqp.values import AmqpValue, Described, Scalar
 
 HEADER = 0x70
 DATA = 0x75

@@ -1,7 +1,7 @@
 """An owner of an AMQP engine that says yes to everything, for tests that write the client's frames themselves."""
 
-from protocols.amqp.engine import CLOSED, AmqpEngine
-from protocols.amqp.events import (
+from sluicegate.protocols.amqp.engine import CLOSED, AmqpEngine
+from sluicegate.protocols.amqp.events import (
     AmqpEvent,
     AttachReceived,
     CreditReceived,
@@ -11,11 +11,11 @@ from protocols.amqp.events import (
     SaslInitReceived,
     SaslResponseReceived,
 )
-from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.link import ATTACHED, IncomingLink
-from protocols.amqp.outcomes import ACCEPTED_STATE, RECEIVED
-from protocols.amqp.performatives import Open
-from protocols.amqp.sasl_frames import SASL_OK
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.link import ATTACHED, IncomingLink
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, RECEIVED
+from sluicegate.protocols.amqp.performatives import Open
+from sluicegate.protocols.amqp.sasl_frames import SASL_OK
 
 CREDIT = 100
 PAYLOAD = bytes.fromhex("005377a1026869")

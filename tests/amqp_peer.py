@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from proton import Collector, Connection, Delivery, Link, Message, Receiver, Sender, Session, Transport
 
-from protocols.amqp.engine import AmqpEngine
-from protocols.amqp.events import (
+from sluicegate.protocols.amqp.engine import AmqpEngine
+from sluicegate.protocols.amqp.events import (
     AmqpEvent,
     AttachReceived,
     CreditReceived,
@@ -13,11 +13,11 @@ from protocols.amqp.events import (
     OpenReceived,
     SaslInitReceived,
 )
-from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.outcomes import ACCEPTED_STATE
-from protocols.amqp.performatives import Open
-from protocols.amqp.sasl_frames import SASL_OK
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE
+from sluicegate.protocols.amqp.performatives import Open
+from sluicegate.protocols.amqp.sasl_frames import SASL_OK
 
 MOVES_MAX = 10_000
 

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed
-from actors.cell import ActorCell
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.loop_actor import LoopActor
-from actors.messages import BrowsedMessage, FlowGone, UnbindFlow
-from actors.supervision import ONE_CONNECTION
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.actors.supervision import ONE_CONNECTION
 
 
 class Reader(LoopActor):

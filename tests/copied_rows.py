@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from gateway_process import GatewayProcess, gateway
-from pipeline.configuration import DELTA, PARQUET
 from sluicegate import BlockingClient, Column, Message
+from sluicegate.pipeline.configuration import DELTA, PARQUET
 
 ROWS: Final = 1_000
 PAYLOAD_BYTES: Final = 200

@@ -5,10 +5,10 @@ from typing import Any
 
 import yaml
 
-from gateway.config.load import load
-from gateway.node_port import NodeView
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node_port import NodeView
 from web_server import Pushed, WebServer
 
 

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from protocols.listeners import Listener
-from protocols.tls import ClientCertificates, TlsFiles
 from recorded_connection import RecordedConnection, Recorder
+from sluicegate.protocols.listeners import Listener
+from sluicegate.protocols.tls import ClientCertificates, TlsFiles
 
 
 def listens(recorder: Recorder, **options: Any) -> Listener:

@@ -5,9 +5,9 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from protocols.accepting import Accepting
-from protocols.socket_loop import running_sockets
-from protocols.tcp_transport import TcpTransport
+from sluicegate.protocols.accepting import Accepting
+from sluicegate.protocols.socket_loop import running_sockets
+from sluicegate.protocols.tcp_transport import TcpTransport
 
 MIB = 1 << 20
 

@@ -3,15 +3,22 @@
 from typing import TypeVar
 
 from flow_client import FlowClient
-from protocols.flow import columns as c
-from protocols.flow import frames
-from protocols.flow.columns import ColumnWriter
-from protocols.flow.cursor_frames import CursorBind, CursorRequest, CutRange, Positions, QueueStatus, RangeCut
-from protocols.flow.flow_frames import FlowEnd
-from protocols.flow.frames import UNBIND
-from protocols.flow.rows_frames import Read, Reading, RowsReceived
-from protocols.flow.settle_frames import Credit
-from protocols.flow.stage_frames import AbortRows, CommitRows, StagingAnswer, write_stage
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.columns import ColumnWriter
+from sluicegate.protocols.flow.cursor_frames import (
+    CursorBind,
+    CursorRequest,
+    CutRange,
+    Positions,
+    QueueStatus,
+    RangeCut,
+)
+from sluicegate.protocols.flow.flow_frames import FlowEnd
+from sluicegate.protocols.flow.frames import UNBIND
+from sluicegate.protocols.flow.rows_frames import Read, Reading, RowsReceived
+from sluicegate.protocols.flow.settle_frames import Credit
+from sluicegate.protocols.flow.stage_frames import AbortRows, CommitRows, StagingAnswer, write_stage
 
 A = TypeVar("A", Positions, RangeCut, StagingAnswer)
 

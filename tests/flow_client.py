@@ -9,15 +9,15 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from messaging.headers import Headers
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.engine import FlowEngine
-from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
-from protocols.flow.flow_frames import Bind, Bound, FlowEnd, OpenPub, PubOpened
-from protocols.flow.frames import CLOSE_PUB, UNBIND
-from protocols.flow.publish_frames import PubAck, Refusal, write_publish
-from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Error, Hello, Welcome
-from protocols.flow.settle_frames import OUTCOME_ACCEPTED, Credit, Settle
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
+from sluicegate.protocols.flow.flow_frames import Bind, Bound, FlowEnd, OpenPub, PubOpened
+from sluicegate.protocols.flow.frames import CLOSE_PUB, UNBIND
+from sluicegate.protocols.flow.publish_frames import PubAck, Refusal, write_publish
+from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Error, Hello, Welcome
+from sluicegate.protocols.flow.settle_frames import OUTCOME_ACCEPTED, Credit, Settle
 
 DEADLINE_S = 20
 FRAME_BYTES_MAX = 64 * 1024 * 1024

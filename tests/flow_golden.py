@@ -4,19 +4,23 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from protocols.flow import frames
-from protocols.flow.cursor_frames import CURSOR_FRAMES, CursorFrame, read_cursor_frame
-from protocols.flow.deliver_frames import Delivered, read_deliver
-from protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
-from protocols.flow.limits import FRAME_BYTES_MAX, HEAD_BYTES
-from protocols.flow.partition_frames import Partitions, PartitionsAck, read_partitions, read_partitions_ack
-from protocols.flow.provision_frames import PROVISION_FRAMES, ProvisionFrame, read_provision_frame
-from protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
-from protocols.flow.rows_frames import Read, Reading, RowsReceived, read_read, read_rows
-from protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
-from protocols.flow.settle_frames import SettleFrame, read_settle_frame
-from protocols.flow.stage_frames import STAGING_FRAMES, StagingFrame, read_staging_frame
-from protocols.flow.subscription_frames import SUBSCRIPTION_FRAMES, SubscriptionFrame, read_subscription_frame
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.cursor_frames import CURSOR_FRAMES, CursorFrame, read_cursor_frame
+from sluicegate.protocols.flow.deliver_frames import Delivered, read_deliver
+from sluicegate.protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
+from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX, HEAD_BYTES
+from sluicegate.protocols.flow.partition_frames import Partitions, PartitionsAck, read_partitions, read_partitions_ack
+from sluicegate.protocols.flow.provision_frames import PROVISION_FRAMES, ProvisionFrame, read_provision_frame
+from sluicegate.protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
+from sluicegate.protocols.flow.rows_frames import Read, Reading, RowsReceived, read_read, read_rows
+from sluicegate.protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
+from sluicegate.protocols.flow.settle_frames import SettleFrame, read_settle_frame
+from sluicegate.protocols.flow.stage_frames import STAGING_FRAMES, StagingFrame, read_staging_frame
+from sluicegate.protocols.flow.subscription_frames import (
+    SUBSCRIPTION_FRAMES,
+    SubscriptionFrame,
+    read_subscription_frame,
+)
 
 DATA = Path(__file__).parent / "data" / "flow"
 FRAMES = DATA / "frames.txt"

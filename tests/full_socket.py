@@ -1,6 +1,6 @@
 """A socket that takes nothing."""
 
-from protocols.transports import Place
+from sluicegate.protocols.transports import Place
 
 
 class FullSocket:

@@ -21,16 +21,16 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from messaging.message_vpn import DEFAULT_VPN
 from plain_http import HTTP
 from processes import running
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 START_S: Final = 45  # a cold start with a large spool, on a busy machine
 STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's
 COMMAND_S: Final = 45
 REQUEST_S: Final = 30
 TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "actors", "backup", "bench", "events", "explain", "show")
-PYTHON: Final = (sys.executable, "-P", "-m", "gateway")  # -P: the working directory must not hide what is installed
+PYTHON: Final = (sys.executable, "-P", "-m", "sluicegate")  # -P: the working directory must not hide what is installed
 
 # Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise
 # sometimes be given the gateway's own port, and be connected to itself. Each of several workers has ports of its own: a

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from protocols.authentication import Principal
 from running_broker import RunningBroker
+from sluicegate.protocols.authentication import Principal
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import Self
 import pytest
 
 from running_broker import RunningBroker
-from storage.interface import CommitJob
+from sluicegate.storage.interface import CommitJob
 
 
 class HeldStore:

@@ -19,15 +19,15 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClient, body
 from amqp_heard import Received
 from flow_client import FlowClient, Refused
-from messaging.headers import Headers
 from mutated_bytes import mutated, spoiled
-from protocols.amqp.encoding import encode
-from protocols.amqp.outcomes import ACCEPTED
-from protocols.amqp.performatives import Detach
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
-from protocols.flow.publish_frames import write_publish
-from protocols.flow.session_frames import AUTH_DONE
 from raw_client import RawClient
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.outcomes import ACCEPTED
+from sluicegate.protocols.amqp.performatives import Detach
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
+from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.protocols.flow.session_frames import AUTH_DONE
 from wire_clients import Account
 
 FORBIDDEN: Final = "load/forbidden"  # a topic that none of them may publish to

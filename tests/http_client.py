@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import orjson
 
-from gateway.node_port import NodeView
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
 
 LINES = {"Accept": "application/x-ndjson"}
 EVENTS = {"Accept": "text/event-stream"}

@@ -5,29 +5,36 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from actors.cell import ActorCell
-from actors.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
-from actors.data_messages import WAKE, Confirmed, Deliveries, Refused, Settle
-from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
-from actors.loop_actor import LoopActor
-from actors.messages import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
-from actors.publishing import Publisher
-from actors.queue_assembly import NAMED
-from actors.reading_messages import AskPartitions, RangeChunk, ReadRange
-from actors.staging_messages import CommitStaged, DescribeStaging, Stage, Staged, StagedCommitted, StagingOverview
-from actors.supervision import VITAL
-from gateway.vpn import MessageVpn
-from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.credit import CreditWindow
-from messaging.cursors import LIMITS_DEFAULT, TAP, CursorLimits
-from messaging.gaps import Gap
-from messaging.headers import Headers
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.partitioning import key_hash
-from messaging.queue_config import definition_from_dict
-from messaging.settlement import ACCEPTED
 from running_broker import RunningBroker
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
+from sluicegate.actors.data_messages import WAKE, Confirmed, Deliveries, Refused, Settle
+from sluicegate.actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.queue_assembly import NAMED
+from sluicegate.actors.reading_messages import AskPartitions, RangeChunk, ReadRange
+from sluicegate.actors.staging_messages import (
+    CommitStaged,
+    DescribeStaging,
+    Stage,
+    Staged,
+    StagedCommitted,
+    StagingOverview,
+)
+from sluicegate.actors.supervision import VITAL
+from sluicegate.gateway.vpn import MessageVpn
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.cursors import LIMITS_DEFAULT, TAP, CursorLimits
+from sluicegate.messaging.gaps import Gap
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.queue_config import definition_from_dict
+from sluicegate.messaging.settlement import ACCEPTED
 
 DEADLINE_S = 20
 

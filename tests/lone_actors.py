@@ -5,21 +5,21 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from actors.cell import ActorCell, Behaviour
-from actors.clock import SystemClock
-from actors.events import Events
-from actors.inbox import Inbox
-from actors.loop_actor import LoopActor
-from actors.partition import Partition
-from actors.partition_actor import PartitionActor
-from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION
-from messaging.admission import QueueGate
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.memory import MemoryBudget
-from messaging.pressure import Pressure, PressureLimits
-from messaging.retention import RetainedLog, RetentionRules
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.events import Events
+from sluicegate.actors.inbox import Inbox
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.partition import Partition
+from sluicegate.actors.partition_actor import PartitionActor
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.memory import MemoryBudget
+from sluicegate.messaging.pressure import Pressure, PressureLimits
+from sluicegate.messaging.retention import RetainedLog, RetentionRules
 
 ENDLESS = 1 << 40
 

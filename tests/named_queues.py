@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from gateway.node_port import NodeView
-from gateway.views import QueueView
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.views import QueueView
 
 
 async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:

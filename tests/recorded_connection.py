@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from protocols.transports import ByteTransport, PeerInfo
+from sluicegate.protocols.transports import ByteTransport, PeerInfo
 
 
 class RecordedConnection:

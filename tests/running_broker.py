@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from actors.clock import Clock, SystemClock
-from actors.directory_messages import ListQueues
-from gateway.config.load import load
-from gateway.config.model import Config
-from gateway.node import Node, open_store
-from gateway.surroundings import Surroundings
 from raw_client import DEADLINE_S, Clients
+from sluicegate.actors.clock import Clock, SystemClock
+from sluicegate.actors.directory_messages import ListQueues
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.node import Node, open_store
+from sluicegate.gateway.surroundings import Surroundings
 from wire_referee import judged
 
 

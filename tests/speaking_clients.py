@@ -15,17 +15,17 @@ from amqp_heard import Ended
 from closing_stream import open_closing
 from flow_client import FlowClient, Refused
 from plain_http import plain_async_client
-from protocols.amqp.encoding import encode_composite
-from protocols.amqp.frames import frame, sasl_frame
-from protocols.amqp.outcomes import AmqpError
-from protocols.amqp.performatives import Begin, Detach, Flow, Open
-from protocols.amqp.sasl_frames import INIT
-from protocols.amqp.values import Symbol
-from protocols.flow.frames import SUBSCRIBE
-from protocols.flow.session_frames import AUTH_DONE
-from protocols.flow.subscription_frames import Subscribe, Subscribed
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.encoding import encode_composite
+from sluicegate.protocols.amqp.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp.performatives import Begin, Detach, Flow, Open
+from sluicegate.protocols.amqp.sasl_frames import INIT
+from sluicegate.protocols.amqp.values import Symbol
+from sluicegate.protocols.flow.frames import SUBSCRIBE
+from sluicegate.protocols.flow.session_frames import AUTH_DONE
+from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
 
 OK: Final = "ok"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"

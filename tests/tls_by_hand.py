@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 
-from protocols.listeners import Listener
+from sluicegate.protocols.listeners import Listener
 
 
 class TlsByHand:

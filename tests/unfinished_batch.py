@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pipeline.configuration import StreamJob
 from pyspark_sluicegate.options import SourceOptions
 from sluicegate import BlockingClient
+from sluicegate.pipeline.configuration import StreamJob
 
 
 def forget_the_last_commit(config: StreamJob) -> None:

@@ -11,11 +11,11 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from amqp_heard import Ended
 from flow_client import FlowClient
-from protocols.amqp.encoding import encode
-from protocols.amqp.values import AmqpValue, uint
-from protocols.flow.publish_frames import write_publish
-from protocols.flow.session_frames import Error
 from raw_client import DEADLINE_S, RawClient
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.values import AmqpValue, uint
+from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.protocols.flow.session_frames import Error
 
 LARGE: Final = bytes(8 << 20)  # of which only the beginning is ever sent
 NUMBERS: Final = count()

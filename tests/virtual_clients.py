@@ -1,10 +1,10 @@
 """Clients of virtual destinations, as most tests have them: MQTT 5 on both sides, messages with properties."""
 
 import mqtt_packets as mqtt
-from gateway.config.load import load
 from named_queues import shown
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.config.load import load
 
 USER_PROPERTY = 38
 

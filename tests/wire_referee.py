@@ -14,9 +14,9 @@ from flow_referee import FlowProtocolReferee, Names
 from http_referee import HttpReferee
 from mqtt_deliveries import Sessions
 from mqtt_referee import MqttReferee
-from protocols.listeners import Listener
-from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
 from referee_calls import ClientFoul, Referee
+from sluicegate.protocols.listeners import Listener
+from sluicegate.protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
 from websocket_referee import WebSocketReferee
 
 _NOT_TOLD: Final = SettleTimes()

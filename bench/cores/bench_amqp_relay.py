@@ -10,17 +10,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from actors.clock import SystemClock
-from actors.directory_messages import CreateQueue
-from actors.queue_assembly import NAMED
 from bench import amqp_wire as wire
 from bench.cores.bench_unbatched import ListTransport
-from gateway.config.load import load
-from gateway.node import Node, open_store
-from messaging.queue_config import definition_from_dict
-from protocols import socket_loop
-from protocols.amqp.connection import AmqpConnection
-from protocols.transports import Connection, PeerInfo
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.directory_messages import CreateQueue
+from sluicegate.actors.queue_assembly import NAMED
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node import Node, open_store
+from sluicegate.messaging.queue_config import definition_from_dict
+from sluicegate.protocols import socket_loop
+from sluicegate.protocols.amqp.connection import AmqpConnection
+from sluicegate.protocols.transports import Connection, PeerInfo
 
 QUEUE = "relay"
 TOPIC = "topic://relay/t"

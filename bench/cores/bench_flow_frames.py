@@ -8,13 +8,13 @@ from collections.abc import Callable
 from time import process_time_ns
 from typing import Final
 
-from messaging.headers import Headers
-from protocols.flow import engine as engine_module
-from protocols.flow.deliver_frames import DeliverHead, write_alike, write_deliver
-from protocols.flow.engine import FlowEngine
-from protocols.flow.frames import PREFACE
-from protocols.flow.publish_frames import write_publish
-from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.flow import engine as engine_module
+from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_alike, write_deliver
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.frames import PREFACE
+from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
 
 COUNT: Final = 1_000
 PAYLOAD: Final = b"x" * 100

@@ -13,14 +13,14 @@ from functools import partial
 from time import thread_time_ns
 from typing import Final
 
-from messaging import grouping
-from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.credit import CreditWindow
-from messaging.flows import DeliveryRules, Flow
-from messaging.headers import Headers
-from messaging.ledger import Ledger
-from messaging.settlement import ACCEPTED
+from sluicegate.messaging import grouping
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.flows import DeliveryRules, Flow
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.settlement import ACCEPTED
 
 FLOWS: Final = 3
 KEYS: Final = 20

@@ -106,7 +106,7 @@ async def compare(connections: int, requests: int) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         process("-m", "bench.cores.bench_http_publish", "bare") as bare_server,
-        process("-m", "gateway", "serve", "--data", folder, *[f"--set={each}" for each in settings]) as gateway,
+        process("-m", "sluicegate", "serve", "--data", folder, *[f"--set={each}" for each in settings]) as gateway,
     ):
         for _ in range(ROUNDS):
             bare_cpu, bare_wall = await measure(*bare_server, connections, requests)

@@ -9,16 +9,16 @@ from random import Random
 from time import thread_time_ns
 from typing import Final
 
-from messaging import ledger as ledger_module
-from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.credit import CreditWindow
-from messaging.flows import DeliveryRules, Flow
-from messaging.ledger import Ledger
-from messaging.paging import page_loaded, pages_written, plan_pages
-from messaging.publication import Publication
-from messaging.recovery import redelivered_ranges
-from messaging.settlement import ACCEPTED, FAILED
+from sluicegate.messaging import ledger as ledger_module
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.flows import DeliveryRules, Flow
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.recovery import redelivered_ranges
+from sluicegate.messaging.settlement import ACCEPTED, FAILED
 
 PAYLOAD: Final = bytes(100)
 BATCH_MESSAGES: Final = 300

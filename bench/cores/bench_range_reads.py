@@ -9,16 +9,16 @@ from pathlib import Path
 from time import thread_time_ns
 from typing import Final
 
-from messaging import range_plan
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.publication import Publication
-from messaging.range_plan import RangeRun, gaps_of, plan_range, runs_of
-from messaging.retention import RetainedLog, RetentionRules
-from storage.interface import CommitJob, PageWrite
-from storage.record_page import Run, encode_page
-from storage.store import SpoolStore
+from sluicegate.messaging import range_plan
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.range_plan import RangeRun, gaps_of, plan_range, runs_of
+from sluicegate.messaging.retention import RetainedLog, RetentionRules
+from sluicegate.storage.interface import CommitJob, PageWrite
+from sluicegate.storage.record_page import Run, encode_page
+from sluicegate.storage.store import SpoolStore
 
 ROWS: Final = 200_000
 PAYLOAD: Final = bytes(200)

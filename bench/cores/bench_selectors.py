@@ -7,10 +7,10 @@ compiled build. Each row is the best of several rounds.
 from time import perf_counter_ns
 from typing import Final
 
-from messaging import selectors
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.headers import Headers
-from messaging.selectors import Selectors
+from sluicegate.messaging import selectors
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.selectors import Selectors
 
 MESSAGES: Final = 1_000
 ROUNDS: Final = 15

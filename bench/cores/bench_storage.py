@@ -14,15 +14,15 @@ from random import Random
 from time import perf_counter_ns, thread_time_ns
 from typing import Final
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from storage import record
-from storage.interface import CommitJob, PageKey, PageWrite
-from storage.record import decode_batch, encode_batch
-from storage.record_cursor import CursorState
-from storage.record_journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
-from storage.record_page import Run, decode_page, encode_page
-from storage.store import SpoolStore
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.storage import record
+from sluicegate.storage.interface import CommitJob, PageKey, PageWrite
+from sluicegate.storage.record import decode_batch, encode_batch
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.record_journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
+from sluicegate.storage.record_page import Run, decode_page, encode_page
+from sluicegate.storage.store import SpoolStore
 
 MAP_BYTES: Final = 16 << 30
 PAYLOAD_BYTES: Final = 100

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from messaging import subscriptions
-from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import Syntax, TopicFilter, parse_filter
+from sluicegate.messaging import subscriptions
+from sluicegate.messaging.subscriptions import SubscriptionIndex
+from sluicegate.messaging.topics import Syntax, TopicFilter, parse_filter
 
 SUBSCRIPTION_COUNT: Final = 10_000
 TOPIC_COUNT: Final = 1_000  # asked in turn, so that no single path stays in the processor's cache

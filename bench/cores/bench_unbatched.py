@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from actors.clock import SystemClock
-from gateway.config.load import load
-from gateway.node import Node, open_store
-from protocols import socket_loop
-from protocols.transports import Connection, PeerInfo, Place
+from sluicegate.actors.clock import SystemClock
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node import Node, open_store
+from sluicegate.protocols import socket_loop
+from sluicegate.protocols.transports import Connection, PeerInfo, Place
 
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 TOPIC: Final = b"bench/t"

@@ -10,19 +10,19 @@ import random
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from actors.clock import SystemClock
-from actors.inbox import Dispatcher, Inbox, Scheduled
-from actors.publishing import Publisher
-from messaging import virtual_routes
-from messaging.admission import QueueGate
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.destinations import PartitionTarget, QueueTarget, Subscriber, Subscription
-from messaging.headers import Headers
-from messaging.pressure import Pressure
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from messaging.topics import Syntax, parse_filter, queue_topic_filter
-from messaging.virtual_destinations import (
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging import virtual_routes
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.destinations import PartitionTarget, QueueTarget, Subscriber, Subscription
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import Syntax, parse_filter, queue_topic_filter
+from sluicegate.messaging.virtual_destinations import (
     QUEUE,
     TOPIC,
     CompositeDestination,
@@ -30,8 +30,8 @@ from messaging.virtual_destinations import (
     VirtualDestinations,
     VirtualTopic,
 )
-from messaging.virtual_names import ConsumerNames, NamePattern
-from messaging.virtual_routes import VirtualRoutes
+from sluicegate.messaging.virtual_names import ConsumerNames, NamePattern
+from sluicegate.messaging.virtual_routes import VirtualRoutes
 
 DEFINITIONS_MANY: Final = 1_000
 SUBSCRIPTIONS_MANY: Final = 100_000

@@ -11,17 +11,17 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, final
 
-from actors.clock import Clock
-from actors.messages import ReadPage, ReloadPartition
-from actors.runtime import Runtime
-from actors.spool_io import PageReads, carry_out, read_back, store_has_room
-from gateway.config.load import load
-from gateway.node import Node, open_store
-from gateway.surroundings import Surroundings
-from messaging.address import Address
-from protocols.socket_loop import SocketLoop
-from protocols.sockets import Sockets
-from storage.interface import CommitJob, Store
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.messages import ReadPage, ReloadPartition
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import PageReads, carry_out, read_back, store_has_room
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node import Node, open_store
+from sluicegate.gateway.surroundings import Surroundings
+from sluicegate.messaging.address import Address
+from sluicegate.protocols.socket_loop import SocketLoop
+from sluicegate.protocols.sockets import Sockets
+from sluicegate.storage.interface import CommitJob, Store
 
 _WALL_START_MS = 1_700_000_000_000
 _NOT_OPENED = ("mqtt_websocket", "amqp", "flow", "http")

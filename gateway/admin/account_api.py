@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.access_levels import AdminAccount
-from gateway.account_views import AccountView
-from gateway.admin.requests import view_answer
+from sluicegate.gateway.access_levels import AdminAccount
+from sluicegate.gateway.account_views import AccountView
+from sluicegate.gateway.admin.requests import view_answer
 
 
 class AccountApi:

@@ -9,12 +9,12 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from actors.take_messages import COPY, DELETE, MOVE
-from gateway.adapters import adapter
-from gateway.admin.account_api import AccountApi
-from gateway.admin.figures_api import FiguresApi
-from gateway.admin.openapi import docs_page, document_json, index_page
-from gateway.admin.operations import (
+from sluicegate.actors.take_messages import COPY, DELETE, MOVE
+from sluicegate.gateway.adapters import adapter
+from sluicegate.gateway.admin.account_api import AccountApi
+from sluicegate.gateway.admin.figures_api import FiguresApi
+from sluicegate.gateway.admin.openapi import docs_page, document_json, index_page
+from sluicegate.gateway.admin.operations import (
     BROWSE_PARAMETERS,
     CLIENT_NAME_PARAMETER,
     CLIENTS_NUMBERS,
@@ -30,8 +30,8 @@ from gateway.admin.operations import (
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
 )
-from gateway.admin.profile_api import ProfileApi
-from gateway.admin.requests import (
+from sluicegate.gateway.admin.profile_api import ProfileApi
+from sluicegate.gateway.admin.requests import (
     html_answer,
     json_answer,
     json_object,
@@ -43,22 +43,22 @@ from gateway.admin.requests import (
     view_json,
     whole_number,
 )
-from gateway.admin.rest_api import RestApi
-from gateway.admin.user_api import UserApi
-from gateway.client_views import ClientQuestion
-from gateway.metrics import CONTENT_TYPE, Exposition
-from gateway.ports import NodePort, template_of
-from gateway.reader_batches import ReaderBatch
-from gateway.reader_views import CursorView
-from gateway.replay_start import SEQUENCE_MAX, replay_start
-from gateway.routing_views import DurableSelectorView
-from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from gateway.smrp_views import SmrpQuestion
-from gateway.specimen import Specimen, properties_from_json
-from gateway.views import ActorView, EventView, MessageView, QueueView
-from messaging.queue_config import QueueInvalid
-from messaging.queue_template import template_from_dict
-from messaging.wrong_value import seen
+from sluicegate.gateway.admin.rest_api import RestApi
+from sluicegate.gateway.admin.user_api import UserApi
+from sluicegate.gateway.client_views import ClientQuestion
+from sluicegate.gateway.metrics import CONTENT_TYPE, Exposition
+from sluicegate.gateway.ports import NodePort, template_of
+from sluicegate.gateway.reader_batches import ReaderBatch
+from sluicegate.gateway.reader_views import CursorView
+from sluicegate.gateway.replay_start import SEQUENCE_MAX, replay_start
+from sluicegate.gateway.routing_views import DurableSelectorView
+from sluicegate.gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from sluicegate.gateway.smrp_views import SmrpQuestion
+from sluicegate.gateway.specimen import Specimen, properties_from_json
+from sluicegate.gateway.views import ActorView, EventView, MessageView, QueueView
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.queue_template import template_from_dict
+from sluicegate.messaging.wrong_value import seen
 
 LINES_TYPE: Final = "application/x-ndjson"
 

@@ -42,7 +42,7 @@ class ConsoleFile:
 
 def console_routes() -> list[Route]:
     """Return the routes of the console: `/console` leads to `/console/`, and below are its files."""
-    found = _read(files("gateway.console"), "")
+    found = _read(files("sluicegate.gateway.console"), "")
 
     async def console(request: Request) -> Response:
         return RedirectResponse("console/", status_code=308)

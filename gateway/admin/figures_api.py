@@ -3,10 +3,10 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.figures_operations import QUEUE_NAME_PARAMETER, QUEUES_NUMBERS
-from gateway.admin.requests import text, view_answer, whole_number
-from gateway.figures import QueuesQuestion
-from gateway.ports import NodePort
+from sluicegate.gateway.admin.figures_operations import QUEUE_NAME_PARAMETER, QUEUES_NUMBERS
+from sluicegate.gateway.admin.requests import text, view_answer, whole_number
+from sluicegate.gateway.figures import QueuesQuestion
+from sluicegate.gateway.ports import NodePort
 
 
 class FiguresApi:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from gateway.admin.operation import INVALID_PARAMETER, Answer, Operation, Parameter, TextParameter
-from gateway.figures import QUEUES_DEFAULT, QUEUES_MAX
+from sluicegate.gateway.admin.operation import INVALID_PARAMETER, Answer, Operation, Parameter, TextParameter
+from sluicegate.gateway.figures import QUEUES_DEFAULT, QUEUES_MAX
 
 QUEUE_NAME_PARAMETER: Final = TextParameter("name", "* is any characters, ? one", 250)
 QUEUES_NUMBERS: Final = (

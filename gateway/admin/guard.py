@@ -12,17 +12,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from actors.events import Events
-from gateway.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
-from gateway.admin.operations import OPEN
-from gateway.admin.permission import READ_ONLY_METHODS, beyond
-from gateway.admin.problems import problem
-from gateway.admin.requests import content_type
-from gateway.admin_accounts import AdminAccounts, NotSignedIn
-from gateway.semp.refusing import ROOT, refused_at_the_door
-from messaging.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
-from protocols.http.authorization import CHALLENGES
-from protocols.web_pages import WebPages
+from sluicegate.actors.events import Events
+from sluicegate.gateway.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
+from sluicegate.gateway.admin.operations import OPEN
+from sluicegate.gateway.admin.permission import READ_ONLY_METHODS, beyond
+from sluicegate.gateway.admin.problems import problem
+from sluicegate.gateway.admin.requests import content_type
+from sluicegate.gateway.admin_accounts import AdminAccounts, NotSignedIn
+from sluicegate.gateway.semp.refusing import ROOT, refused_at_the_door
+from sluicegate.messaging.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
+from sluicegate.protocols.http.authorization import CHALLENGES
+from sluicegate.protocols.web_pages import WebPages
 
 TOLD_CHARS_MAX: Final = 500  # of a name or a path, in what operators read
 # What a page may send elsewhere without asking first, and nobody but a page has a reason to send here.

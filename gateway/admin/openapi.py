@@ -7,27 +7,27 @@ from typing import Final
 import orjson
 from pydantic import TypeAdapter
 
-from gateway.account_views import AccountView
-from gateway.admin.operation import Answer, Operation, Parameter, TextParameter
-from gateway.admin.operations import OPERATIONS, VPN_PARAMETER
-from gateway.client_views import ClientsView
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.config.rest_delivery_points import RestDeliveryPoint
-from gateway.config.section import NamedSection
-from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, QueuesFigures
-from gateway.profile_views import ProfilesView
-from gateway.reader_batches import ReaderBatch
-from gateway.reader_views import BackupView, CursorView, SpoolView
-from gateway.replay_start import ALLOWED
-from gateway.rest_views import RestDeliveryPointsView
-from gateway.routing_views import DurableSelectorView, ReloadView
-from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
-from gateway.smrp_views import SmrpSubscriptionsView
-from gateway.stored_users import PASSWORD_CHARS_MAX, AskedUser
-from gateway.user_views import UsersView
-from gateway.version import VERSION
-from gateway.views import (
+from sluicegate.gateway.account_views import AccountView
+from sluicegate.gateway.admin.operation import Answer, Operation, Parameter, TextParameter
+from sluicegate.gateway.admin.operations import OPERATIONS, VPN_PARAMETER
+from sluicegate.gateway.client_views import ClientsView
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.section import NamedSection
+from sluicegate.gateway.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.figures import NodeFigures, QueuesFigures
+from sluicegate.gateway.profile_views import ProfilesView
+from sluicegate.gateway.reader_batches import ReaderBatch
+from sluicegate.gateway.reader_views import BackupView, CursorView, SpoolView
+from sluicegate.gateway.replay_start import ALLOWED
+from sluicegate.gateway.rest_views import RestDeliveryPointsView
+from sluicegate.gateway.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
+from sluicegate.gateway.smrp_views import SmrpSubscriptionsView
+from sluicegate.gateway.stored_users import PASSWORD_CHARS_MAX, AskedUser
+from sluicegate.gateway.user_views import UsersView
+from sluicegate.gateway.version import VERSION
+from sluicegate.gateway.views import (
     QUEUE_CONFIG_SCHEMA,
     ActorView,
     EventView,
@@ -38,10 +38,10 @@ from gateway.views import (
     TakenView,
     attribute_schema,
 )
-from gateway.vpn_views import MessageVpnsView
-from messaging.queue_attributes import ATTRIBUTES
-from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
-from storage.backup_folder import NAME_ALLOWED, NAME_FORM
+from sluicegate.gateway.vpn_views import MessageVpnsView
+from sluicegate.messaging.queue_attributes import ATTRIBUTES
+from sluicegate.messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
+from sluicegate.storage.backup_folder import NAME_ALLOWED, NAME_FORM
 
 Schema = dict[str, object]
 

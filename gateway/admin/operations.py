@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from gateway.access_levels import AccessLevel
-from gateway.admin.figures_operations import FIGURES_OPERATIONS
-from gateway.admin.operation import (
+from sluicegate.gateway.access_levels import AccessLevel
+from sluicegate.gateway.admin.figures_operations import FIGURES_OPERATIONS
+from sluicegate.gateway.admin.operation import (
     BAD_BODY,
     INVALID_PARAMETER,
     NOT_PERMITTED,
@@ -16,14 +16,14 @@ from gateway.admin.operation import (
     Parameter,
     TextParameter,
 )
-from gateway.admin.profile_operations import PROFILE_OPERATIONS
-from gateway.admin.rest_operations import REST_OPERATIONS
-from gateway.admin.template_operations import TEMPLATE_OPERATIONS
-from gateway.admin.user_operations import USER_OPERATIONS
-from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
-from gateway.smrp_views import ROWS_DEFAULT, ROWS_MAX
-from messaging.message_vpn import NAME_CHARS_MAX
-from messaging.selector_words import SELECTOR_CHARS_MAX
+from sluicegate.gateway.admin.profile_operations import PROFILE_OPERATIONS
+from sluicegate.gateway.admin.rest_operations import REST_OPERATIONS
+from sluicegate.gateway.admin.template_operations import TEMPLATE_OPERATIONS
+from sluicegate.gateway.admin.user_operations import USER_OPERATIONS
+from sluicegate.gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
+from sluicegate.gateway.smrp_views import ROWS_DEFAULT, ROWS_MAX
+from sluicegate.messaging.message_vpn import NAME_CHARS_MAX
+from sluicegate.messaging.selector_words import SELECTOR_CHARS_MAX
 
 HTML: Final = "text/html"
 METRICS_TEXT: Final = "text/plain"

@@ -7,9 +7,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from actors.stored_answer import StoreRefused
-from gateway.answers import AlreadyExists, NotFound, Refused
-from messaging.queue_config import QueueInvalid
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.answers import AlreadyExists, NotFound, Refused
+from sluicegate.messaging.queue_config import QueueInvalid
 
 MEDIA_TYPE: Final = "application/problem+json"
 

@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.requests import json_answer, json_object, made_answer, path_name, view_answer
-from gateway.ports import NodePort
-from gateway.profile_views import ProfileKind
+from sluicegate.gateway.admin.requests import json_answer, json_object, made_answer, path_name, view_answer
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.profile_views import ProfileKind
 
 
 class ProfileApi:

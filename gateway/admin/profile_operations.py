@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.admin.operation import BAD_BODY, REFUSED, Answer, Operation
+from sluicegate.gateway.admin.operation import BAD_BODY, REFUSED, Answer, Operation
 
 
 def _operations(kind: str, schema: str, words: str) -> tuple[Operation, ...]:

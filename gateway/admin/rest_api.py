@@ -3,11 +3,11 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.access_levels import AccessLevel
-from gateway.admin.permission import permit
-from gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
-from gateway.ports import NodePort
-from gateway.rest_views import RestDeliveryPointsView
+from sluicegate.gateway.access_levels import AccessLevel
+from sluicegate.gateway.admin.permission import permit
+from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.rest_views import RestDeliveryPointsView
 
 
 class RestApi:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.admin.operation import BAD_BODY, REFUSED, Answer, Operation
+from sluicegate.gateway.admin.operation import BAD_BODY, REFUSED, Answer, Operation
 
 NO_POINT: Final = Answer(404, "No REST delivery point has that name", "Problem")
 

@@ -13,18 +13,18 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from actors.events import Events
-from gateway.admin.app import build_app
-from gateway.admin.places import REQUESTS_MAX, Places
-from gateway.admin.turnstile import is_known
-from gateway.admin_accounts import AdminAccounts
-from gateway.config.listeners import is_loopback
-from gateway.listening import tell_failed_handshakes
-from gateway.ports import NodePort
-from protocols.listeners import BaseListener
-from protocols.login_line import network_of
-from protocols.tls import TlsFiles
-from protocols.web_pages import WebPages
+from sluicegate.actors.events import Events
+from sluicegate.gateway.admin.app import build_app
+from sluicegate.gateway.admin.places import REQUESTS_MAX, Places
+from sluicegate.gateway.admin.turnstile import is_known
+from sluicegate.gateway.admin_accounts import AdminAccounts
+from sluicegate.gateway.config.listeners import is_loopback
+from sluicegate.gateway.listening import tell_failed_handshakes
+from sluicegate.gateway.ports import NodePort
+from sluicegate.protocols.listeners import BaseListener
+from sluicegate.protocols.login_line import network_of
+from sluicegate.protocols.tls import TlsFiles
+from sluicegate.protocols.web_pages import WebPages
 
 CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # with more of them the largest crowd of strangers loses one
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe

@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.access_levels import AdminAccount
-from gateway.admin.operations import OPEN
-from gateway.admin.places import ACCOUNT, ALL, NETWORK, STRANGERS, Places
-from gateway.admin.problems import problem
-from gateway.semp.refusing import ROOT, refused_at_the_door
-from messaging.client_rights import LoginsBusy
-from protocols.login_line import network_of
+from sluicegate.gateway.access_levels import AdminAccount
+from sluicegate.gateway.admin.operations import OPEN
+from sluicegate.gateway.admin.places import ACCOUNT, ALL, NETWORK, STRANGERS, Places
+from sluicegate.gateway.admin.problems import problem
+from sluicegate.gateway.semp.refusing import ROOT, refused_at_the_door
+from sluicegate.messaging.client_rights import LoginsBusy
+from sluicegate.protocols.login_line import network_of
 
 WITHOUT_PLACE: Final = frozenset(path.encode() for path in OPEN)
 RETRY_AFTER_S: Final = "5"

@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
-from gateway.ports import NodePort
-from gateway.user_views import UsersView
+from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.user_views import UsersView
 
 
 class UserApi:

@@ -3,6 +3,6 @@
 Commands talk to a node over MQTT or its admin port like anybody else; only `serve` and `check-config` see the inside.
 """
 
-from gateway.cli.app import app, main
+from sluicegate.gateway.cli.app import app, main
 
 __all__ = ["app", "main"]

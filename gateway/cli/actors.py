@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
-from gateway.cli.live_view import watch
-from gateway.cli.output import JsonOption, print_json
-from gateway.printable import printable
-from gateway.views import ActorView
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from sluicegate.gateway.cli.live_view import watch
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.printable import printable
+from sluicegate.gateway.views import ActorView
 
 
 def actors(

@@ -8,18 +8,18 @@ from urllib.parse import quote, urlencode
 import typer
 from pydantic import ValidationError
 
-from gateway.adapters import View, adapter
-from gateway.cli.admin_port import RELEASE_ADVICE, AdminPort
-from gateway.cli.failures import UNREACHABLE, CommandFailed
-from gateway.client_views import ClientsView
-from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, QueuesFigures
-from gateway.reader_views import BackupView, CursorView, SpoolView
-from gateway.routing_views import DurableSelectorView, ReloadView
-from gateway.smrp_views import SmrpSubscriptionsView
-from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
-from gateway.vpn_views import MessageVpnsView
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.adapters import View, adapter
+from sluicegate.gateway.cli.admin_port import RELEASE_ADVICE, AdminPort
+from sluicegate.gateway.cli.failures import UNREACHABLE, CommandFailed
+from sluicegate.gateway.client_views import ClientsView
+from sluicegate.gateway.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.figures import NodeFigures, QueuesFigures
+from sluicegate.gateway.reader_views import BackupView, CursorView, SpoolView
+from sluicegate.gateway.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.smrp_views import SmrpSubscriptionsView
+from sluicegate.gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
+from sluicegate.gateway.vpn_views import MessageVpnsView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 

@@ -10,9 +10,9 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.passwords import first_line
-from gateway.cli.version import ReleaseOption
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.passwords import first_line
+from sluicegate.gateway.cli.version import ReleaseOption
 
 PASSWORD_VARIABLE: Final = "SLUICEGATE_ADMIN_PASSWORD"
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from gateway.cli.admin_client import AdminClient, read_view
-from gateway.profile_views import ProfileKind, ProfilesView
-from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
-from gateway.user_views import UsersView, UserView
+from sluicegate.gateway.cli.admin_client import AdminClient, read_view
+from sluicegate.gateway.profile_views import ProfileKind, ProfilesView
+from sluicegate.gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
+from sluicegate.gateway.user_views import UsersView, UserView
 
 
 class AdminObjects(AdminClient):

@@ -15,9 +15,9 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from gateway.cli.admin_login import LOGIN, AdminLogin
-from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_login import LOGIN, AdminLogin
+from sluicegate.gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
 URL_OPTIONS: Final = "--url or SLUICEGATE_URL"

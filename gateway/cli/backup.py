@@ -10,15 +10,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
-from gateway.cli.failures import CommandFailed
-from gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
-from gateway.cli.output import JsonOption, print_json
-from gateway.config.sizes import rounded_size
-from gateway.reader_views import BackupState, BackupView, incarnation_text
-from storage.backup_folder import NAME_ALLOWED, read_note
-from storage.errors import StorageError
-from storage.restore import Restored, restore_backup
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from sluicegate.gateway.cli.failures import CommandFailed
+from sluicegate.gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.config.sizes import rounded_size
+from sluicegate.gateway.reader_views import BackupState, BackupView, incarnation_text
+from sluicegate.storage.backup_folder import NAME_ALLOWED, read_note
+from sluicegate.storage.errors import StorageError
+from sluicegate.storage.restore import Restored, restore_backup
 
 LOOK_EVERY_S: Final = 0.2  # how often a backup that is waited for is looked at
 

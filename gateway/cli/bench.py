@@ -7,16 +7,16 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.bench_figures import PAYLOAD_BYTES_MIN
-from gateway.cli.bench_load import Load, Run
-from gateway.cli.failures import FAILED, UNREACHABLE, CommandFailed
-from gateway.cli.mqtt_session import PasswordOption, UserOption
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table
-from messaging.message_vpn import DEFAULT_VPN
-from protocols.flow.client.errors import ConnectFailed, FlowClientError
-from protocols.flow.client.options import PORT_DEFAULT, ClientOptions, target_of
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.bench_figures import PAYLOAD_BYTES_MIN
+from sluicegate.gateway.cli.bench_load import Load, Run
+from sluicegate.gateway.cli.failures import FAILED, UNREACHABLE, CommandFailed
+from sluicegate.gateway.cli.mqtt_session import PasswordOption, UserOption
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.protocols.flow.client.errors import ConnectFailed, FlowClientError
+from sluicegate.protocols.flow.client.options import PORT_DEFAULT, ClientOptions, target_of
 
 PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
 QUEUE_PREFIX: Final = "sluicegate-bench-"

@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from messaging.ranges import RangeSet
+from sluicegate.messaging.ranges import RangeSet
 
 MANTISSA_BITS: Final = 5  # a latency is known to 1 part in 32
 HEAD: Final = struct.Struct(">QIQQ")  # run, key, number within the key, moment it was due in nanoseconds

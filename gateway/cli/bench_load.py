@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cli.bench_figures import Latencies, Stamp, Tally
-from protocols.flow.client.client import Client
-from protocols.flow.client.consumer import Consumer
-from protocols.flow.client.errors import PublishRefused
-from protocols.flow.client.events import ClientEvent, Disconnected
-from protocols.flow.client.messages import Message
-from protocols.flow.client.options import ClientOptions
-from protocols.flow.client.publisher import Publisher
+from sluicegate.gateway.cli.bench_figures import Latencies, Stamp, Tally
+from sluicegate.protocols.flow.client.client import Client
+from sluicegate.protocols.flow.client.consumer import Consumer
+from sluicegate.protocols.flow.client.errors import PublishRefused
+from sluicegate.protocols.flow.client.events import ClientEvent, Disconnected
+from sluicegate.protocols.flow.client.messages import Message
+from sluicegate.protocols.flow.client.options import ClientOptions
+from sluicegate.protocols.flow.client.publisher import Publisher
 
 BATCH_MAX: Final = 500  # messages made and handed over at a time
 TICK_S: Final = 0.002  # between two looks at what is due

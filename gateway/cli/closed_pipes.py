@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import typer
 
-from gateway.cli.flags import Group
+from sluicegate.gateway.cli.flags import Group
 
 
 class ReadGroup(Group):

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.failures import CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table
-from gateway.config.sizes import rounded_size
-from gateway.reader_views import CursorView
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.failures import CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.gateway.config.sizes import rounded_size
+from sluicegate.gateway.reader_views import CursorView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 
 def cursors(

@@ -10,15 +10,15 @@ import orjson
 import typer
 import yaml
 
-from gateway.cli.admin_client import URL_DEFAULT, UrlOption
-from gateway.cli.admin_objects import AdminObjects
-from gateway.cli.declared_kinds import DECLARED
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, as_json_text, print_json
-from gateway.config.errors import ConfigError, Place, Problem
-from gateway.config.load import text_in, text_of
-from gateway.config.yaml_document import read_yaml
-from gateway.declarations import (
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, UrlOption
+from sluicegate.gateway.cli.admin_objects import AdminObjects
+from sluicegate.gateway.cli.declared_kinds import DECLARED
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, as_json_text, print_json
+from sluicegate.gateway.config.errors import ConfigError, Place, Problem
+from sluicegate.gateway.config.load import text_in, text_of
+from sluicegate.gateway.config.yaml_document import read_yaml
+from sluicegate.gateway.declarations import (
     ADD,
     BYTES_MAX,
     REMOVE,
@@ -32,7 +32,7 @@ from gateway.declarations import (
     differences,
     read_declaration,
 )
-from gateway.printable import printable, printable_json
+from sluicegate.gateway.printable import printable, printable_json
 
 DIFFERS: Final = 4  # exit code of a dry run that found something to do
 STANDARD_INPUT: Final = "-"

@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cli.admin_objects import AdminObjects
-from gateway.cli.failures import CommandFailed
-from gateway.config.attribute_texts import plain_values
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.config.rest_delivery_points import RestDeliveryPoint
-from gateway.config.section import NamedSection
-from gateway.declarations import Fields, Objects
-from gateway.described import described
-from gateway.origins import OPERATOR
-from gateway.profile_views import ProfileKind, ProfileView
-from gateway.stored_users import asked_user
-from messaging.queue_attributes import ATTRIBUTES
-from messaging.queue_config import definition_from_dict, is_named
-from messaging.queue_template import NOT_IN_TEMPLATES, template_from_dict
+from sluicegate.gateway.cli.admin_objects import AdminObjects
+from sluicegate.gateway.cli.failures import CommandFailed
+from sluicegate.gateway.config.attribute_texts import plain_values
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.section import NamedSection
+from sluicegate.gateway.declarations import Fields, Objects
+from sluicegate.gateway.described import described
+from sluicegate.gateway.origins import OPERATOR
+from sluicegate.gateway.profile_views import ProfileKind, ProfileView
+from sluicegate.gateway.stored_users import asked_user
+from sluicegate.messaging.queue_attributes import ATTRIBUTES
+from sluicegate.messaging.queue_config import definition_from_dict, is_named
+from sluicegate.messaging.queue_template import NOT_IN_TEMPLATES, template_from_dict
 
 
 def _no_secrets(given: Fields) -> Fields:

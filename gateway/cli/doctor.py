@@ -8,13 +8,13 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn
 
-from actors.clock import SystemClock
-from gateway.cli.failures import FAILED
-from gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table
-from gateway.doctor import Examination, examine_backup, examine_node
-from gateway.salvage import salvage_node
+from sluicegate.actors.clock import SystemClock
+from sluicegate.gateway.cli.failures import FAILED
+from sluicegate.gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.gateway.doctor import Examination, examine_backup, examine_node
+from sluicegate.gateway.salvage import salvage_node
 
 
 def doctor(

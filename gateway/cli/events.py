@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
-from gateway.cli.output import JsonOption, print_json
-from gateway.printable import printable
-from gateway.views import EventView
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.printable import printable
+from sluicegate.gateway.views import EventView
 
 LIMIT_MAX = 1000  # what the node keeps
 STYLES = {"warning": "yellow", "error": "bold red"}

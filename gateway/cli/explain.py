@@ -6,14 +6,14 @@ import orjson
 import typer
 from rich.console import Console
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table
-from gateway.explanations import CheckView, DestinationView
-from gateway.printable import printable
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.wait_reason import WaitReason
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.gateway.explanations import CheckView, DestinationView
+from sluicegate.gateway.printable import printable
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.wait_reason import WaitReason
 
 app = typer.Typer(help="Explain where messages go, and why they wait.", no_args_is_help=True)
 

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import typer
 
-from gateway.cli.closed_pipes import ReadGroup
-from gateway.printable import printable
+from sluicegate.gateway.cli.closed_pipes import ReadGroup
+from sluicegate.gateway.printable import printable
 
 OK: Final = 0
 FAILED: Final = 1  # the gateway refused, or something went wrong

@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from gateway.cli.failures import ReportingGroup
-from gateway.cli.flags import show_flags
+from sluicegate.gateway.cli.failures import ReportingGroup
+from sluicegate.gateway.cli.flags import show_flags
 
 
 class Place(NamedTuple):
     """Where a command is defined."""
 
-    module: str  # of gateway.cli
+    module: str  # of sluicegate.gateway.cli
     member: str = "app"  # a function, or a typer.Typer with subcommands
     is_program: bool = False  # all that follows is another program's, `--help` too
 
@@ -73,7 +73,7 @@ class LateCommands(ReportingGroup):
 def _imported(name: str, place: Place) -> Any:
     gc.disable()  # what is imported stays, and the collector would go through it again and again
     try:
-        found = getattr(import_module(f"gateway.cli.{place.module}"), place.member)
+        found = getattr(import_module(f"sluicegate.gateway.cli.{place.module}"), place.member)
     finally:
         gc.enable()
     holder = typer.Typer()

@@ -18,7 +18,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.cli.failures import FAILED, UNREACHABLE, USAGE, CommandFailed, unreachable
+from sluicegate.gateway.cli.failures import FAILED, UNREACHABLE, USAGE, CommandFailed, unreachable
 
 PLAIN_PORT: Final = 1883
 TLS_PORT: Final = 8883

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 from argon2 import PasswordHasher
 
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.passwords import new_password
-from gateway.config.allowed import allowed_by, is_secret, leaves, shown
-from gateway.config.errors import ConfigError
-from gateway.config.load import load
-from gateway.config.model import Config
-from gateway.start_errors import CannotStart
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.passwords import new_password
+from sluicegate.gateway.config.allowed import allowed_by, is_secret, leaves, shown
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.start_errors import CannotStart
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="SLUICEGATE_CONFIG", help="YAML file; without it, defaults.")
@@ -36,7 +36,7 @@ def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOpt
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     loaded = loaded_config(config, data, settings)
     gc.disable()  # until the node is ready: a start makes what stays, and the collector would go through it all again
-    from gateway.process import run  # late: every other command starts without the broker's code
+    from sluicegate.gateway.process import run  # late: every other command starts without the broker's code
 
     try:
         exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))

@@ -5,8 +5,8 @@ from typing import Annotated
 import orjson
 import typer
 
-from gateway.adapters import adapter
-from gateway.printable import printable_json
+from sluicegate.gateway.adapters import adapter
+from sluicegate.gateway.printable import printable_json
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from gateway import secret_files
-from gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway import secret_files
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
 
 PasswordFileOption = Annotated[
     Path | None,

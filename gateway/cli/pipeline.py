@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from gateway.cli.failures import CommandFailed
+from sluicegate.gateway.cli.failures import CommandFailed
 
 
 def pipeline(ctx: typer.Context) -> None:
@@ -18,4 +18,4 @@ def pipeline(ctx: typer.Context) -> None:
     if importlib.util.find_spec("pyspark") is None:
         raise CommandFailed("PySpark is not installed", advice="pip install 'sluicegate[spark]' brings it.")
     # -P: a folder `pipeline` where it is called must not be taken for ours.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "pipeline", *ctx.args])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "sluicegate.pipeline", *ctx.args])

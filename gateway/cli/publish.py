@@ -12,8 +12,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.cli.failures import FAILED, USAGE, CommandFailed
-from gateway.cli.mqtt_session import (
+from sluicegate.gateway.cli.failures import FAILED, USAGE, CommandFailed
+from sluicegate.gateway.cli.mqtt_session import (
     KEY_PROPERTY,
     ClientIdOption,
     HostOption,
@@ -28,7 +28,7 @@ from gateway.cli.mqtt_session import (
     VersionOption,
     in_words,
 )
-from gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.output import JsonOption, print_json
 
 UNCONFIRMED_MAX: Final = 1000  # messages under way; reading of standard input waits for room
 CONFIRM_TIMEOUT_S: Final = 30.0

@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.failures import CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.selections import LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
-from gateway.views import RedriveView, TakenView
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.failures import CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.selections import LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
+from sluicegate.gateway.views import RedriveView, TakenView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 LOOK_EVERY_S: Final = 0.2  # how often a re-drive that is waited for is looked at
 RUNNING: Final = "running"

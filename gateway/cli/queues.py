@@ -7,18 +7,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.cursors import cursors, delete_cursor
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.queue_messages import SelectorOption, add_to
-from gateway.cli.replay import replay
-from gateway.cli.tables import print_table
-from gateway.config.sizes import rounded_size
-from gateway.printable import printable
-from gateway.views import FlowView, MessageView, PartitionView, QueueView
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.cursors import cursors, delete_cursor
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.queue_messages import SelectorOption, add_to
+from sluicegate.gateway.cli.replay import replay
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.gateway.config.sizes import rounded_size
+from sluicegate.gateway.printable import printable
+from sluicegate.gateway.views import FlowView, MessageView, PartitionView, QueueView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
 
 app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
 

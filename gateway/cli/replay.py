@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.output import JsonOption, print_json
-from gateway.replay_start import ALLOWED
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.replay_start import ALLOWED
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 
 def replay(

@@ -10,19 +10,19 @@ from typing import Annotated
 import orjson
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, UrlOption, VpnOption
-from gateway.cli.admin_objects import AdminObjects
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table
-from gateway.config.allowed import shown
-from gateway.config.document import Document
-from gateway.config.errors import ConfigError
-from gateway.config.load import text_of
-from gateway.config.sources import apply_settings
-from gateway.config.yaml_document import read_yaml
-from gateway.rest_views import RestDeliveryPointView
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, UrlOption, VpnOption
+from sluicegate.gateway.cli.admin_objects import AdminObjects
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.gateway.config.allowed import shown
+from sluicegate.gateway.config.document import Document
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import text_of
+from sluicegate.gateway.config.sources import apply_settings
+from sluicegate.gateway.config.yaml_document import read_yaml
+from sluicegate.gateway.rest_views import RestDeliveryPointView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="REST delivery points: queues that are pushed to web servers.", no_args_is_help=True)
 

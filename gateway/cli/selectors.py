@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Durable selectors of the consumers of virtual topics.", no_args_is_help=True)
 

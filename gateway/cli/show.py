@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli import show_broker
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table, tell_the_rest
-from gateway.smrp_views import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli import show_broker
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table, tell_the_rest
+from sluicegate.gateway.smrp_views import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Show what a node does, under the names that Solace's brokers have.", no_args_is_help=True)
 smrp = typer.Typer(help="The subscriptions by which messages are routed.", no_args_is_help=True)
@@ -28,7 +28,9 @@ def rest_delivery_point(
     url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
     """Show the REST delivery points: their queues and web servers, and why one is not up."""
-    from gateway.cli.admin_objects import AdminObjects  # late: no other command here needs what it brings along
+    from sluicegate.gateway.cli.admin_objects import (
+        AdminObjects,  # late: no other command here needs what it brings along
+    )
 
     view = AdminObjects(url, vpn).rest_delivery_points()
     if as_json:

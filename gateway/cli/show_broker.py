@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.failures import CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import print_table, tell_the_rest
-from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
-from gateway.config.sizes import rounded_size
-from gateway.figures import QUEUES_DEFAULT, QUEUES_MAX, QueueFigures
-from gateway.reader_views import SpoolView
-from gateway.views import PartitionView, QueueView, ScaleStatus
-from gateway.vpn_views import MessageVpnView
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.failures import CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import print_table, tell_the_rest
+from sluicegate.gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
+from sluicegate.gateway.config.sizes import rounded_size
+from sluicegate.gateway.figures import QUEUES_DEFAULT, QUEUES_MAX, QueueFigures
+from sluicegate.gateway.reader_views import SpoolView
+from sluicegate.gateway.views import PartitionView, QueueView, ScaleStatus
+from sluicegate.gateway.vpn_views import MessageVpnView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 
 def add_to(app: typer.Typer) -> None:

@@ -11,8 +11,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from rich.console import Console
 
-from gateway.cli.failures import FAILED, USAGE, CommandFailed
-from gateway.cli.mqtt_session import (
+from sluicegate.gateway.cli.failures import FAILED, USAGE, CommandFailed
+from sluicegate.gateway.cli.mqtt_session import (
     ANSWER_TIMEOUT_S,
     KEY_PROPERTY,
     ClientIdOption,
@@ -28,8 +28,8 @@ from gateway.cli.mqtt_session import (
     VersionOption,
     in_words,
 )
-from gateway.cli.output import JsonOption, print_json
-from gateway.printable import printable
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.printable import printable
 
 QUEUE_PREFIX: Final = "$queue/"
 REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue

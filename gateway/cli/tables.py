@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.printable import printable
+from sluicegate.gateway.printable import printable
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

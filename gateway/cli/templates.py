@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.queues import attribute_value, value_text
-from gateway.cli.tables import print_table
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_template import DURABILITY_OVERRIDES
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.queues import attribute_value, value_text
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_template import DURABILITY_OVERRIDES
 
 app = typer.Typer(help="Templates for queues that are yet to be made.", no_args_is_help=True)
 

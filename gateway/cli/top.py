@@ -10,16 +10,16 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.live_view import watch
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.tables import table
-from gateway.client_views import CLIENTS_MAX, ClientView
-from gateway.config.sizes import rounded_size
-from gateway.figures import QUEUES_MAX, NodeFigures, QueueFigures, QueuesFigures
-from gateway.process_figures import ProcessFigures
-from gateway.reader_views import SpoolView
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.live_view import watch
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.tables import table
+from sluicegate.gateway.client_views import CLIENTS_MAX, ClientView
+from sluicegate.gateway.config.sizes import rounded_size
+from sluicegate.gateway.figures import QUEUES_MAX, NodeFigures, QueueFigures, QueuesFigures
+from sluicegate.gateway.process_figures import ProcessFigures
+from sluicegate.gateway.reader_views import SpoolView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 COUNT_DEFAULT: Final = 20
 NAME_CHARS: Final = 40  # of a client: a wider one is cut, and the rest of the line can still be seen

@@ -7,15 +7,15 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, UrlOption, VpnOption
-from gateway.cli.admin_objects import AdminObjects
-from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json
-from gateway.cli.passwords import PasswordFileOption, new_password
-from gateway.cli.tables import print_table
-from gateway.user_views import UserView
-from messaging.client_roster import DEFAULT
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.cli.admin_client import URL_DEFAULT, UrlOption, VpnOption
+from sluicegate.gateway.cli.admin_objects import AdminObjects
+from sluicegate.gateway.cli.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.passwords import PasswordFileOption, new_password
+from sluicegate.gateway.cli.tables import print_table
+from sluicegate.gateway.user_views import UserView
+from sluicegate.messaging.client_roster import DEFAULT
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Users: the accounts of clients.", no_args_is_help=True)
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.output import JsonOption, print_json
 
 
 def version(as_json: JsonOption = False) -> None:
     """Print the release, and whether it is compiled."""
-    from gateway.build import compiled, release  # late: every command is imported with the option below
-    from gateway.version import VERSION
+    from sluicegate.gateway.build import compiled, release  # late: every command is imported with the option below
+    from sluicegate.gateway.version import VERSION
 
     if as_json:
         print_json({"version": VERSION, "compiled": compiled(), "python": sys.version.split()[0]})

@@ -7,11 +7,11 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gateway.access_levels import AccessLevel, AdminAccount
-from gateway.config.authentication import Account, unique_names
-from gateway.config.listeners import LOOPBACK, Host, Port, TlsPort, VpnName, is_loopback
-from gateway.config.oauth import OAuth
-from gateway.config.section import Section
+from sluicegate.gateway.access_levels import AccessLevel, AdminAccount
+from sluicegate.gateway.config.authentication import Account, unique_names
+from sluicegate.gateway.config.listeners import LOOPBACK, Host, Port, TlsPort, VpnName, is_loopback
+from sluicegate.gateway.config.oauth import OAuth
+from sluicegate.gateway.config.section import Section
 
 BODY_TIMEOUT_S_MAX: Final = 25  # less than an answer may take: else a client that is slow is told that the node is
 

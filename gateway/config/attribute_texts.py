@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER
+from sluicegate.messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER
 
 _TRUTHS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # as pydantic's
 

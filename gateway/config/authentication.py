@@ -10,14 +10,14 @@ from typing import Annotated, Final, Literal, Self
 from argon2 import extract_parameters
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.config.listeners import is_loopback
-from gateway.config.oauth import OAuth
-from gateway.config.section import Section
-from gateway.secret_files import first_line
-from messaging.client_roster import DEFAULT, ClientUsername
-from protocols.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
-from protocols.scram import ITERATIONS_MAX, ITERATIONS_MIN, read_stored
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.listeners import is_loopback
+from sluicegate.gateway.config.oauth import OAuth
+from sluicegate.gateway.config.section import Section
+from sluicegate.gateway.secret_files import first_line
+from sluicegate.messaging.client_roster import DEFAULT, ClientUsername
+from sluicegate.protocols.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
+from sluicegate.protocols.scram import ITERATIONS_MAX, ITERATIONS_MIN, read_stored
 
 ON_LOOPBACK: Final = "on-loopback"
 

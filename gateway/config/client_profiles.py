@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gateway.config.section import NamedSection, Section
-from messaging.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception
-from messaging.client_profile import COUNT_MAX, UNLIMITED, ClientProfile
-from messaging.deliver_to_one import priority_of
+from sluicegate.gateway.config.section import NamedSection, Section
+from sluicegate.messaging.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception
+from sluicegate.messaging.client_profile import COUNT_MAX, UNLIMITED, ClientProfile
+from sluicegate.messaging.deliver_to_one import priority_of
 
 ALLOW: Final = "allow"
 EXCEPTIONS_MAX: Final = 1000  # of one kind in one profile; each is looked at when a new topic is used

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.config.errors import Place
+from sluicegate.gateway.config.errors import Place
 
 Path = tuple[str | int, ...]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gateway.config.section import Section
-from messaging.message_vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
-from protocols.tls import CertificateUser, ClientCertificates, TlsFiles
+from sluicegate.gateway.config.section import Section
+from sluicegate.messaging.message_vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
+from sluicegate.protocols.tls import CertificateUser, ClientCertificates, TlsFiles
 
 LOOPBACK: Final = "127.0.0.1"
 HTTP_ALPN: Final = "http/1.1"  # what HTTP and WebSocket are called in a TLS handshake [RFC 7301]

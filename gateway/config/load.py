@@ -7,28 +7,28 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.document import BYTES_MAX, Document, Path
-from gateway.config.errors import ConfigError, Place, Problem, no_such_key
-from gateway.config.findings import Finding, finding_of
-from gateway.config.message_vpns import vpn_path
-from gateway.config.model import Config
-from gateway.config.sections import QUEUE_PROBLEM
-from gateway.config.sources import (
+from sluicegate.gateway.config.document import BYTES_MAX, Document, Path
+from sluicegate.gateway.config.errors import ConfigError, Place, Problem, no_such_key
+from sluicegate.gateway.config.findings import Finding, finding_of
+from sluicegate.gateway.config.message_vpns import vpn_path
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections import QUEUE_PROBLEM
+from sluicegate.gateway.config.sources import (
     ENVIRONMENT_PREFIX,
     ENVIRONMENT_SOURCE,
     LEVEL_SEPARATOR,
     apply_environment,
     apply_settings,
 )
-from gateway.config.virtual_destinations import PLACED_PROBLEM
-from gateway.rest_refusals import refused_hosts, reserved_headers
-from gateway.rest_settings import consumer_settings
-from messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
-from messaging.queue_attributes import ATTRIBUTE_BY_NAME
-from messaging.queue_config import QueueInvalid, check_queue_name
-from messaging.queue_template import NOT_IN_TEMPLATES
-from messaging.selectors import Selectors
-from messaging.wrong_value import seen
+from sluicegate.gateway.config.virtual_destinations import PLACED_PROBLEM
+from sluicegate.gateway.rest_refusals import refused_hosts, reserved_headers
+from sluicegate.gateway.rest_settings import consumer_settings
+from sluicegate.messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
+from sluicegate.messaging.queue_attributes import ATTRIBUTE_BY_NAME
+from sluicegate.messaging.queue_config import QueueInvalid, check_queue_name
+from sluicegate.messaging.queue_template import NOT_IN_TEMPLATES
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.wrong_value import seen
 
 TEMPLATE_KEYS: Final = (
     "name",
@@ -66,7 +66,7 @@ def load(
 
 
 def _document_of(file: FilePath) -> Document:
-    from gateway.config.yaml_document import read_yaml  # late: a node without a file needs no PyYAML
+    from sluicegate.gateway.config.yaml_document import read_yaml  # late: a node without a file needs no PyYAML
 
     return read_yaml(text_of(file), str(file))
 

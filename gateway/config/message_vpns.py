@@ -4,16 +4,16 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from gateway.config.authentication import Authentication
-from gateway.config.document import Path
-from gateway.config.listeners import VpnName
-from gateway.config.rest_delivery_points import RestDeliveryPoints
-from gateway.config.section import Section
-from gateway.config.sections import Pair, Queues
-from gateway.config.sizes import MIB, TIB, Size
-from gateway.config.virtual_destinations import VirtualDestinationsSection
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.vpn_quota import COUNT_MAX
+from sluicegate.gateway.config.authentication import Authentication
+from sluicegate.gateway.config.document import Path
+from sluicegate.gateway.config.listeners import VpnName
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoints
+from sluicegate.gateway.config.section import Section
+from sluicegate.gateway.config.sections import Pair, Queues
+from sluicegate.gateway.config.sizes import MIB, TIB, Size
+from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.vpn_quota import COUNT_MAX
 
 Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 

@@ -5,14 +5,14 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from gateway.config.admin import Admin, AdminTls
-from gateway.config.authentication import Account, Authentication
-from gateway.config.document import Path
-from gateway.config.listeners import Listener, Listeners, TlsPort
-from gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
-from gateway.config.rest_delivery_points import RestDeliveryPoints
-from gateway.config.section import Section
-from gateway.config.sections import (
+from sluicegate.gateway.config.admin import Admin, AdminTls
+from sluicegate.gateway.config.authentication import Account, Authentication
+from sluicegate.gateway.config.document import Path
+from sluicegate.gateway.config.listeners import Listener, Listeners, TlsPort
+from sluicegate.gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoints
+from sluicegate.gateway.config.section import Section
+from sluicegate.gateway.config.sections import (
     Amqp,
     Backpressure,
     Backup,
@@ -32,9 +32,9 @@ from gateway.config.sections import (
     Spool,
     Transactions,
 )
-from gateway.config.tracing import Tracing
-from gateway.config.virtual_destinations import VirtualDestinationsSection
-from messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.config.tracing import Tracing
+from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
 
 
 class Config(Section):

@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 
-from gateway.config.section import Section
+from sluicegate.gateway.config.section import Section
 
 KEYS_FILE_BYTES_MAX: Final = 1 << 20  # of some hundred keys; a server has two or three
 
@@ -34,7 +34,7 @@ class OAuth(Section):
         for name in ("issuer", "audience"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is required with jwks_file: a token for somebody else would do otherwise")
-        from protocols.bearer_tokens import read_keys  # late: its libraries are a tenth of a start
+        from sluicegate.protocols.bearer_tokens import read_keys  # late: its libraries are a tenth of a start
 
         try:
             read_keys(self.keys_text())

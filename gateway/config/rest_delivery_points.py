@@ -5,8 +5,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gateway.config.section import NamedSection, Section
-from protocols.rest.targets import Target, TargetInvalid, parse_target
+from sluicegate.gateway.config.section import NamedSection, Section
+from sluicegate.protocols.rest.targets import Target, TargetInvalid, parse_target
 
 STATUS_MIN: Final = 100
 STATUS_MAX: Final = 599

@@ -15,20 +15,20 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from gateway.config.attribute_texts import plain_value, plain_values
-from gateway.config.listeners import LOOPBACK, Host, Port
-from gateway.config.section import Section
-from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
-from gateway.config.web_pages import AllowedHosts, AllowedOrigins
-from messaging.pressure import PressureLimits
-from messaging.queue_attributes import ATTRIBUTE_BY_NAME, AttributeValue
-from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
-from messaging.queue_template import QueueTemplate, template_from_dict
-from messaging.selector_dialect import Dialect
-from messaging.selectors import DIALECTS
-from messaging.thresholds import ThresholdPair
-from messaging.wrong_value import seen
-from protocols.rest.allowed_targets import AllowedTargets, parse_targets
+from sluicegate.gateway.config.attribute_texts import plain_value, plain_values
+from sluicegate.gateway.config.listeners import LOOPBACK, Host, Port
+from sluicegate.gateway.config.section import Section
+from sluicegate.gateway.config.sizes import GIB, KIB, MIB, TIB, Size
+from sluicegate.gateway.config.web_pages import AllowedHosts, AllowedOrigins
+from sluicegate.messaging.pressure import PressureLimits
+from sluicegate.messaging.queue_attributes import ATTRIBUTE_BY_NAME, AttributeValue
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
+from sluicegate.messaging.queue_template import QueueTemplate, template_from_dict
+from sluicegate.messaging.selector_dialect import Dialect
+from sluicegate.messaging.selectors import DIALECTS
+from sluicegate.messaging.thresholds import ThresholdPair
+from sluicegate.messaging.wrong_value import seen
+from sluicegate.protocols.rest.allowed_targets import AllowedTargets, parse_targets
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
 COUNT_MAX: Final = 1 << 40  # messages; far beyond what a spool of 64 TiB holds of the smallest

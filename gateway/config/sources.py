@@ -9,9 +9,9 @@ line.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gateway.config.document import Document, Path
-from gateway.config.errors import ConfigError, Place, Problem
-from messaging.wrong_value import seen
+from sluicegate.gateway.config.document import Document, Path
+from sluicegate.gateway.config.errors import ConfigError, Place, Problem
+from sluicegate.messaging.wrong_value import seen
 
 ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
 LEVEL_SEPARATOR: Final = "__"
@@ -97,7 +97,7 @@ def _value(text: str, source: str) -> object:
     """Return a scalar as the text it is (the models know what it should be), and a YAML list or mapping as such."""
     if text[:1] not in ("[", "{"):
         return text
-    from gateway.config.yaml_document import read_value  # late: few starts have such a value
+    from sluicegate.gateway.config.yaml_document import read_value  # late: few starts have such a value
 
     return read_value(text, source)
 

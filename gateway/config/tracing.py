@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gateway.config.section import Section
-from messaging.topics import Syntax, parse_filter
+from sluicegate.gateway.config.section import Section
+from sluicegate.messaging.topics import Syntax, parse_filter
 
 _URL = re.compile(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")
 

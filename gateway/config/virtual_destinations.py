@@ -5,12 +5,12 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from gateway.config.section import Section
-from messaging.selector_cache import CacheRules
-from messaging.selector_words import SelectorError
-from messaging.selectors import Selectors
-from messaging.virtual_check import Finding, check_target, errors_of, warnings_of
-from messaging.virtual_destinations import (
+from sluicegate.gateway.config.section import Section
+from sluicegate.messaging.selector_cache import CacheRules
+from sluicegate.messaging.selector_words import SelectorError
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.virtual_check import Finding, check_target, errors_of, warnings_of
+from sluicegate.messaging.virtual_destinations import (
     ACTIVEMQ,
     DEFINITIONS_MAX,
     QUEUE,
@@ -22,7 +22,7 @@ from messaging.virtual_destinations import (
     VirtualDestinations,
     VirtualTopic,
 )
-from messaging.virtual_names import NAME_CHARS_MAX, ConsumerNames, NameInvalid, NamePattern
+from sluicegate.messaging.virtual_names import NAME_CHARS_MAX, ConsumerNames, NameInvalid, NamePattern
 
 PLACED_PROBLEM: Final = "placed_problem"  # error type whose context says where in the section it is
 

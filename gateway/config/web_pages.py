@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from messaging.wrong_value import seen
-from protocols.web_pages import ANY, DEFAULT_PORTS
+from sluicegate.messaging.wrong_value import seen
+from sluicegate.protocols.web_pages import ANY, DEFAULT_PORTS
 
 HOST_CHARS_MAX: Final = 255
 # As browsers write it: no user, no path, not even a slash at the end; a name that is not ASCII as `xn--...`.

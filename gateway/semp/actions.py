@@ -8,21 +8,21 @@ from typing import Final
 
 from starlette.requests import Request
 
-from actors.take_messages import COPY, DELETE
-from gateway.admin.requests import json_object, path_name
-from gateway.ports import NodePort
-from gateway.replay_start import SEQUENCE_MAX, ReplayStart
-from gateway.selections import MessageSelection
-from gateway.semp.attributes import TEXT, Schema
-from gateway.semp.envelope import Asked, Document, answer_of_done
-from gateway.semp.errors import invalid_parameter, not_allowed, not_found
-from gateway.semp.messages import OBJECT_PATH, message_id
-from gateway.semp.operation import Performing, SempOperation
-from gateway.semp.resources import CLIENTS, QUEUES
-from gateway.views import TakenView
-from messaging.message_selection import MessageId, parse_message_id
-from messaging.queue_config import QueueInvalid
-from messaging.wrong_value import seen
+from sluicegate.actors.take_messages import COPY, DELETE
+from sluicegate.gateway.admin.requests import json_object, path_name
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.replay_start import SEQUENCE_MAX, ReplayStart
+from sluicegate.gateway.selections import MessageSelection
+from sluicegate.gateway.semp.attributes import TEXT, Schema
+from sluicegate.gateway.semp.envelope import Asked, Document, answer_of_done
+from sluicegate.gateway.semp.errors import invalid_parameter, not_allowed, not_found
+from sluicegate.gateway.semp.messages import OBJECT_PATH, message_id
+from sluicegate.gateway.semp.operation import Performing, SempOperation
+from sluicegate.gateway.semp.resources import CLIENTS, QUEUES
+from sluicegate.gateway.views import TakenView
+from sluicegate.messaging.message_selection import MessageId, parse_message_id
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.wrong_value import seen
 
 SOURCE: Final = "sourceQueueName"
 MESSAGE: Final = "replicationGroupMsgId"

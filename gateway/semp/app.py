@@ -10,17 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from actors.stored_answer import StoreRefused
-from gateway.access_levels import AccessLevel
-from gateway.admin.permission import READ_ONLY_METHODS, permit
-from gateway.admin.problems import NotPermitted, Unacceptable
-from gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
-from gateway.answers import AlreadyExists, NotFound, Refused
-from gateway.ports import NodePort
-from gateway.semp.actions import ACTIONS
-from gateway.semp.changing import CHANGED, changing
-from gateway.semp.envelope import Asked, Document
-from gateway.semp.errors import (
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.access_levels import AccessLevel
+from sluicegate.gateway.admin.permission import READ_ONLY_METHODS, permit
+from sluicegate.gateway.admin.problems import NotPermitted, Unacceptable
+from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
+from sluicegate.gateway.answers import AlreadyExists, NotFound, Refused
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.semp.actions import ACTIONS
+from sluicegate.gateway.semp.changing import CHANGED, changing
+from sluicegate.gateway.semp.envelope import Asked, Document
+from sluicegate.gateway.semp.errors import (
     NOT_FOUND,
     UNAUTHORIZED,
     SempError,
@@ -29,14 +29,14 @@ from gateway.semp.errors import (
     not_allowed,
     not_found,
 )
-from gateway.semp.messages import MESSAGES
-from gateway.semp.openapi import document
-from gateway.semp.operation import BASE, Api, Performing, SempOperation
-from gateway.semp.reading import reading
-from gateway.semp.refusing import ROOT, refused
-from gateway.semp.resources import CONFIGURED, MONITORED
-from gateway.version import VERSION
-from messaging.queue_config import QueueInvalid
+from sluicegate.gateway.semp.messages import MESSAGES
+from sluicegate.gateway.semp.openapi import document
+from sluicegate.gateway.semp.operation import BASE, Api, Performing, SempOperation
+from sluicegate.gateway.semp.reading import reading
+from sluicegate.gateway.semp.refusing import ROOT, refused
+from sluicegate.gateway.semp.resources import CONFIGURED, MONITORED
+from sluicegate.gateway.version import VERSION
+from sluicegate.messaging.queue_config import QueueInvalid
 
 SEMP_VERSION: Final = "2.40"  # of the names of attributes
 PLATFORM: Final = "Sluicegate"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from gateway.semp.errors import invalid_parameter
-from gateway.semp.query import Value
-from messaging.wrong_value import seen
+from sluicegate.gateway.semp.errors import invalid_parameter
+from sluicegate.gateway.semp.query import Value
+from sluicegate.messaging.wrong_value import seen
 
 View = TypeVar("View")
 Schema = dict[str, object]

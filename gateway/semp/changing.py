@@ -11,21 +11,21 @@ from typing import Any, Final, Literal
 
 from starlette.requests import Request
 
-from gateway.admin.requests import json_object, path_name
-from gateway.answers import NotFound, QueueNotFound, UserNotFound
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.config.section import NamedSection
-from gateway.described import described
-from gateway.ports import NodePort
-from gateway.profile_views import ProfileKind
-from gateway.semp.attributes import KEYS_APART, SempAttribute, SempObject
-from gateway.semp.client_objects import EXCEPTIONS
-from gateway.semp.envelope import Asked, Document, answer_of_done
-from gateway.semp.errors import invalid_parameter
-from gateway.semp.openapi import object_schema
-from gateway.semp.operation import SempOperation
-from gateway.semp.reading import Names, Resource, answer_with, query_of_one
-from gateway.semp.resources import (
+from sluicegate.gateway.admin.requests import json_object, path_name
+from sluicegate.gateway.answers import NotFound, QueueNotFound, UserNotFound
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.section import NamedSection
+from sluicegate.gateway.described import described
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.profile_views import ProfileKind
+from sluicegate.gateway.semp.attributes import KEYS_APART, SempAttribute, SempObject
+from sluicegate.gateway.semp.client_objects import EXCEPTIONS
+from sluicegate.gateway.semp.envelope import Asked, Document, answer_of_done
+from sluicegate.gateway.semp.errors import invalid_parameter
+from sluicegate.gateway.semp.openapi import object_schema
+from sluicegate.gateway.semp.operation import SempOperation
+from sluicegate.gateway.semp.reading import Names, Resource, answer_with, query_of_one
+from sluicegate.gateway.semp.resources import (
     ACL_EXCEPTIONS,
     ACL_PROFILES,
     CLIENT_PROFILES,
@@ -34,10 +34,10 @@ from gateway.semp.resources import (
     TEMPLATES,
     USERNAMES,
 )
-from gateway.stored_users import asked_user
-from messaging.queue_config import QueueInvalid, config_from_dict
-from messaging.queue_template import template_from_dict
-from messaging.wrong_value import seen
+from sluicegate.gateway.stored_users import asked_user
+from sluicegate.messaging.queue_config import QueueInvalid, config_from_dict
+from sluicegate.messaging.queue_template import template_from_dict
+from sluicegate.messaging.wrong_value import seen
 
 Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
 Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in

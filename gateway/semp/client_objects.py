@@ -3,15 +3,24 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.client_views import ClientView
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
-from gateway.config.section import Section
-from gateway.semp.attributes import BOOLEAN, INTEGER, TEXT, Schema, SempAttribute, SempCollection, SempObject, semp_name
-from gateway.smrp_views import SmrpSubscriptionView
-from gateway.stored_users import PASSWORD_CHARS_MAX
-from gateway.user_views import UserView
-from gateway.vpn_views import MessageVpnView
-from messaging.queue_config import MEGABYTE
+from sluicegate.gateway.client_views import ClientView
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
+from sluicegate.gateway.config.section import Section
+from sluicegate.gateway.semp.attributes import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    Schema,
+    SempAttribute,
+    SempCollection,
+    SempObject,
+    semp_name,
+)
+from sluicegate.gateway.smrp_views import SmrpSubscriptionView
+from sluicegate.gateway.stored_users import PASSWORD_CHARS_MAX
+from sluicegate.gateway.user_views import UserView
+from sluicegate.gateway.vpn_views import MessageVpnView
+from sluicegate.messaging.queue_config import MEGABYTE
 
 CLIENT: Final[SempObject[ClientView]] = SempObject(
     "client",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from gateway.semp.attributes import KEYS_APART, SempObject
-from gateway.semp.errors import SempError, invalid_parameter
-from gateway.semp.query import Selection, SempQuery, Value
+from sluicegate.gateway.semp.attributes import KEYS_APART, SempObject
+from sluicegate.gateway.semp.errors import SempError, invalid_parameter
+from sluicegate.gateway.semp.query import Selection, SempQuery, Value
 
 Document = dict[str, object]
 

@@ -9,17 +9,17 @@ from typing import Final
 
 from starlette.requests import Request
 
-from gateway.admin.requests import path_name
-from gateway.ports import NodePort
-from gateway.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, shown
-from gateway.semp.errors import SempError, invalid_parameter, not_found
-from gateway.semp.operation import SempOperation
-from gateway.semp.query import cursor_after, read_query
-from gateway.semp.queue_objects import MESSAGE
-from gateway.semp.resources import QUEUES
-from gateway.views import MessageView
-from messaging.message_selection import MessageId, parse_message_id
-from messaging.queue_config import QueueInvalid
+from sluicegate.gateway.admin.requests import path_name
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, shown
+from sluicegate.gateway.semp.errors import SempError, invalid_parameter, not_found
+from sluicegate.gateway.semp.operation import SempOperation
+from sluicegate.gateway.semp.query import cursor_after, read_query
+from sluicegate.gateway.semp.queue_objects import MESSAGE
+from sluicegate.gateway.semp.resources import QUEUES
+from sluicegate.gateway.views import MessageView
+from sluicegate.messaging.message_selection import MessageId, parse_message_id
+from sluicegate.messaging.queue_config import QueueInvalid
 
 ASKED_TOGETHER: Final = 16  # partitions; of a queue with a thousand, most may be empty
 PARENTS: Final = ("msgVpnName", "queueName")

@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 from starlette.requests import Request
 
-from gateway.ports import NodePort
-from gateway.semp.attributes import Schema, SempObject
-from gateway.semp.envelope import Asked, Document
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.semp.attributes import Schema, SempObject
+from sluicegate.gateway.semp.envelope import Asked, Document
 
 BASE: Final = "/SEMP/v2"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from gateway.semp.errors import invalid_parameter
+from sluicegate.gateway.semp.errors import invalid_parameter
 
 COUNT_DEFAULT: Final = 10
 COUNT_MAX: Final = 100

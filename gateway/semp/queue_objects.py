@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from actors.messages import ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED
-from gateway.semp.attributes import (
+from sluicegate.actors.messages import ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED
+from sluicegate.gateway.semp.attributes import (
     BOOLEAN,
     INTEGER,
     TEXT,
@@ -20,13 +20,13 @@ from gateway.semp.attributes import (
     View,
     semp_name,
 )
-from gateway.semp.errors import invalid_parameter
-from gateway.semp.query import Value
-from gateway.views import FlowView, MessageView, QueueView, attribute_schema
-from messaging.queue_attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue
-from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate
-from messaging.thresholds import ThresholdPair
-from messaging.wrong_value import seen
+from sluicegate.gateway.semp.errors import invalid_parameter
+from sluicegate.gateway.semp.query import Value
+from sluicegate.gateway.views import FlowView, MessageView, QueueView, attribute_schema
+from sluicegate.messaging.queue_attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue
+from sluicegate.messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate
+from sluicegate.messaging.thresholds import ThresholdPair
+from sluicegate.messaging.wrong_value import seen
 
 NAMED_BIND_FAILURES: Final = (ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED)  # the others have no attribute of their own
 

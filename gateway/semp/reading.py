@@ -6,13 +6,13 @@ from typing import Any
 
 from starlette.requests import Request
 
-from gateway.admin.requests import path_name
-from gateway.ports import NodePort
-from gateway.semp.attributes import KEYS_APART, SempObject, configured
-from gateway.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, key_of, shown
-from gateway.semp.errors import not_found
-from gateway.semp.operation import SempOperation
-from gateway.semp.query import SempQuery, page_of, read_query
+from sluicegate.gateway.admin.requests import path_name
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.semp.attributes import KEYS_APART, SempObject, configured
+from sluicegate.gateway.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, key_of, shown
+from sluicegate.gateway.semp.errors import not_found
+from sluicegate.gateway.semp.operation import SempOperation
+from sluicegate.gateway.semp.query import SempQuery, page_of, read_query
 
 Names = Sequence[str]  # of the objects of a path, from the outside in
 Listing = Callable[[NodePort, Names], Awaitable[Sequence[Any]]]

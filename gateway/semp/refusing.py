@@ -6,9 +6,9 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.requests import json_answer
-from gateway.semp.envelope import Asked, answer_of_error
-from gateway.semp.errors import UNAUTHORIZED, SempError, invalid_parameter
+from sluicegate.gateway.admin.requests import json_answer
+from sluicegate.gateway.semp.envelope import Asked, answer_of_error
+from sluicegate.gateway.semp.errors import UNAUTHORIZED, SempError, invalid_parameter
 
 ROOT: Final = "/SEMP/"
 

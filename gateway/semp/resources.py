@@ -5,11 +5,11 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from gateway.answers import QueueNotFound, UserNotFound
-from gateway.client_views import ClientQuestion
-from gateway.config.client_profiles import AclProfileSettings
-from gateway.ports import NodePort
-from gateway.semp.client_objects import (
+from sluicegate.gateway.answers import QueueNotFound, UserNotFound
+from sluicegate.gateway.client_views import ClientQuestion
+from sluicegate.gateway.config.client_profiles import AclProfileSettings
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.semp.client_objects import (
     ACL_PROFILE,
     CLIENT,
     CLIENT_PROFILE,
@@ -19,10 +19,10 @@ from gateway.semp.client_objects import (
     VPN,
     exception_kind,
 )
-from gateway.semp.errors import not_found
-from gateway.semp.queue_objects import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
-from gateway.semp.reading import Listing, Names, Resource
-from gateway.smrp_views import DestinationType, SmrpQuestion
+from sluicegate.gateway.semp.errors import not_found
+from sluicegate.gateway.semp.queue_objects import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
+from sluicegate.gateway.semp.reading import Listing, Names, Resource
+from sluicegate.gateway.smrp_views import DestinationType, SmrpQuestion
 
 ALL: Final = sys.maxsize  # pages are cut here, and not by the node
 

@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.aggregate.windows import END, START, WindowsTable, aggregated
-from pipeline.configuration import SchemaTable, Section, StreamJob, as_options, check_target
-from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
-from pipeline.directories import DAY, as_it_is, batch_name, with_day, write_batch
-from pipeline.progress import UNDECODABLE
-from pipeline.report import write_report
-from pipeline.trigger import Trigger
 from pyspark_sluicegate.checkpoint import query_id
 from pyspark_sluicegate.options import OptionError
+from sluicegate.pipeline.aggregate.windows import END, START, WindowsTable, aggregated
+from sluicegate.pipeline.configuration import SchemaTable, Section, StreamJob, as_options, check_target
+from sluicegate.pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
+from sluicegate.pipeline.directories import DAY, as_it_is, batch_name, with_day, write_batch
+from sluicegate.pipeline.progress import UNDECODABLE
+from sluicegate.pipeline.report import write_report
+from sluicegate.pipeline.trigger import Trigger
 
 PUBLISHED: Final = ("payload", "partition_key", "timestamp", "content_type")
 STATE_PARTITIONS_MAX: Final = 1_000
@@ -98,7 +98,7 @@ def _keep(found: DataFrame, table: AggregateTable, name: str) -> None:
         write_batch(with_day(found, START).coalesce(1), table.path, name, by=(DAY,))
     if table.report is not None and table.path is not None:
         kept = _latest_days(found, table.path, table.report_days)
-        from pipeline.aggregate.page import page  # late: jobs begin without Matplotlib
+        from sluicegate.pipeline.aggregate.page import page  # late: jobs begin without Matplotlib
 
         write_report(page(kept, table.windows, table.path), table.report)
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
-from pipeline.aggregate.windows import END, START, WindowsTable
-from pipeline.charts import LINES_MAX, Line, lines_over_time
-from pipeline.report import Fact, Plot, Report, Table, count
+from sluicegate.pipeline.aggregate.windows import END, START, WindowsTable
+from sluicegate.pipeline.charts import LINES_MAX, Line, lines_over_time
+from sluicegate.pipeline.report import Fact, Plot, Report, Table, count
 
 WINDOWS_SHOWN: Final = 500  # of each group, the latest
 ROWS_SHOWN: Final = 20

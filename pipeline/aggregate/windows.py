@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from pipeline.configuration import Section
-from pipeline.directories import BATCH, DAY
-from pipeline.progress import UNTIMED
+from sluicegate.pipeline.configuration import Section
+from sluicegate.pipeline.directories import BATCH, DAY
+from sluicegate.pipeline.progress import UNTIMED
 
 START: Final = "window_start"
 END: Final = "window_end"

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
-from pipeline.audit.findings import (
+from sluicegate.pipeline.audit.findings import (
     DUPLICATED,
     FOREIGN,
     LOST,

@@ -5,12 +5,12 @@ from typing import Annotated, Final, final
 from pydantic import Field
 from pyspark.sql import SparkSession
 
-from pipeline.archived import Archived
-from pipeline.audit.comparison import findings, paired
-from pipeline.audit.findings import AuditResult
-from pipeline.configuration import JobFile, Section
-from pipeline.failures import JobFailed
-from pipeline.report import write_report
+from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.audit.comparison import findings, paired
+from sluicegate.pipeline.audit.findings import AuditResult
+from sluicegate.pipeline.configuration import JobFile, Section
+from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.report import write_report
 
 SAMPLES_MAX: Final = 1_000
 JUDGES_ALL: Final = "true"
@@ -49,7 +49,7 @@ def audit(spark: SparkSession, config: AuditJob) -> AuditResult:
         # Nothing lost of nothing would look like success, and is a mistake in the file more likely.
         judged_so = "" if table.judge == JUDGES_ALL else f", of those that audit.judge takes: {table.judge}"
         raise JobFailed(f"audit.ingress: no message in {table.ingress.path} where {table.ingress.where}{judged_so}")
-    from pipeline.audit.page import page  # late: jobs begin without Matplotlib
+    from sluicegate.pipeline.audit.page import page  # late: jobs begin without Matplotlib
 
     write_report(page(found, ingress=table.ingress, egress=table.egress, identity=table.identity), table.report)
     return found

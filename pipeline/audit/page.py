@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from pipeline.archived import Archived
-from pipeline.audit.findings import (
+from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.audit.findings import (
     DUPLICATED,
     FOREIGN,
     LOST,
@@ -13,8 +13,8 @@ from pipeline.audit.findings import (
     AuditResult,
     Sample,
 )
-from pipeline.charts import Bar, Line, columns, lines_over_time
-from pipeline.report import Fact, Part, Plot, Report, Table, count
+from sluicegate.pipeline.charts import Bar, Line, columns, lines_over_time
+from sluicegate.pipeline.report import Fact, Part, Plot, Report, Table, count
 
 _WORDS: Final = {
     LOST: "lost",

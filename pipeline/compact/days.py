@@ -34,8 +34,8 @@ from pyarrow import ArrowInvalid
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.directories import BATCH, DAY, as_it_is
-from pipeline.failures import JobFailed, unreadable_by
+from sluicegate.pipeline.directories import BATCH, DAY, as_it_is
+from sluicegate.pipeline.failures import JobFailed, unreadable_by
 
 WORK: Final = "_compact"
 MANIFEST: Final = "manifest.json"

@@ -14,10 +14,10 @@ from typing import Annotated, Final, final
 from pydantic import Field
 from pyspark.sql import SparkSession
 
-from pipeline.archived import check_format
-from pipeline.compact.days import Compacted, DayLeft, alone_in, carry_on, closed_days, compact_day
-from pipeline.configuration import DELTA, ArchiveTable, JobFile
-from pipeline.failures import JobFailed
+from sluicegate.pipeline.archived import check_format
+from sluicegate.pipeline.compact.days import Compacted, DayLeft, alone_in, carry_on, closed_days, compact_day
+from sluicegate.pipeline.configuration import DELTA, ArchiveTable, JobFile
+from sluicegate.pipeline.failures import JobFailed
 
 MIB: Final = 1024 * 1024
 
@@ -106,7 +106,7 @@ def _compact_directories(spark: SparkSession, table: CompactTable, now: datetime
 
 
 def _compact_delta(table: CompactTable, now: datetime) -> CompactResult:
-    from pipeline.delta import compact_table
+    from sluicegate.pipeline.delta import compact_table
 
     before = (now - timedelta(hours=table.closed_after_h)).date()
     found = compact_table(table.path, before, file_bytes=table.file_mb * MIB, replaced_kept_h=table.replaced_kept_h)

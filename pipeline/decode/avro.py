@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
-from pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
+from sluicegate.pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
 
 Schema: TypeAlias = Any  # of Avro: JSON
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
-from pipeline.configuration import ConfigError
+from sluicegate.pipeline.configuration import ConfigError
 
 ArrowType: TypeAlias = Any  # pyarrow ships no types
 Record: TypeAlias = dict[str, Any]  # a value for each field, as pyarrow takes them; one that is absent is null

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from pipeline.decode.decoder import ArrowType, SchemaError, Undecodable
+from sluicegate.pipeline.decode.decoder import ArrowType, SchemaError, Undecodable
 
 Fit: TypeAlias = Callable[[Any, str], Any]  # the value, and where it stands; raises Undecodable
 SHOWN_CHARACTERS_MAX: Final = 60  # of a value that does not fit

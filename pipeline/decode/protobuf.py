@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
+from sluicegate.pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
 
 Descriptor: TypeAlias = Any  # the library's types are those of whichever implementation is loaded
 Message: TypeAlias = Any

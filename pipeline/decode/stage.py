@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from pipeline.configuration import AVRO, CSV, JSON, PAYLOAD, PROTOBUF, RAW, SchemaTable
-from pipeline.decode.avro import AvroDecoder
-from pipeline.decode.decoder import ArrowType, Decoder, SchemaError
-from pipeline.decode.protobuf import ProtobufDecoder
-from pipeline.decode.text import CsvDecoder, JsonDecoder
+from sluicegate.pipeline.configuration import AVRO, CSV, JSON, PAYLOAD, PROTOBUF, RAW, SchemaTable
+from sluicegate.pipeline.decode.avro import AvroDecoder
+from sluicegate.pipeline.decode.decoder import ArrowType, Decoder, SchemaError
+from sluicegate.pipeline.decode.protobuf import ProtobufDecoder
+from sluicegate.pipeline.decode.text import CsvDecoder, JsonDecoder
 
 VALUE: Final = "value"
 DECODE_ERROR: Final = "decode_error"

@@ -6,8 +6,8 @@ from typing import ClassVar, final
 
 import orjson
 
-from pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
-from pipeline.decode.fitting import fit_for, reading_of_cells
+from sluicegate.pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
+from sluicegate.pipeline.decode.fitting import fit_for, reading_of_cells
 
 csv.field_size_limit(sys.maxsize)  # of all CSV in the process; 128 KiB otherwise, and a payload has a bound already
 

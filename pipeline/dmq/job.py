@@ -13,12 +13,12 @@ from pydantic import Field
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from messaging import dead_letter as dead
-from messaging.headers import TIME_MS_MAX
-from messaging.settlement import DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY
-from pipeline.batch_job import ISO_8601
-from pipeline.configuration import QueueJob, Section
-from pipeline.likeness import alike
+from sluicegate.messaging import dead_letter as dead
+from sluicegate.messaging.headers import TIME_MS_MAX
+from sluicegate.messaging.settlement import DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY
+from sluicegate.pipeline.batch_job import ISO_8601
+from sluicegate.pipeline.configuration import QueueJob, Section
+from sluicegate.pipeline.likeness import alike
 
 GROUPS_MAX: Final = 200  # that are told of, the largest ones; the others are counted
 SAMPLES_MAX: Final = 100

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
-from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, SYSTEM_STARTUP_COMPLETE
+from sluicegate.messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, SYSTEM_STARTUP_COMPLETE
 
 _TOPIC: Final = r"^(?:#LOG|\$SYS/LOG)/[A-Z]+/[A-Z]+/([^/]+)/([A-Z_]+)(?:/[^/]+/(.*))?$"
 _ADDRESS: Final = r" at (\S+) "

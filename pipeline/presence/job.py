@@ -10,10 +10,10 @@ from pydantic import Field
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as fn
 
-from pipeline.batch_job import ISO_8601
-from pipeline.configuration import QueueJob, Section
-from pipeline.failures import JobFailed
-from pipeline.presence.connections import connections, events_in, presence_of, silent_in
+from sluicegate.pipeline.batch_job import ISO_8601
+from sluicegate.pipeline.configuration import QueueJob, Section
+from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.presence.connections import connections, events_in, presence_of, silent_in
 
 SHOWN_MAX: Final = 1_000
 

@@ -22,10 +22,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pipeline.configuration import JSON, QueueJob, SchemaTable, Section
-from pipeline.decode.decoder import Decoder
-from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
-from pipeline.likeness import alike
+from sluicegate.pipeline.configuration import JSON, QueueJob, SchemaTable, Section
+from sluicegate.pipeline.decode.decoder import Decoder
+from sluicegate.pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
+from sluicegate.pipeline.likeness import alike
 
 TOPICS_MAX: Final = 200  # that are told of, the most frequent ones; the others are counted
 REASONS_SHOWN: Final = 3

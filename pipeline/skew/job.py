@@ -8,13 +8,13 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from messaging.queue_attributes import PARTITION_COUNT_MAX
-from pipeline.archived import Archived
-from pipeline.configuration import JobFile, Section
-from pipeline.failures import JobFailed
-from pipeline.report import write_report
-from pipeline.skew.hashing import HASHED, with_hashes
-from pipeline.skew.shares import PARTITIONS_MAX, KeyShare, PartitionShare, SkewResult, loads, with_empty
+from sluicegate.messaging.queue_attributes import PARTITION_COUNT_MAX
+from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.configuration import JobFile, Section
+from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.report import write_report
+from sluicegate.pipeline.skew.hashing import HASHED, with_hashes
+from sluicegate.pipeline.skew.shares import PARTITIONS_MAX, KeyShare, PartitionShare, SkewResult, loads, with_empty
 
 KEYS_SHOWN_MAX: Final = 1_000
 
@@ -108,7 +108,7 @@ def skew(spark: SparkSession, config: SkewJob) -> SkewResult:
         )
     finally:
         rows.unpersist()
-    from pipeline.skew.page import page  # late: jobs begin without Matplotlib
+    from sluicegate.pipeline.skew.page import page  # late: jobs begin without Matplotlib
 
     write_report(page(found, where), table.report)
     return found

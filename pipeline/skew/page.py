@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from pipeline.charts import Bar, Line, bars, columns, lines_over
-from pipeline.report import Fact, Plot, Report, Table, count
-from pipeline.skew.shares import KeyShare, SkewResult
+from sluicegate.pipeline.charts import Bar, Line, bars, columns, lines_over
+from sluicegate.pipeline.report import Fact, Plot, Report, Table, count
+from sluicegate.pipeline.skew.shares import KeyShare, SkewResult
 
 BARS_MAX: Final = 20  # of a plot; the table has them all
 NAME_CHARACTERS_MAX: Final = 32  # beside a bar

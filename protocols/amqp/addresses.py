@@ -9,8 +9,8 @@ so.
 from typing import Final, final
 from urllib.parse import unquote
 
-from messaging.topics import SHARE_FORMS, TopicError, check_published_topic
-from protocols.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
+from sluicegate.messaging.topics import SHARE_FORMS, TopicError, check_published_topic
+from sluicegate.protocols.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
 
 QUEUE: Final = "queue"
 TOPIC: Final = "topic"

@@ -5,10 +5,10 @@ They are kept as encoded maps, one behind another, oldest first. Of a key the la
 
 from typing import Final
 
-from protocols.amqp.decoding import decode
-from protocols.amqp.encoding import encode
-from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol
 
 FREE_PREFIX: Final = "x-"  # keys with other beginnings are the standard's own (3.2.10)
 

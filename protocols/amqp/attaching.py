@@ -2,23 +2,23 @@
 
 from typing import TYPE_CHECKING, Final
 
-from actors.directory_messages import FindQueue, QueueHandle
-from messaging.client_rights import ClientDenied
-from messaging.events import CLIENT_FLOW_OPENED
-from messaging.topics import queue_topic
-from protocols.amqp import conditions
-from protocols.amqp.addresses import QUEUE, AddressRefused, Node, check_topic, is_durable_form, resolve
-from protocols.amqp.link import PENDING, IncomingLink
-from protocols.amqp.outcomes import AmqpError, DeliveryState, rejected
-from protocols.amqp.publishing import PublishingLink
-from protocols.amqp.remembering import unsettled_map
-from protocols.amqp.session import Session
-from protocols.amqp.temporary_nodes import policy_properties, read_policy
-from protocols.amqp.termini import Coordinator, Target
-from protocols.destination import Destination
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.events import CLIENT_FLOW_OPENED
+from sluicegate.messaging.topics import queue_topic
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.addresses import QUEUE, AddressRefused, Node, check_topic, is_durable_form, resolve
+from sluicegate.protocols.amqp.link import PENDING, IncomingLink
+from sluicegate.protocols.amqp.outcomes import AmqpError, DeliveryState, rejected
+from sluicegate.protocols.amqp.publishing import PublishingLink
+from sluicegate.protocols.amqp.remembering import unsettled_map
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.temporary_nodes import policy_properties, read_policy
+from sluicegate.protocols.amqp.termini import Coordinator, Target
+from sluicegate.protocols.destination import Destination
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 # 4.5.1: transactions of this connection; several at once in a session; one on several sessions.
 TRANSACTION_CAPABILITIES: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Final
 
-from actors.browser_messages import BindBrowser, BrowserBound
-from actors.directory_messages import QueueHandle
-from actors.messages import (
+from sluicegate.actors.browser_messages import BindBrowser, BrowserBound
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.messages import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
     NO_SUCH_PARTITION,
@@ -13,23 +13,30 @@ from actors.messages import (
     BindRefused,
     UnbindFlow,
 )
-from messaging.address import Address
-from messaging.client_rights import ClientDenied
-from messaging.credit import CreditWindow
-from messaging.destinations import Subscriber
-from messaging.topics import SharedFilter
-from protocols.amqp import conditions
-from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITIES, AddressRefused, Node, resolve
-from protocols.amqp.attaching import ATTACH_BYTES_MAX, find_queue
-from protocols.amqp.browsing import BrowsingLink
-from protocols.amqp.consuming import ConsumingLink
-from protocols.amqp.filters import BROWSER_FILTERS, CONSUMER_FILTERS, SUBSCRIPTION_FILTERS, read_filters
-from protocols.amqp.link import PENDING, OutgoingLink
-from protocols.amqp.outcomes import AmqpError
-from protocols.amqp.resuming import ResumableFlow, away_s_granted
-from protocols.amqp.session import Session
-from protocols.amqp.sharing import join_group, shared_filter
-from protocols.amqp.subscriptions import (
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.topics import SharedFilter
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.addresses import (
+    QUEUE,
+    QUEUE_CAPABILITIES,
+    TOPIC_CAPABILITIES,
+    AddressRefused,
+    Node,
+    resolve,
+)
+from sluicegate.protocols.amqp.attaching import ATTACH_BYTES_MAX, find_queue
+from sluicegate.protocols.amqp.browsing import BrowsingLink
+from sluicegate.protocols.amqp.consuming import ConsumingLink
+from sluicegate.protocols.amqp.filters import BROWSER_FILTERS, CONSUMER_FILTERS, SUBSCRIPTION_FILTERS, read_filters
+from sluicegate.protocols.amqp.link import PENDING, OutgoingLink
+from sluicegate.protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp.resuming import ResumableFlow, away_s_granted
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.sharing import join_group, shared_filter
+from sluicegate.protocols.amqp.subscriptions import (
     GLOBAL,
     SHARED,
     check_rights,
@@ -40,8 +47,8 @@ from protocols.amqp.subscriptions import (
     subscription_queue,
     wanted_queue,
 )
-from protocols.amqp.temporary_nodes import policy_properties, read_policy
-from protocols.amqp.termini import (
+from sluicegate.protocols.amqp.temporary_nodes import policy_properties, read_policy
+from sluicegate.protocols.amqp.termini import (
     COPY,
     DURABLE_CONFIGURATION,
     LINK_DETACH,
@@ -51,7 +58,7 @@ from protocols.amqp.termini import (
 )
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 PROTOCOL: Final = "amqp"
 NODE_CAPABILITIES: Final = (*QUEUE_CAPABILITIES, *TOPIC_CAPABILITIES)  # that a source may have whatever it is

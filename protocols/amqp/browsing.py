@@ -5,17 +5,17 @@ A browser of the queue reads for the link (actors.browser), a few messages ahead
 
 from typing import TYPE_CHECKING, final
 
-from actors.browser_messages import Browsed
-from actors.directory_messages import QueueHandle
-from actors.drain_messages import DrainFlow, FlowDrained
-from messaging.batch import AT_MOST_ONCE
-from protocols.amqp.link import ATTACHED, OutgoingLink
-from protocols.amqp.message_out import write_message
-from protocols.amqp.session import Session
-from protocols.shown_ahead import ShownAhead
+from sluicegate.actors.browser_messages import Browsed
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.drain_messages import DrainFlow, FlowDrained
+from sluicegate.messaging.batch import AT_MOST_ONCE
+from sluicegate.protocols.amqp.link import ATTACHED, OutgoingLink
+from sluicegate.protocols.amqp.message_out import write_message
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.shown_ahead import ShownAhead
 
 if TYPE_CHECKING:
-    from protocols.amqp.sessions import Sessions
+    from sluicegate.protocols.amqp.sessions import Sessions
 
 
 @final

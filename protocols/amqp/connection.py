@@ -8,21 +8,21 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from actors.browser_messages import Browsed
-from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed, Deliveries, Refused, Resume
-from actors.drain_messages import FlowDrained
-from actors.inbox import Flushed, Scheduled
-from actors.messages import FlowGone, FlowState
-from actors.tasks import run_for
-from messaging.client_rights import NOT_AUTHENTICATED
-from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind, as_word
-from protocols.amqp import conditions
-from protocols.amqp.attaching import attach_publisher
-from protocols.amqp.binding import attach_consumer, end_browser, end_consumer
-from protocols.amqp.consuming import DurableSettlement, check_writable
-from protocols.amqp.engine import AmqpEngine
-from protocols.amqp.events import (
+from sluicegate.actors.browser_messages import Browsed
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Resume
+from sluicegate.actors.drain_messages import FlowDrained
+from sluicegate.actors.inbox import Flushed, Scheduled
+from sluicegate.actors.messages import FlowGone, FlowState
+from sluicegate.actors.tasks import run_for
+from sluicegate.messaging.client_rights import NOT_AUTHENTICATED
+from sluicegate.messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind, as_word
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.attaching import attach_publisher
+from sluicegate.protocols.amqp.binding import attach_consumer, end_browser, end_consumer
+from sluicegate.protocols.amqp.consuming import DurableSettlement, check_writable
+from sluicegate.protocols.amqp.engine import AmqpEngine
+from sluicegate.protocols.amqp.events import (
     AmqpEvent,
     AttachReceived,
     CloseReceived,
@@ -38,24 +38,24 @@ from protocols.amqp.events import (
     SessionEnded,
     WindowOpened,
 )
-from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.opening import CAPABILITIES, answer_open
-from protocols.amqp.outcomes import TRANSACTIONAL, AmqpError
-from protocols.amqp.performatives import Open
-from protocols.amqp.sasl import AmqpSasl
-from protocols.amqp.services import AmqpServices
-from protocols.amqp.session import Session
-from protocols.amqp.sides import Sides
-from protocols.amqp.subscriptions import end_look_up
-from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.gathered import write_gathered
-from protocols.identity import Identity
-from protocols.message_vpns import MessageVpns
-from protocols.reading_gate import ReadingGate
-from protocols.sasl import ANONYMOUS_NAME
-from protocols.transports import ByteTransport, PeerInfo
-from protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
-from protocols.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.opening import CAPABILITIES, answer_open
+from sluicegate.protocols.amqp.outcomes import TRANSACTIONAL, AmqpError
+from sluicegate.protocols.amqp.performatives import Open
+from sluicegate.protocols.amqp.sasl import AmqpSasl
+from sluicegate.protocols.amqp.services import AmqpServices
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.sides import Sides
+from sluicegate.protocols.amqp.subscriptions import end_look_up
+from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
+from sluicegate.protocols.gathered import write_gathered
+from sluicegate.protocols.identity import Identity
+from sluicegate.protocols.message_vpns import MessageVpns
+from sluicegate.protocols.reading_gate import ReadingGate
+from sluicegate.protocols.sasl import ANONYMOUS_NAME
+from sluicegate.protocols.transports import ByteTransport, PeerInfo
+from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
+from sluicegate.protocols.unwritable import reject_unwritable, tell_unwritable
 
 log = logging.getLogger("sluicegate.amqp")
 

@@ -7,36 +7,36 @@ what it may still get. What is on its way from a partition to here is in neither
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.data_messages import Deliveries, Refused
-from actors.directory_messages import QueueHandle
-from actors.drain_messages import DrainFlow, FlowDrained
-from actors.inbox import Dispatcher
-from actors.messages import FlowState
-from actors.router_messages import LeaveGroup
-from actors.waking import wake_waiters
-from messaging.address import Address
-from messaging.batch import AT_MOST_ONCE
-from messaging.credit import CreditWindow
-from messaging.effects import Delivery
-from messaging.held import DeliverySource, HeldRun
-from messaging.queue_attributes import EXCLUSIVE
-from messaging.selectors import Selector
-from messaging.settlement import ACCEPTED, RELEASED
-from protocols.amqp import outcomes
-from protocols.amqp.annotations import FIRST_OF_GROUP, with_notes
-from protocols.amqp.dispositions import Disposition
-from protocols.amqp.link import ATTACHED, OutgoingLink
-from protocols.amqp.message_out import write_message
-from protocols.amqp.outcomes import RELEASED_STATE, DeliveryState
-from protocols.amqp.resuming import ResumableFlow
-from protocols.amqp.session import Session
-from protocols.amqp.unsettled import Unsettled, wire_ids
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, uint
-from protocols.amqp.verdicts import Verdict, verdict_of
-from protocols.settling import settle_from, source_of
+from sluicegate.actors.data_messages import Deliveries, Refused
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.inbox import Dispatcher
+from sluicegate.actors.messages import FlowState
+from sluicegate.actors.router_messages import LeaveGroup
+from sluicegate.actors.waking import wake_waiters
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_MOST_ONCE
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.held import DeliverySource, HeldRun
+from sluicegate.messaging.queue_attributes import EXCLUSIVE
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.settlement import ACCEPTED, RELEASED
+from sluicegate.protocols.amqp import outcomes
+from sluicegate.protocols.amqp.annotations import FIRST_OF_GROUP, with_notes
+from sluicegate.protocols.amqp.dispositions import Disposition
+from sluicegate.protocols.amqp.link import ATTACHED, OutgoingLink
+from sluicegate.protocols.amqp.message_out import write_message
+from sluicegate.protocols.amqp.outcomes import RELEASED_STATE, DeliveryState
+from sluicegate.protocols.amqp.resuming import ResumableFlow
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.unsettled import Unsettled, wire_ids
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol, uint
+from sluicegate.protocols.amqp.verdicts import Verdict, verdict_of
+from sluicegate.protocols.settling import settle_from, source_of
 
 if TYPE_CHECKING:
-    from protocols.amqp.sessions import Sessions
+    from sluicegate.protocols.amqp.sessions import Sessions
 
 # Properties of the flows that we send to receivers.
 ACTIVE: Final = "x-active"

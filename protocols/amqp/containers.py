@@ -8,13 +8,13 @@ take links from each other, nor are they in each other's way.
 
 from typing import TYPE_CHECKING, final
 
-from protocols.amqp import conditions
-from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.outcomes import AmqpError
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
-    from protocols.amqp.session import Session
+    from sluicegate.protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.session import Session
 
 Link = IncomingLink | OutgoingLink
 ContainerName = tuple[str, str]  # and its user's: each may call it as it likes

@@ -2,11 +2,11 @@
 
 from typing import Final, final
 
-from protocols.amqp.decoding import decode
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.fields import Fields
-from protocols.amqp.sections import VALUE, find_sections
-from protocols.amqp.values import AmqpValue, Described, Scalar, Symbol
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.sections import VALUE, find_sections
+from sluicegate.protocols.amqp.values import AmqpValue, Described, Scalar, Symbol
 
 DECLARE: Final = 0x31
 DISCHARGE: Final = 0x32

@@ -7,8 +7,8 @@ read, and only DecodeError comes out, whatever the bytes. A value that is only p
 import struct
 from typing import Final, final
 
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.values import (
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.values import (
     CHAR,
     DECIMAL32,
     DECIMAL64,

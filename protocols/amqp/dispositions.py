@@ -5,10 +5,10 @@ Outcomes of neighbouring deliveries become one frame: whoever settles 500 messag
 
 from typing import Final, final
 
-from protocols.amqp.decoding import decode_list
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.fields import Fields
-from protocols.amqp.outcomes import DeliveryState, read_state
+from sluicegate.protocols.amqp.decoding import decode_list
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.outcomes import DeliveryState, read_state
 
 SERIAL_MASK: Final = 0xFFFF_FFFF
 

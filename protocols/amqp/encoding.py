@@ -4,8 +4,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from protocols.amqp.errors import LocalMisuse
-from protocols.amqp.values import (
+from sluicegate.protocols.amqp.errors import LocalMisuse
+from sluicegate.protocols.amqp.values import (
     BYTE,
     CHAR,
     FLOAT,

@@ -9,15 +9,15 @@ lead to (`attach`, `refuse`, `detach`), the credit of senders (`grant`), message
 
 from typing import Final, final
 
-from protocols.amqp import conditions
-from protocols.amqp.decoding import decode, read_fields
-from protocols.amqp.errors import CONNECTION, DecodeError, PeerViolation
-from protocols.amqp.events import AmqpEvent, CloseReceived, OpenReceived, PeerViolated
-from protocols.amqp.frames import AMQP_FRAME, HEARTBEAT, Frame, cut_frame, frame
-from protocols.amqp.handshake import DONE, REFUSED, Handshake
-from protocols.amqp.limits import IDLE_TIMEOUT_MS_MIN, MIN_MAX_FRAME_SIZE, AmqpLimits
-from protocols.amqp.outcomes import AmqpError
-from protocols.amqp.performatives import (
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.decoding import decode, read_fields
+from sluicegate.protocols.amqp.errors import CONNECTION, DecodeError, PeerViolation
+from sluicegate.protocols.amqp.events import AmqpEvent, CloseReceived, OpenReceived, PeerViolated
+from sluicegate.protocols.amqp.frames import AMQP_FRAME, HEARTBEAT, Frame, cut_frame, frame
+from sluicegate.protocols.amqp.handshake import DONE, REFUSED, Handshake
+from sluicegate.protocols.amqp.limits import IDLE_TIMEOUT_MS_MIN, MIN_MAX_FRAME_SIZE, AmqpLimits
+from sluicegate.protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp.performatives import (
     CLOSE,
     OPEN,
     PERFORMATIVES,
@@ -27,8 +27,8 @@ from protocols.amqp.performatives import (
     read_ending,
     read_open,
 )
-from protocols.amqp.sessions import Sessions
-from protocols.amqp.values import AmqpValue
+from sluicegate.protocols.amqp.sessions import Sessions
+from sluicegate.protocols.amqp.values import AmqpValue
 
 # How far the connection is.
 HANDSHAKE: Final = 0

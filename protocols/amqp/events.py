@@ -5,11 +5,11 @@ On the data path an event carries a batch: `DeliveriesReceived` the neighbouring
 
 from typing import TypeAlias, final
 
-from protocols.amqp.dispositions import Disposition
-from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.outcomes import AmqpError
-from protocols.amqp.performatives import Open
-from protocols.amqp.session import Session
+from sluicegate.protocols.amqp.dispositions import Disposition
+from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp.performatives import Open
+from sluicegate.protocols.amqp.session import Session
 
 
 @final

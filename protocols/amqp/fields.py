@@ -2,8 +2,8 @@
 
 from typing import final
 
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.values import (
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.values import (
     UBYTE,
     UINT,
     ULONG,

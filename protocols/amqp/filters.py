@@ -10,12 +10,12 @@ What is asked for where it has no meaning, or is not known, is not in force, and
 
 from typing import Final, final
 
-from messaging.selector_words import SelectorError
-from messaging.selectors import Selector, Selectors
-from protocols.amqp.addresses import AddressRefused
-from protocols.amqp.conditions import INVALID_FIELD
-from protocols.amqp.limits import MAP_ENTRIES_MAX
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
+from sluicegate.messaging.selector_words import SelectorError
+from sluicegate.messaging.selectors import Selector, Selectors
+from sluicegate.protocols.amqp.addresses import AddressRefused
+from sluicegate.protocols.amqp.conditions import INVALID_FIELD
+from sluicegate.protocols.amqp.limits import MAP_ENTRIES_MAX
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 SELECTOR: Final = "apache.org:selector-filter:string"
 NO_LOCAL: Final = "apache.org:no-local-filter:list"

@@ -2,9 +2,9 @@
 
 from typing import Final, final
 
-from protocols.amqp.conditions import FRAMING_ERROR
-from protocols.amqp.errors import CONNECTION, PeerViolation
-from protocols.amqp.limits import FRAME_HEAD_BYTES
+from sluicegate.protocols.amqp.conditions import FRAMING_ERROR
+from sluicegate.protocols.amqp.errors import CONNECTION, PeerViolation
+from sluicegate.protocols.amqp.limits import FRAME_HEAD_BYTES
 
 AMQP_FRAME: Final = 0
 SASL_FRAME: Final = 1

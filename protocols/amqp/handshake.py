@@ -7,13 +7,13 @@ stops where an answer is needed, and goes on when it was given.
 from collections.abc import Sequence
 from typing import Final, final
 
-from protocols.amqp.conditions import DECODE_ERROR, FRAMING_ERROR
-from protocols.amqp.decoding import decode
-from protocols.amqp.errors import CONNECTION, DecodeError, PeerViolation
-from protocols.amqp.events import AmqpEvent, SaslInitReceived, SaslResponseReceived
-from protocols.amqp.frames import SASL_FRAME, cut_frame, sasl_frame
-from protocols.amqp.limits import SASL_FRAME_BYTES_MAX
-from protocols.amqp.sasl_frames import (
+from sluicegate.protocols.amqp.conditions import DECODE_ERROR, FRAMING_ERROR
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.errors import CONNECTION, DecodeError, PeerViolation
+from sluicegate.protocols.amqp.events import AmqpEvent, SaslInitReceived, SaslResponseReceived
+from sluicegate.protocols.amqp.frames import SASL_FRAME, cut_frame, sasl_frame
+from sluicegate.protocols.amqp.limits import SASL_FRAME_BYTES_MAX
+from sluicegate.protocols.amqp.sasl_frames import (
     INIT,
     RESPONSE,
     SASL_OK,
@@ -24,7 +24,7 @@ from protocols.amqp.sasl_frames import (
     read_response,
     sasl_code,
 )
-from protocols.amqp.values import Described
+from sluicegate.protocols.amqp.values import Described
 
 HEADER_BYTES: Final = 8
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"

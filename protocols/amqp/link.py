@@ -6,9 +6,9 @@ They hold counters and what is half done; which messages travel, and where to, i
 from collections.abc import Callable
 from typing import Final, final
 
-from protocols.amqp.performatives import ABSENT, RECEIVER_SECOND, SENDER_SETTLED, Attach, Flow
-from protocols.amqp.transfers import handle_bytes
-from protocols.amqp.values import AmqpMap
+from sluicegate.protocols.amqp.performatives import ABSENT, RECEIVER_SECOND, SENDER_SETTLED, Attach, Flow
+from sluicegate.protocols.amqp.transfers import handle_bytes
+from sluicegate.protocols.amqp.values import AmqpMap
 
 # How far a link is. The peer's attach makes it; ours answers; either side's detach ends it.
 PENDING: Final = 0  # the peer's attach waits for our answer

@@ -13,7 +13,7 @@ from typing import Final, final
 
 import orjson
 
-from messaging.headers import (
+from sluicegate.messaging.headers import (
     NATIVE_AMQP,
     PARTITION_KEY_BYTES_MAX,
     PRIORITY_DEFAULT,
@@ -23,16 +23,16 @@ from messaging.headers import (
     Headers,
     UserPropertyValue,
 )
-from messaging.partitioning import key_hash
-from messaging.trace_context import TRACE_FIELDS
-from protocols.amqp.decoding import VALUES_MAX, Room, decode, decode_list
-from protocols.amqp.encoding import ONE_BYTE
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.fields import Fields
-from protocols.amqp.reply_addresses import JMS_REPLY_TO, shared_reply_to
-from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections, sections_in_order
-from protocols.amqp.text_forms import json_form, text_form, user_value
-from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar, Symbol
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.trace_context import TRACE_FIELDS
+from sluicegate.protocols.amqp.decoding import VALUES_MAX, Room, decode, decode_list
+from sluicegate.protocols.amqp.encoding import ONE_BYTE
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.reply_addresses import JMS_REPLY_TO, shared_reply_to
+from sluicegate.protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections, sections_in_order
+from sluicegate.protocols.amqp.text_forms import json_form, text_form, user_value
+from sluicegate.protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar, Symbol
 
 PARTITION_KEY_PROPERTY: Final = "JMSXGroupID"
 # What has no field of its own in `Headers`: consumers of other protocols get it as a user property of this name.

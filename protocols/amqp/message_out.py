@@ -6,11 +6,11 @@ belongs to the hop (3.2.1). A message of another protocol is written from its no
 
 from typing import Final, final
 
-from messaging.dead_letter import DeadLetter
-from messaging.headers import NATIVE_AMQP, PRIORITY_DEFAULT, TIME_MS_MAX, Headers, UserPropertyValue
-from protocols.amqp.decoding import decode
-from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.message_in import (
+from sluicegate.messaging.dead_letter import DeadLetter
+from sluicegate.messaging.headers import NATIVE_AMQP, PRIORITY_DEFAULT, TIME_MS_MAX, Headers, UserPropertyValue
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.message_in import (
     ANNOTATION_PREFIX,
     BODY_DATA,
     BODY_STRING,
@@ -22,8 +22,8 @@ from protocols.amqp.message_in import (
     body_bytes_of,
     native_sections,
 )
-from protocols.amqp.reply_addresses import JMS_REPLY_TO, reply_address
-from protocols.amqp.sections import (
+from sluicegate.protocols.amqp.reply_addresses import JMS_REPLY_TO, reply_address
+from sluicegate.protocols.amqp.sections import (
     APPLICATION_PROPERTIES,
     HEADER,
     MESSAGE_ANNOTATIONS,
@@ -31,7 +31,7 @@ from protocols.amqp.sections import (
     PROPERTIES,
     find_sections,
 )
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint, ulong
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint, ulong
 
 TTL_MS_MAX: Final = 0xFFFF_FFFF
 UINT_MAX: Final = 0xFFFF_FFFF

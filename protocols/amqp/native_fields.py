@@ -5,8 +5,8 @@ They are decoded for whoever asks, from the bytes that travel with the message; 
 
 from typing import Final, final
 
-from messaging.headers import UserPropertyValue
-from messaging.native_fields import (
+from sluicegate.messaging.headers import UserPropertyValue
+from sluicegate.messaging.native_fields import (
     CONTENT_ENCODING,
     GROUP_SEQUENCE,
     REPLY_TO_GROUP_ID,
@@ -15,13 +15,13 @@ from messaging.native_fields import (
     USER_ID,
     NativeFields,
 )
-from protocols.amqp.annotations import with_notes
-from protocols.amqp.decoding import decode, decode_list
-from protocols.amqp.encoding import encode
-from protocols.amqp.message_in import NATIVE_HEAD_BYTES, native_travels
-from protocols.amqp.sections import NOWHERE, find_sections
-from protocols.amqp.text_forms import user_value
-from protocols.amqp.values import AmqpMap, Symbol
+from sluicegate.protocols.amqp.annotations import with_notes
+from sluicegate.protocols.amqp.decoding import decode, decode_list
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.message_in import NATIVE_HEAD_BYTES, native_travels
+from sluicegate.protocols.amqp.sections import NOWHERE, find_sections
+from sluicegate.protocols.amqp.text_forms import user_value
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol
 
 # Places in the properties section (3.2.4).
 _PLACES: Final = {USER_ID: 1, TO: 2, SUBJECT: 3, CONTENT_ENCODING: 7, GROUP_SEQUENCE: 11, REPLY_TO_GROUP_ID: 12}

@@ -6,15 +6,15 @@ gets an open that says that a close follows, and then the close: the pair that c
 
 from typing import TYPE_CHECKING, Final
 
-from messaging.client_rights import VPN_UNKNOWN, ClientDenied
-from protocols.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, condition_of
-from protocols.amqp.hostnames import vpn_of_hostname
-from protocols.amqp.outcomes import AmqpError
-from protocols.amqp.performatives import Open
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
+from sluicegate.messaging.client_rights import VPN_UNKNOWN, ClientDenied
+from sluicegate.protocols.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, condition_of
+from sluicegate.protocols.amqp.hostnames import vpn_of_hostname
+from sluicegate.protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp.performatives import Open
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 SOLE_CONNECTION: Final = "sole-connection-for-container"
 CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]

@@ -2,10 +2,10 @@
 
 from typing import Final, final
 
-from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.errors import DESCRIPTION_CHARS_MAX, DecodeError
-from protocols.amqp.fields import Fields
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
+from sluicegate.protocols.amqp.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.errors import DESCRIPTION_CHARS_MAX, DecodeError
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 ERROR: Final = 0x1D
 RECEIVED: Final = 0x23

@@ -6,12 +6,12 @@ every field.
 
 from typing import Final, final
 
-from protocols.amqp.encoding import encode_performative
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.fields import Fields
-from protocols.amqp.outcomes import AmqpError, read_error
-from protocols.amqp.termini import Coordinator, Source, Target, read_source, read_target
-from protocols.amqp.values import AmqpMap, AmqpValue, Scalar, Symbol, symbols, ubyte, uint, ulong, ushort
+from sluicegate.protocols.amqp.encoding import encode_performative
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.outcomes import AmqpError, read_error
+from sluicegate.protocols.amqp.termini import Coordinator, Source, Target, read_source, read_target
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Scalar, Symbol, symbols, ubyte, uint, ulong, ushort
 
 OPEN: Final = 0x10
 BEGIN: Final = 0x11

@@ -7,14 +7,14 @@ protocol.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from actors.data_messages import Refused
-from actors.publish_result import PublishResult
-from actors.publishing import Publisher
-from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
-from messaging.client_rights import ClientDenied
-from messaging.headers import Headers
-from messaging.refusals import (
+from sluicegate.actors.data_messages import Refused
+from sluicegate.actors.publish_result import PublishResult
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.refusals import (
     ADMITTED,
     REFUSED_GUARANTEED_SEND,
     REFUSED_MESSAGE_TOO_LARGE,
@@ -23,13 +23,13 @@ from messaging.refusals import (
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
 )
-from protocols.amqp import conditions
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.events import DeliveriesReceived
-from protocols.amqp.link import IncomingLink
-from protocols.amqp.message_in import MessageIn, read_message
-from protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE, DeliveryState, rejected
-from protocols.amqp.remembering import (
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.events import DeliveriesReceived
+from sluicegate.protocols.amqp.link import IncomingLink
+from sluicegate.protocols.amqp.message_in import MessageIn, read_message
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE, DeliveryState, rejected
+from sluicegate.protocols.amqp.remembering import (
     LINKS_MAX,
     NOT_BEGUN,
     RememberedLink,
@@ -37,15 +37,15 @@ from protocols.amqp.remembering import (
     begin_expiry,
     stored_state,
 )
-from protocols.amqp.session import Session
-from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, SESSION_END
-from protocols.amqp.transaction import Transaction
-from protocols.amqp.values import AmqpMap, Symbol
-from protocols.counters import ProtocolCounters
-from protocols.destination import Destination
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, SESSION_END
+from sluicegate.protocols.amqp.transaction import Transaction
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.destination import Destination
 
 if TYPE_CHECKING:
-    from protocols.amqp.sessions import Sessions
+    from sluicegate.protocols.amqp.sessions import Sessions
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
 INVALID_MESSAGE: Final = "invalid_message"  # counter: presettled messages that are none, or go nowhere

@@ -5,22 +5,22 @@ One object for a connection: the bytes of deliveries that are not whole yet are 
 
 from typing import final
 
-from protocols.amqp.conditions import (
+from sluicegate.protocols.amqp.conditions import (
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
     TRANSFER_LIMIT_EXCEEDED,
 )
-from protocols.amqp.errors import CONNECTION, LINK, SESSION, PeerViolation
-from protocols.amqp.events import AmqpEvent, CreditSpent, DeliveriesReceived
-from protocols.amqp.limits import DELIVERY_TAG_BYTES_MAX, AmqpLimits
-from protocols.amqp.link import SERIAL_MASK, IncomingLink
-from protocols.amqp.outcomes import TRANSACTIONAL
-from protocols.amqp.performatives import ABSENT, RECEIVER_SECOND
-from protocols.amqp.session import Session
-from protocols.amqp.transfers import Transfer
-from protocols.pieces import put_to
+from sluicegate.protocols.amqp.errors import CONNECTION, LINK, SESSION, PeerViolation
+from sluicegate.protocols.amqp.events import AmqpEvent, CreditSpent, DeliveriesReceived
+from sluicegate.protocols.amqp.limits import DELIVERY_TAG_BYTES_MAX, AmqpLimits
+from sluicegate.protocols.amqp.link import SERIAL_MASK, IncomingLink
+from sluicegate.protocols.amqp.outcomes import TRANSACTIONAL
+from sluicegate.protocols.amqp.performatives import ABSENT, RECEIVER_SECOND
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.transfers import Transfer
+from sluicegate.protocols.pieces import put_to
 
 
 @final

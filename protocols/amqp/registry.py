@@ -2,10 +2,10 @@
 
 from typing import final
 
-from protocols.amqp.containers import Containers
-from protocols.amqp.resuming import ResumableFlows
-from protocols.amqp.subscriptions import Subscriptions
-from protocols.amqp.temporary_nodes import TemporaryNodes
+from sluicegate.protocols.amqp.containers import Containers
+from sluicegate.protocols.amqp.resuming import ResumableFlows
+from sluicegate.protocols.amqp.subscriptions import Subscriptions
+from sluicegate.protocols.amqp.temporary_nodes import TemporaryNodes
 
 
 @final

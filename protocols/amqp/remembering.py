@@ -13,16 +13,16 @@ Deliberately elsewhere: what a resumed delivery is answered (`publishing`).
 from collections.abc import Callable
 from typing import Final, final
 
-from actors.data_messages import Confirmed, Refused
-from actors.futures import LoopFuture
-from actors.publishing import Publisher
-from messaging.address import Address
-from messaging.refusals import REFUSED_SPOOL_FAILED
-from protocols.amqp import conditions
-from protocols.amqp.encoding import encode
-from protocols.amqp.outcomes import ACCEPTED_STATE, DeliveryState, rejected
-from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
-from protocols.amqp.values import AmqpMap, AmqpValue
+from sluicegate.actors.data_messages import Confirmed, Refused
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.refusals import REFUSED_SPOOL_FAILED
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, DeliveryState, rejected
+from sluicegate.protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue
 
 TIMEOUT_S_MAX: Final = 86_400  # what is granted at most of the time that a client asks for
 LINKS_MAX: Final = 1_000  # remembered at a time; the one that has been away longest makes room for a new one

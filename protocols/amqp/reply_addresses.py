@@ -6,9 +6,9 @@ broker's perhaps, is passed on as it is.
 
 from typing import Final
 
-from messaging.headers import QUEUE_REPLY
-from protocols.amqp.addresses import QUEUE, AddressRefused, resolve
-from protocols.amqp.values import BYTE, AmqpValue, Scalar
+from sluicegate.messaging.headers import QUEUE_REPLY
+from sluicegate.protocols.amqp.addresses import QUEUE, AddressRefused, resolve
+from sluicegate.protocols.amqp.values import BYTE, AmqpValue, Scalar
 
 JMS_REPLY_TO: Final = "x-opt-jms-reply-to"  # the annotation by which JMS clients say what kind `reply-to` is
 

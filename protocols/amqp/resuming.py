@@ -20,27 +20,27 @@ Deliberately elsewhere: links on which clients send (`remembering`).
 
 from typing import Final, final
 
-from actors.asking import ask_unless_gone
-from actors.cell import ActorCell
-from actors.data_messages import Deliveries
-from actors.futures import LoopFuture
-from actors.messages import FlowGone, FlowState, UnbindFlow
-from actors.parking_messages import DeliverAgain
-from messaging.address import Address
-from messaging.credit import CreditWindow
-from messaging.held import DeliverySource, HeldRun
-from messaging.ranges import RangeSet
-from protocols.amqp import conditions
-from protocols.amqp.addresses import AddressRefused
-from protocols.amqp.encoding import encode
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.link import SERIAL_MASK, OutgoingLink
-from protocols.amqp.outcomes import OUTCOMES, DeliveryState, read_state
-from protocols.amqp.remembering import NOT_BEGUN, LinkName
-from protocols.amqp.termini import NEVER, Source
-from protocols.amqp.values import AmqpMap
-from protocols.amqp.verdicts import FAILED_VERDICT, Verdicts, verdict_of
-from protocols.settling import send_back
+from sluicegate.actors.asking import ask_unless_gone
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Deliveries
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.messages import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.parking_messages import DeliverAgain
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.held import DeliverySource, HeldRun
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.addresses import AddressRefused
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.link import SERIAL_MASK, OutgoingLink
+from sluicegate.protocols.amqp.outcomes import OUTCOMES, DeliveryState, read_state
+from sluicegate.protocols.amqp.remembering import NOT_BEGUN, LinkName
+from sluicegate.protocols.amqp.termini import NEVER, Source
+from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.protocols.amqp.verdicts import FAILED_VERDICT, Verdicts, verdict_of
+from sluicegate.protocols.settling import send_back
 
 # What is granted at most of the time that a client asks for: others wait for what it holds, and for its partitions.
 AWAY_S_MAX: Final = 300

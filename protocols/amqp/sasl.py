@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from messaging.client_rights import LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
-from protocols.amqp.events import SaslInitReceived
-from protocols.amqp.hostnames import vpn_of_hostname
-from protocols.amqp.sasl_frames import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
-from protocols.authentication import AuthenticationFailed, Challenge, Proven
-from protocols.sasl import SaslDialogue
-from protocols.transports import PeerInfo
+from sluicegate.messaging.client_rights import LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
+from sluicegate.protocols.amqp.events import SaslInitReceived
+from sluicegate.protocols.amqp.hostnames import vpn_of_hostname
+from sluicegate.protocols.amqp.sasl_frames import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
+from sluicegate.protocols.authentication import AuthenticationFailed, Challenge, Proven
+from sluicegate.protocols.sasl import SaslDialogue
+from sluicegate.protocols.transports import PeerInfo
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 
 class AmqpSasl:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final, final
 
-from protocols.amqp.encoding import encode_composite
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.fields import Fields
-from protocols.amqp.values import AmqpArray, AmqpValue, Scalar, Symbol, ubyte
+from sluicegate.protocols.amqp.encoding import encode_composite
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.values import AmqpArray, AmqpValue, Scalar, Symbol, ubyte
 
 MECHANISMS: Final = 0x40
 INIT: Final = 0x41

@@ -8,9 +8,9 @@ Some clients do not keep that order; other brokers take what they send, and here
 from operator import itemgetter
 from typing import Final, final
 
-from protocols.amqp.decoding import decode, skip
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.values import ULONG, Scalar, Symbol
+from sluicegate.protocols.amqp.decoding import decode, skip
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.values import ULONG, Scalar, Symbol
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71

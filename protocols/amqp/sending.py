@@ -5,10 +5,10 @@ A payload is handed to the transport as it is, between frame heads; only one tha
 
 from typing import Final
 
-from protocols.amqp.limits import FRAME_HEAD_BYTES
-from protocols.amqp.link import SERIAL_MASK, OutgoingLink
-from protocols.amqp.session import PendingDelivery, Session
-from protocols.amqp.transfers import first_transfer, next_transfer
+from sluicegate.protocols.amqp.limits import FRAME_HEAD_BYTES
+from sluicegate.protocols.amqp.link import SERIAL_MASK, OutgoingLink
+from sluicegate.protocols.amqp.session import PendingDelivery, Session
+from sluicegate.protocols.amqp.transfers import first_transfer, next_transfer
 
 TRANSFER_BYTES_MAX: Final = 80  # of a transfer's head and performative: tag 32, four numbers of 5, flags, constructors
 

@@ -3,22 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from actors.events import Events
-from messaging.address import Address
-from messaging.client_roster import ClientRoster
-from messaging.credit import CreditPool
-from messaging.queue_config import QueueDefinition
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.registry import Registry
-from protocols.amqp.remembering import RememberedLinks
-from protocols.amqp.subscriptions import SubscriptionQueue
-from protocols.amqp.transaction import TransactionAccounts
-from protocols.authentication import Authenticator
-from protocols.counters import ProtocolCounters
-from protocols.unfinished import UnfinishedBytes
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.events import Events
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.credit import CreditPool
+from sluicegate.messaging.queue_config import QueueDefinition
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.registry import Registry
+from sluicegate.protocols.amqp.remembering import RememberedLinks
+from sluicegate.protocols.amqp.subscriptions import SubscriptionQueue
+from sluicegate.protocols.amqp.transaction import TransactionAccounts
+from sluicegate.protocols.authentication import Authenticator
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)

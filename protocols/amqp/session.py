@@ -7,14 +7,14 @@ is known to whoever sent or stored it, not here.
 
 from typing import Final, final
 
-from protocols.amqp.conditions import WINDOW_VIOLATION
-from protocols.amqp.dispositions import DispositionRuns
-from protocols.amqp.errors import SESSION, PeerViolation
-from protocols.amqp.limits import OUTGOING_WINDOW
-from protocols.amqp.link import SERIAL_MASK, IncomingLink, OutgoingLink, serial_difference
-from protocols.amqp.performatives import ABSENT, Begin, Flow
-from protocols.amqp.transfers import transfer_lead
-from protocols.amqp.values import AmqpMap
+from sluicegate.protocols.amqp.conditions import WINDOW_VIOLATION
+from sluicegate.protocols.amqp.dispositions import DispositionRuns
+from sluicegate.protocols.amqp.errors import SESSION, PeerViolation
+from sluicegate.protocols.amqp.limits import OUTGOING_WINDOW
+from sluicegate.protocols.amqp.link import SERIAL_MASK, IncomingLink, OutgoingLink, serial_difference
+from sluicegate.protocols.amqp.performatives import ABSENT, Begin, Flow
+from sluicegate.protocols.amqp.transfers import transfer_lead
+from sluicegate.protocols.amqp.values import AmqpMap
 
 AVAILABLE_MAX: Final = 0xFFFF_FFFF  # what the field holds
 

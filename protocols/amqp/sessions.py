@@ -6,11 +6,11 @@ left, or is said on a channel that no session has, the connection.
 
 from typing import final
 
-from protocols.amqp import conditions
-from protocols.amqp.decoding import read_fields
-from protocols.amqp.dispositions import disposition_bytes, read_disposition
-from protocols.amqp.errors import CONNECTION, LINK, SESSION, LocalMisuse, PeerViolation
-from protocols.amqp.events import (
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.decoding import read_fields
+from sluicegate.protocols.amqp.dispositions import disposition_bytes, read_disposition
+from sluicegate.protocols.amqp.errors import CONNECTION, LINK, SESSION, LocalMisuse, PeerViolation
+from sluicegate.protocols.amqp.events import (
     AmqpEvent,
     AttachReceived,
     CreditReceived,
@@ -20,9 +20,15 @@ from protocols.amqp.events import (
     SessionEnded,
     WindowOpened,
 )
-from protocols.amqp.frames import Frame, frame
-from protocols.amqp.limits import LINK_NAME_BYTES_MAX, MAP_ENTRIES_MAX, MIN_MAX_FRAME_SIZE, OUTGOING_WINDOW, AmqpLimits
-from protocols.amqp.link import (
+from sluicegate.protocols.amqp.frames import Frame, frame
+from sluicegate.protocols.amqp.limits import (
+    LINK_NAME_BYTES_MAX,
+    MAP_ENTRIES_MAX,
+    MIN_MAX_FRAME_SIZE,
+    OUTGOING_WINDOW,
+    AmqpLimits,
+)
+from sluicegate.protocols.amqp.link import (
     ATTACHED,
     DETACHED,
     DETACHING,
@@ -32,8 +38,8 @@ from protocols.amqp.link import (
     OutgoingLink,
     serial_difference,
 )
-from protocols.amqp.outcomes import DECLARED, AmqpError, DeliveryState
-from protocols.amqp.performatives import (
+from sluicegate.protocols.amqp.outcomes import DECLARED, AmqpError, DeliveryState
+from sluicegate.protocols.amqp.performatives import (
     ABSENT,
     ATTACH,
     BEGIN,
@@ -56,12 +62,12 @@ from protocols.amqp.performatives import (
     read_ending,
     read_flow,
 )
-from protocols.amqp.receiving import Receiving
-from protocols.amqp.sending import send_delivery, send_pending
-from protocols.amqp.session import ENDING, MAPPED, Session
-from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.transfers import read_transfer
-from protocols.amqp.values import AmqpMap, AmqpValue
+from sluicegate.protocols.amqp.receiving import Receiving
+from sluicegate.protocols.amqp.sending import send_delivery, send_pending
+from sluicegate.protocols.amqp.session import ENDING, MAPPED, Session
+from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.transfers import read_transfer
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue
 
 
 @final

@@ -7,20 +7,20 @@ it ends. What AMQP itself calls shared, known by container and link, is `protoco
 
 from typing import TYPE_CHECKING
 
-from actors.directory_messages import QueueHandle, QueuesExhausted
-from actors.router_messages import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
-from actors.stored_answer import StoreRefused
-from messaging.batch import AT_LEAST_ONCE
-from messaging.destinations import Subscriber
-from messaging.topics import SharedFilter, TopicError, parse_shared
-from protocols.amqp import conditions
-from protocols.amqp.addresses import QUEUE, AddressRefused, Node
-from protocols.amqp.link import OutgoingLink
-from protocols.amqp.subscriptions import partition_count_of
-from protocols.amqp.termini import DURABLE_NONE, Source
+from sluicegate.actors.directory_messages import QueueHandle, QueuesExhausted
+from sluicegate.actors.router_messages import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.messaging.batch import AT_LEAST_ONCE
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.topics import SharedFilter, TopicError, parse_shared
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.addresses import QUEUE, AddressRefused, Node
+from sluicegate.protocols.amqp.link import OutgoingLink
+from sluicegate.protocols.amqp.subscriptions import partition_count_of
+from sluicegate.protocols.amqp.termini import DURABLE_NONE, Source
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 
 def shared_filter(node: Node) -> SharedFilter | None:

@@ -6,21 +6,21 @@ first link needs it.
 
 from typing import TYPE_CHECKING, final
 
-from actors.drain_messages import FlowDrained
-from actors.publishing import Publisher
-from protocols.amqp.attaching import destination_of_message
-from protocols.amqp.browsing import BrowsingLink, BrowsingSide
-from protocols.amqp.consuming import ConsumingSide
-from protocols.amqp.frames import answer_bytes
-from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.publishing import PublishingSide
-from protocols.amqp.session import Session
-from protocols.amqp.transacting import TransactingSide
-from protocols.transports import ByteTransport
-from protocols.unread_answers import UnreadAnswers
+from sluicegate.actors.drain_messages import FlowDrained
+from sluicegate.actors.publishing import Publisher
+from sluicegate.protocols.amqp.attaching import destination_of_message
+from sluicegate.protocols.amqp.browsing import BrowsingLink, BrowsingSide
+from sluicegate.protocols.amqp.consuming import ConsumingSide
+from sluicegate.protocols.amqp.frames import answer_bytes
+from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.publishing import PublishingSide
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.transacting import TransactingSide
+from sluicegate.protocols.transports import ByteTransport
+from sluicegate.protocols.unread_answers import UnreadAnswers
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 
 @final

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
-from actors.directory_messages import (
+from sluicegate.actors.directory_messages import (
     CreateQueue,
     DefinitionLost,
     DeleteQueue,
@@ -19,17 +19,17 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.stored_answer import StoreRefused
-from messaging.deliver_to_one import PriorityInvalid, priorities_of
-from messaging.permissions import denial, permits
-from messaging.queue_attributes import CONSUME, PARTITION_COUNT_MAX
-from messaging.queue_config import QueueDefinition, QueueInvalid
-from messaging.topics import TopicError, parse_queue_subscription, syntax_of
-from protocols.amqp import conditions
-from protocols.amqp.addresses import AddressRefused, is_durable_form
-from protocols.amqp.filters import selector_filter
-from protocols.amqp.link import OutgoingLink
-from protocols.amqp.termini import (
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.messaging.deliver_to_one import PriorityInvalid, priorities_of
+from sluicegate.messaging.permissions import denial, permits
+from sluicegate.messaging.queue_attributes import CONSUME, PARTITION_COUNT_MAX
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid
+from sluicegate.messaging.topics import TopicError, parse_queue_subscription, syntax_of
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.addresses import AddressRefused, is_durable_form
+from sluicegate.protocols.amqp.filters import selector_filter
+from sluicegate.protocols.amqp.link import OutgoingLink
+from sluicegate.protocols.amqp.termini import (
     COPY,
     DURABLE_CONFIGURATION,
     DURABLE_NONE,
@@ -37,10 +37,10 @@ from protocols.amqp.termini import (
     NEVER,
     Source,
 )
-from protocols.amqp.values import Scalar, Symbol
+from sluicegate.protocols.amqp.values import Scalar, Symbol
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 SUBSCRIPTION_KIND: Final = "amqp-subscription"
 SHARED: Final = "shared"  # capabilities of a source: several links share the subscription,

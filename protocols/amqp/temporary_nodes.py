@@ -7,20 +7,20 @@ they go with it at the latest. Before that they go by their lifetime policy, and
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.directory_messages import DeclareQueue, DeleteQueue, QueueHandle, QueuesExhausted
-from messaging.admission import QueueGate
-from messaging.client_rights import ClientDenied
-from messaging.queue_attributes import SECONDS_MAX
-from messaging.topics import TEMPORARY_TOPICS
-from protocols.amqp import conditions
-from protocols.amqp.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressRefused, Node
-from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.outcomes import AmqpError
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
+from sluicegate.actors.directory_messages import DeclareQueue, DeleteQueue, QueueHandle, QueuesExhausted
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.queue_attributes import SECONDS_MAX
+from sluicegate.messaging.topics import TEMPORARY_TOPICS
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressRefused, Node
+from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.outcomes import AmqpError
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
-    from protocols.amqp.session import Session
+    from sluicegate.protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.session import Session
 
 # Lifetime policies (3.5.10 to 3.5.13).
 DELETE_ON_CLOSE: Final = 0x2B

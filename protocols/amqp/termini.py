@@ -2,10 +2,10 @@
 
 from typing import Final, final
 
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.fields import Fields
-from protocols.amqp.outcomes import DeliveryState, read_state
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, symbols, uint
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.outcomes import DeliveryState, read_state
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, symbols, uint
 
 SOURCE: Final = 0x28
 TARGET: Final = 0x29

@@ -4,8 +4,8 @@ import base64
 import uuid
 from typing import TypeAlias
 
-from messaging.headers import UserPropertyValue
-from protocols.amqp.values import (
+from sluicegate.messaging.headers import UserPropertyValue
+from sluicegate.protocols.amqp.values import (
     CHAR,
     UUID,
     AmqpArray,

@@ -15,23 +15,23 @@ Discharges are carried out one after the other, in the order in which they came.
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from actors.transacting import NOT_HELD, HeldRanges, TransactionCommit
-from messaging.ranges import RangeSet
-from protocols.amqp import conditions
-from protocols.amqp.control import Declare, Discharge, read_control
-from protocols.amqp.dispositions import Disposition
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.events import DeliveriesReceived
-from protocols.amqp.link import IncomingLink
-from protocols.amqp.outcomes import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
-from protocols.amqp.publishing import takes_rejected
-from protocols.amqp.session import Session
-from protocols.amqp.transaction import OpenDeliveries, Transaction
-from protocols.amqp.unsettled import wire_ids
-from protocols.amqp.verdicts import ACCEPTED_VERDICT, FAILED_VERDICT, verdict_of
+from sluicegate.actors.transacting import NOT_HELD, HeldRanges, TransactionCommit
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.control import Declare, Discharge, read_control
+from sluicegate.protocols.amqp.dispositions import Disposition
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.events import DeliveriesReceived
+from sluicegate.protocols.amqp.link import IncomingLink
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
+from sluicegate.protocols.amqp.publishing import takes_rejected
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.transaction import OpenDeliveries, Transaction
+from sluicegate.protocols.amqp.unsettled import wire_ids
+from sluicegate.protocols.amqp.verdicts import ACCEPTED_VERDICT, FAILED_VERDICT, verdict_of
 
 if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 CONTROL_CREDIT: Final = 100  # requests a coordinator takes ahead of its answers
 TXN_ID_BITS: Final = 64  # nobody guesses them, though nobody else could use them

@@ -6,16 +6,16 @@ that consumer. Discharging, and what the client is told, is in `transacting`.
 
 from typing import Final, final
 
-from messaging.batch import AT_LEAST_ONCE, BYTES_PER_ROW, MessageBatch
-from messaging.headers import Headers
-from messaging.held import DeliverySource
-from messaging.ranges import RangeSet
-from messaging.usage import text_bytes
-from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.message_in import MessageIn
-from protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
-from protocols.amqp.session import Session
-from protocols.amqp.verdicts import Verdict, Verdicts
+from sluicegate.messaging.batch import AT_LEAST_ONCE, BYTES_PER_ROW, MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.usage import text_bytes
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.message_in import MessageIn
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
+from sluicegate.protocols.amqp.session import Session
+from sluicegate.protocols.amqp.verdicts import Verdict, Verdicts
 
 RANGE_BYTES: Final = 64  # of memory, for a run of settled messages
 

@@ -6,11 +6,11 @@ same result more slowly.
 
 from typing import Final, final
 
-from protocols.amqp.decoding import decode_list
-from protocols.amqp.encoding import ONE_BYTE
-from protocols.amqp.fields import Fields
-from protocols.amqp.outcomes import DeliveryState, read_state
-from protocols.amqp.performatives import ABSENT
+from sluicegate.protocols.amqp.decoding import decode_list
+from sluicegate.protocols.amqp.encoding import ONE_BYTE
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.outcomes import DeliveryState, read_state
+from sluicegate.protocols.amqp.performatives import ABSENT
 
 # The fields from `more` on: more, rcv-settle-mode, state, resume, aborted, batchable. Six bytes that mean nothing are
 # sent with every delivery, for azure's pyamqp reads the payload from behind the eleventh field and cannot do without.

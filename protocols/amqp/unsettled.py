@@ -5,8 +5,8 @@ Those are serial numbers of 32 bits; there they are counted on without wrapping.
 
 from typing import Final, final
 
-from messaging.held import DeliverySource, Held, HeldRun
-from protocols.amqp.link import SERIAL_MASK
+from sluicegate.messaging.held import DeliverySource, Held, HeldRun
+from sluicegate.protocols.amqp.link import SERIAL_MASK
 
 _HALF: Final = 0x8000_0000
 

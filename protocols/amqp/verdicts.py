@@ -6,12 +6,12 @@ Deliberately elsewhere: which deliveries a state is about (`consuming`), and wha
 
 from typing import Final, final
 
-from actors.data_messages import Remark, Settle, SettleDurably
-from messaging.address import Address
-from messaging.dead_letter import CAUSE_CHARS_MAX
-from messaging.held import DeliverySource
-from messaging.ranges import RangeSet
-from messaging.settlement import (
+from sluicegate.actors.data_messages import Remark, Settle, SettleDurably
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.dead_letter import CAUSE_CHARS_MAX
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.settlement import (
     ACCEPTED,
     FAILED,
     FAILED_ELSEWHERE,
@@ -19,10 +19,10 @@ from messaging.settlement import (
     RELEASED,
     RELEASED_ELSEWHERE,
 )
-from protocols.amqp import outcomes
-from protocols.amqp.annotations import noted
-from protocols.amqp.link import OutgoingLink
-from protocols.amqp.outcomes import DeliveryState
+from sluicegate.protocols.amqp import outcomes
+from sluicegate.protocols.amqp.annotations import noted
+from sluicegate.protocols.amqp.link import OutgoingLink
+from sluicegate.protocols.amqp.outcomes import DeliveryState
 
 Ranges = list[tuple[int, int]]
 

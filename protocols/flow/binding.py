@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Final
 
-from actors.browser_messages import BindBrowser, BrowserBound
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import (
+from sluicegate.actors.browser_messages import BindBrowser, BrowserBound
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.messages import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
     PERMISSION_DENIED,
@@ -13,30 +13,30 @@ from actors.messages import (
     BindRefused,
     UnbindFlow,
 )
-from messaging.address import Address
-from messaging.client_rights import PUBLISHER_OF_ANOTHER, ClientDenied
-from messaging.credit import CreditWindow
-from messaging.cursors import QUEUE_IN_USE
-from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, as_word
-from messaging.selector_words import SelectorError
-from messaging.selectors import Selector
-from protocols.flow import codes
-from protocols.flow.browsing import BrowsingFlow
-from protocols.flow.consuming import ConsumerFlow
-from protocols.flow.flow_frames import Bind, Bound, OpenPub, PubOpened
-from protocols.flow.limits import WINDOW_MAX
-from protocols.flow.messages import (
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_rights import PUBLISHER_OF_ANOTHER, ClientDenied
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.cursors import QUEUE_IN_USE
+from sluicegate.messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, as_word
+from sluicegate.messaging.selector_words import SelectorError
+from sluicegate.messaging.selectors import Selector
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.browsing import BrowsingFlow
+from sluicegate.protocols.flow.consuming import ConsumerFlow
+from sluicegate.protocols.flow.flow_frames import Bind, Bound, OpenPub, PubOpened
+from sluicegate.protocols.flow.limits import WINDOW_MAX
+from sluicegate.protocols.flow.messages import (
     ClaimPublisher,
     PublisherNotStored,
     PublisherOfAnother,
     ReleasePublisher,
     TooManyPublishers,
 )
-from protocols.flow.publisher import NamedPublisher
-from protocols.flow.publishing import PublisherFlow
+from sluicegate.protocols.flow.publisher import NamedPublisher
+from sluicegate.protocols.flow.publishing import PublisherFlow
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 PROTOCOL: Final = "flow"
 RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now

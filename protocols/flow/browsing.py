@@ -7,15 +7,15 @@ client takes (protocols.shown_ahead).
 from collections.abc import Callable
 from typing import final
 
-from actors.browser_messages import Browsed
-from actors.cell import ActorCell
-from actors.messages import BrowsedMessage, UnbindFlow
-from messaging.batch import AT_MOST_ONCE
-from protocols.counters import ProtocolCounters
-from protocols.flow import codes
-from protocols.flow.deliver_frames import DeliverHead, write_deliver
-from protocols.flow.flow_frames import ACTIVE, ENDED, FlowState
-from protocols.shown_ahead import ShownAhead
+from sluicegate.actors.browser_messages import Browsed
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.messages import BrowsedMessage, UnbindFlow
+from sluicegate.messaging.batch import AT_MOST_ONCE
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_deliver
+from sluicegate.protocols.flow.flow_frames import ACTIVE, ENDED, FlowState
+from sluicegate.protocols.shown_ahead import ShownAhead
 
 
 @final

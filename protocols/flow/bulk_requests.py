@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pykka
 
-from actors.cursor_messages import (
+from sluicegate.actors.cursor_messages import (
     AckCursor,
     BindCursor,
     CursorBound,
@@ -21,17 +21,17 @@ from actors.cursor_messages import (
     PinCursor,
     UnbindCursor,
 )
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.reading_messages import AskPartitions, CutRange, DescribeLog, LogOverview
-from actors.staging_messages import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
-from messaging.batch import MessageBatch
-from messaging.client_rights import TRANSACTION_OF_ANOTHER, ClientDenied
-from messaging.cursors import EARLIEST, CursorLimits, CursorRefused
-from messaging.queue_attributes import CONSUME, READ_ONLY
-from messaging.staging import OF_ANOTHER, StagingRefused
-from protocols.flow import codes, frames
-from protocols.flow.columns import ALL
-from protocols.flow.cursor_frames import (
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.reading_messages import AskPartitions, CutRange, DescribeLog, LogOverview
+from sluicegate.actors.staging_messages import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.client_rights import TRANSACTION_OF_ANOTHER, ClientDenied
+from sluicegate.messaging.cursors import EARLIEST, CursorLimits, CursorRefused
+from sluicegate.messaging.queue_attributes import CONSUME, READ_ONLY
+from sluicegate.messaging.staging import OF_ANOTHER, StagingRefused
+from sluicegate.protocols.flow import codes, frames
+from sluicegate.protocols.flow.columns import ALL
+from sluicegate.protocols.flow.cursor_frames import (
     CursorBind,
     CursorRequest,
     Position,
@@ -39,17 +39,17 @@ from protocols.flow.cursor_frames import (
     QueueStatus,
     RangeCut,
 )
-from protocols.flow.cursor_frames import CutRange as CutRangeFrame
-from protocols.flow.errors import RequestRefused
-from protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
-from protocols.flow.range_reading import ReadingFlow
-from protocols.flow.refusing import REFUSAL_CODES, refuse
-from protocols.flow.rows_frames import Read, Reading
-from protocols.flow.stage_frames import AbortRows, CommitRows, StageRows, StagingAnswer
-from protocols.flow.staged_rows import batches_of
+from sluicegate.protocols.flow.cursor_frames import CutRange as CutRangeFrame
+from sluicegate.protocols.flow.errors import RequestRefused
+from sluicegate.protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
+from sluicegate.protocols.flow.range_reading import ReadingFlow
+from sluicegate.protocols.flow.refusing import REFUSAL_CODES, refuse
+from sluicegate.protocols.flow.rows_frames import Read, Reading
+from sluicegate.protocols.flow.stage_frames import AbortRows, CommitRows, StageRows, StagingAnswer
+from sluicegate.protocols.flow.staged_rows import batches_of
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 BulkRequest: TypeAlias = QueueStatus | CutRangeFrame | CursorBind | CursorRequest | StageRows | CommitRows | AbortRows
 BULK_REQUESTS: Final = (QueueStatus, CutRangeFrame, CursorBind, CursorRequest, StageRows, CommitRows, AbortRows)

@@ -6,20 +6,20 @@ Flow ids and the number of flows are looked at here; a request that may go on is
 
 from typing import TYPE_CHECKING
 
-from actors.messages import UnbindFlow
-from protocols.flow import codes
-from protocols.flow.binding import RETRY_AFTER_MS, bind, close_publisher, open_publisher
-from protocols.flow.bulk_requests import begin_reading
-from protocols.flow.events import FlowEvent
-from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
-from protocols.flow.frames import CLOSE_PUB
-from protocols.flow.partition_frames import PartitionsAck
-from protocols.flow.rows_frames import Read
-from protocols.flow.session_requests import SESSION_REQUESTS
-from protocols.flow.subscription_frames import Subscribe
+from sluicegate.actors.messages import UnbindFlow
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.binding import RETRY_AFTER_MS, bind, close_publisher, open_publisher
+from sluicegate.protocols.flow.bulk_requests import begin_reading
+from sluicegate.protocols.flow.events import FlowEvent
+from sluicegate.protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
+from sluicegate.protocols.flow.frames import CLOSE_PUB
+from sluicegate.protocols.flow.partition_frames import PartitionsAck
+from sluicegate.protocols.flow.rows_frames import Read
+from sluicegate.protocols.flow.session_requests import SESSION_REQUESTS
+from sluicegate.protocols.flow.subscription_frames import Subscribe
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 
 def take_request(connection: "FlowConnection", event: FlowEvent) -> None:

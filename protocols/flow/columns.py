@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import Final, final
 
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
 
 SEQUENCE: Final = 0x0001
 TOPIC: Final = 0x0002

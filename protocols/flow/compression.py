@@ -8,10 +8,10 @@ force, and counting what it saves (`engine`).
 import zlib
 from typing import Final
 
-from protocols.flow.codes import FRAME_TOO_LARGE, LIMIT_EXCEEDED, MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import COMPRESSED, NAMES, Frame, encode_frame, frame_bytes
-from protocols.flow.limits import DEFLATED_BODY_BYTES_MIN, HEAD_BYTES, INFLATED_RATIO_MAX
+from sluicegate.protocols.flow.codes import FRAME_TOO_LARGE, LIMIT_EXCEEDED, MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.frames import COMPRESSED, NAMES, Frame, encode_frame, frame_bytes
+from sluicegate.protocols.flow.limits import DEFLATED_BODY_BYTES_MIN, HEAD_BYTES, INFLATED_RATIO_MAX
 
 DEFLATE: Final = "deflate"  # the feature, as HTTP calls zlib streams
 

@@ -8,15 +8,15 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from actors.browser_messages import Browsed
-from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
-from actors.handoff_messages import Assignment
-from actors.messages import FlowGone, FlowState, UnbindFlow
-from actors.publishing import Publisher
-from actors.tasks import run_for
-from messaging.batch import MessageBatch
-from messaging.client_rights import (
+from sluicegate.actors.browser_messages import Browsed
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from sluicegate.actors.handoff_messages import Assignment
+from sluicegate.actors.messages import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.tasks import run_for
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.client_rights import (
     LOGINS_BUSY,
     NOT_AUTHENTICATED,
     TOO_MANY_CONNECTIONS,
@@ -24,37 +24,37 @@ from messaging.client_rights import (
     VPN_UNKNOWN,
     ClientDenied,
 )
-from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
-from protocols.authentication import Principal
-from protocols.flow import codes
-from protocols.flow.binding import RETRY_AFTER_MS, close_publisher
-from protocols.flow.browsing import BrowsingSide
-from protocols.flow.client_requests import take_request
-from protocols.flow.consuming import ConsumingSide, check_writable
-from protocols.flow.engine import FlowEngine
-from protocols.flow.errors import FlowBroken, PeerViolation
-from protocols.flow.events import FlowEvent, PeerViolated
-from protocols.flow.flow_ids import FlowIds
-from protocols.flow.frame_place import FramePlace
-from protocols.flow.greeting import authenticate, greet
-from protocols.flow.messages import FencePublisher
-from protocols.flow.output import Output
-from protocols.flow.publish_frames import PublishesReceived
-from protocols.flow.publishing import PublishingSide
-from protocols.flow.range_reading import ReadingSide
-from protocols.flow.services import FlowServices
-from protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
-from protocols.flow.session_requests import SessionRequests
-from protocols.flow.settle_frames import Credit, Settle
-from protocols.flow.subscribing import SubscribingSide
-from protocols.flow.turns import CLOSED, OPEN
-from protocols.identity import Identity
-from protocols.message_vpns import MessageVpns
-from protocols.reading_gate import ReadingGate
-from protocols.sasl import SaslDialogue
-from protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
-from protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
-from protocols.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
+from sluicegate.protocols.authentication import Principal
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.binding import RETRY_AFTER_MS, close_publisher
+from sluicegate.protocols.flow.browsing import BrowsingSide
+from sluicegate.protocols.flow.client_requests import take_request
+from sluicegate.protocols.flow.consuming import ConsumingSide, check_writable
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.errors import FlowBroken, PeerViolation
+from sluicegate.protocols.flow.events import FlowEvent, PeerViolated
+from sluicegate.protocols.flow.flow_ids import FlowIds
+from sluicegate.protocols.flow.frame_place import FramePlace
+from sluicegate.protocols.flow.greeting import authenticate, greet
+from sluicegate.protocols.flow.messages import FencePublisher
+from sluicegate.protocols.flow.output import Output
+from sluicegate.protocols.flow.publish_frames import PublishesReceived
+from sluicegate.protocols.flow.publishing import PublishingSide
+from sluicegate.protocols.flow.range_reading import ReadingSide
+from sluicegate.protocols.flow.services import FlowServices
+from sluicegate.protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
+from sluicegate.protocols.flow.session_requests import SessionRequests
+from sluicegate.protocols.flow.settle_frames import Credit, Settle
+from sluicegate.protocols.flow.subscribing import SubscribingSide
+from sluicegate.protocols.flow.turns import CLOSED, OPEN
+from sluicegate.protocols.identity import Identity
+from sluicegate.protocols.message_vpns import MessageVpns
+from sluicegate.protocols.reading_gate import ReadingGate
+from sluicegate.protocols.sasl import SaslDialogue
+from sluicegate.protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
+from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
+from sluicegate.protocols.unwritable import reject_unwritable, tell_unwritable
 
 log = logging.getLogger("sluicegate.flow")
 

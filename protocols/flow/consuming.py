@@ -7,26 +7,26 @@ what it may hold unsettled is a number of its own. The window that partitions se
 from collections.abc import Callable
 from typing import final
 
-from actors.cell import ActorCell
-from actors.data_messages import Deliveries, RenewLock
-from actors.handoff_messages import AcknowledgeHandoff, Assignment
-from actors.inbox import Dispatcher
-from actors.waking import wake_waiters
-from messaging.address import Address
-from messaging.batch import AT_MOST_ONCE
-from messaging.credit import CreditWindow
-from messaging.effects import Delivery
-from messaging.held import DeliverySource, Held, HeldRun
-from messaging.settlement import ACCEPTED, RELEASED
-from protocols.flow import codes
-from protocols.flow.deliver_frames import DeliverHead, write_alike, write_deliver
-from protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
-from protocols.flow.limits import RANGES_MAX
-from protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, PartitionState
-from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit
-from protocols.flow.settle_frames import Settle as SettleFrame
-from protocols.flow.settle_frames import Settled as SettledFrame
-from protocols.settling import send_back, settle_from, source_of
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Deliveries, RenewLock
+from sluicegate.actors.handoff_messages import AcknowledgeHandoff, Assignment
+from sluicegate.actors.inbox import Dispatcher
+from sluicegate.actors.waking import wake_waiters
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_MOST_ONCE
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.held import DeliverySource, Held, HeldRun
+from sluicegate.messaging.settlement import ACCEPTED, RELEASED
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_alike, write_deliver
+from sluicegate.protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
+from sluicegate.protocols.flow.limits import RANGES_MAX
+from sluicegate.protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, PartitionState
+from sluicegate.protocols.flow.settle_frames import OUTCOME_EXTEND, Credit
+from sluicegate.protocols.flow.settle_frames import Settle as SettleFrame
+from sluicegate.protocols.flow.settle_frames import Settled as SettledFrame
+from sluicegate.protocols.settling import send_back, settle_from, source_of
 
 
 @final

@@ -9,11 +9,11 @@ import struct
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from protocols.flow import fields as f
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.fields import FieldReader, FieldWriter
-from protocols.flow.frames import (
+from sluicegate.protocols.flow import fields as f
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.fields import FieldReader, FieldWriter
+from sluicegate.protocols.flow.frames import (
     ACK_CURSOR,
     BIND_CURSOR,
     CURSOR_STATUS,
@@ -28,7 +28,7 @@ from protocols.flow.frames import (
     Frame,
     encode_frame,
 )
-from protocols.flow.limits import NAME_BYTES_MAX, POSITIONS_MAX, TEXT_BYTES_MAX
+from sluicegate.protocols.flow.limits import NAME_BYTES_MAX, POSITIONS_MAX, TEXT_BYTES_MAX
 
 _COUNT: Final = struct.Struct(">I")
 _SEQUENCE: Final = struct.Struct(">IQ")

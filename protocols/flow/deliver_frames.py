@@ -8,13 +8,13 @@ u64 received ms | u16 topic | u16 key | u32 properties`.
 import struct
 from typing import Final, final
 
-from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import DELIVER, Frame
-from protocols.flow.limits import HEAD_BYTES
-from protocols.flow.properties import decode_properties, encode_properties
-from protocols.flow.publish_frames import (
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.frames import DELIVER, Frame
+from sluicegate.protocols.flow.limits import HEAD_BYTES
+from sluicegate.protocols.flow.properties import decode_properties, encode_properties
+from sluicegate.protocols.flow.publish_frames import (
     AS_DIRECT,
     FIRST_OF_GROUP,
     HEADER_FLAGS,

@@ -5,14 +5,14 @@ import struct
 
 import pykka
 
-from actors.cell import ActorCell
-from actors.data_messages import Confirmed, Refused, SessionRows
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.tasks import run
-from messaging.address import Address
-from messaging.permissions import ANONYMOUS
-from protocols.flow.messages import (
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Confirmed, Refused, SessionRows
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.permissions import ANONYMOUS
+from sluicegate.protocols.flow.messages import (
     ClaimPublisher,
     FencePublisher,
     PublisherNotStored,
@@ -21,7 +21,7 @@ from protocols.flow.messages import (
     RestorePublishers,
     TooManyPublishers,
 )
-from protocols.flow.publisher import ROW_PREFIX, NamedPublisher, place_of_row
+from sluicegate.protocols.flow.publisher import ROW_PREFIX, NamedPublisher, place_of_row
 
 log = logging.getLogger("sluicegate.flow")
 

@@ -8,8 +8,8 @@ sent (`send`).
 
 from typing import Final, final
 
-from protocols.flow import frames
-from protocols.flow.codes import (
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.codes import (
     CRITICAL_UNKNOWN,
     FLOW_ID_UNUSABLE,
     LIMIT_EXCEEDED,
@@ -20,13 +20,13 @@ from protocols.flow.codes import (
     TIMED_OUT,
     VERSION_UNKNOWN,
 )
-from protocols.flow.compression import DEFLATE, deflated, inflated
-from protocols.flow.cursor_frames import CURSOR_FRAMES, read_cursor_frame
-from protocols.flow.deliver_frames import read_deliver
-from protocols.flow.errors import PeerViolation
-from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
-from protocols.flow.flow_frames import FLOW_FRAMES, read_flow_frame
-from protocols.flow.frames import (
+from sluicegate.protocols.flow.compression import DEFLATE, deflated, inflated
+from sluicegate.protocols.flow.cursor_frames import CURSOR_FRAMES, read_cursor_frame
+from sluicegate.protocols.flow.deliver_frames import read_deliver
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
+from sluicegate.protocols.flow.flow_frames import FLOW_FRAMES, read_flow_frame
+from sluicegate.protocols.flow.frames import (
     COMPRESSED,
     CRITICAL,
     PREFACE,
@@ -37,7 +37,7 @@ from protocols.flow.frames import (
     cut_frame,
     missing_bytes,
 )
-from protocols.flow.limits import (
+from sluicegate.protocols.flow.limits import (
     AUTHENTICATIONS_MAX,
     DEFLATED_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -45,11 +45,11 @@ from protocols.flow.limits import (
     SILENT_INTERVALS_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
-from protocols.flow.partition_frames import read_partitions, read_partitions_ack
-from protocols.flow.provision_frames import PROVISION_FRAMES, read_provision_frame
-from protocols.flow.publish_frames import PublishesReceived, read_alike, read_pub_ack, read_publish
-from protocols.flow.rows_frames import read_read, read_rows
-from protocols.flow.session_frames import (
+from sluicegate.protocols.flow.partition_frames import read_partitions, read_partitions_ack
+from sluicegate.protocols.flow.provision_frames import PROVISION_FRAMES, read_provision_frame
+from sluicegate.protocols.flow.publish_frames import PublishesReceived, read_alike, read_pub_ack, read_publish
+from sluicegate.protocols.flow.rows_frames import read_read, read_rows
+from sluicegate.protocols.flow.session_frames import (
     AUTH_DONE,
     AUTH_FAILED,
     NO_REQUEST,
@@ -59,10 +59,10 @@ from protocols.flow.session_frames import (
     Welcome,
     read_session_frame,
 )
-from protocols.flow.settle_frames import Ping, read_settle_frame
-from protocols.flow.stage_frames import STAGING_FRAMES, read_staging_frame
-from protocols.flow.subscription_frames import SUBSCRIPTION_FRAMES, read_subscription_frame
-from protocols.flow.turns import (
+from sluicegate.protocols.flow.settle_frames import Ping, read_settle_frame
+from sluicegate.protocols.flow.stage_frames import STAGING_FRAMES, read_staging_frame
+from sluicegate.protocols.flow.subscription_frames import SUBSCRIPTION_FRAMES, read_subscription_frame
+from sluicegate.protocols.flow.turns import (
     AUTHENTICATING,
     CLOSED,
     CLOSING,
@@ -74,10 +74,10 @@ from protocols.flow.turns import (
     TO_CLIENT,
     TO_GATEWAY,
 )
-from protocols.flow.turns import PREFACE as BEFORE_PREFACE
-from protocols.pieces import put_to
-from protocols.transports import PLACED_BYTES_MIN
-from protocols.unfilled import Unfilled
+from sluicegate.protocols.flow.turns import PREFACE as BEFORE_PREFACE
+from sluicegate.protocols.pieces import put_to
+from sluicegate.protocols.transports import PLACED_BYTES_MIN
+from sluicegate.protocols.unfilled import Unfilled
 
 BUFFERED_BYTES_MAX: Final = 524_288  # of a client that sends on while its credentials are checked
 CLOSE_TIMEOUT_MS: Final = 5_000  # how long the peer has to answer our CLOSE

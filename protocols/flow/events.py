@@ -6,17 +6,17 @@ frames of one flow that lie side by side (`PublishesReceived`), and likewise its
 
 from typing import TypeAlias, final
 
-from protocols.flow.cursor_frames import CursorFrame
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.flow_frames import FlowFrame
-from protocols.flow.partition_frames import Partitions, PartitionsAck
-from protocols.flow.provision_frames import ProvisionFrame
-from protocols.flow.publish_frames import PubAck, PublishesReceived
-from protocols.flow.rows_frames import Read, Reading, RowsReceived
-from protocols.flow.session_frames import SessionFrame
-from protocols.flow.settle_frames import Credit, Settle, Settled
-from protocols.flow.stage_frames import StagingFrame
-from protocols.flow.subscription_frames import SubscriptionFrame
+from sluicegate.protocols.flow.cursor_frames import CursorFrame
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.flow_frames import FlowFrame
+from sluicegate.protocols.flow.partition_frames import Partitions, PartitionsAck
+from sluicegate.protocols.flow.provision_frames import ProvisionFrame
+from sluicegate.protocols.flow.publish_frames import PubAck, PublishesReceived
+from sluicegate.protocols.flow.rows_frames import Read, Reading, RowsReceived
+from sluicegate.protocols.flow.session_frames import SessionFrame
+from sluicegate.protocols.flow.settle_frames import Credit, Settle, Settled
+from sluicegate.protocols.flow.stage_frames import StagingFrame
+from sluicegate.protocols.flow.subscription_frames import SubscriptionFrame
 
 
 @final

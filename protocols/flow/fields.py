@@ -6,10 +6,10 @@ Flow: fields. A field that is not known is passed over, unless bit 15 of its id 
 
 from typing import Final, final
 
-from protocols.flow.codes import CRITICAL_UNKNOWN, MALFORMED
-from protocols.flow.errors import LocalMisuse, PeerViolation
-from protocols.flow.frames import NAMES, Frame
-from protocols.flow.limits import FIELDS_MAX
+from sluicegate.protocols.flow.codes import CRITICAL_UNKNOWN, MALFORMED
+from sluicegate.protocols.flow.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.flow.frames import NAMES, Frame
+from sluicegate.protocols.flow.limits import FIELDS_MAX
 
 CRITICAL_BIT: Final = 0x8000
 

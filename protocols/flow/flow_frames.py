@@ -7,11 +7,11 @@ request id. What passes all the time has fixed structures: `publish_frames`, `de
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from protocols.flow import fields as f
-from protocols.flow import frames
-from protocols.flow.fields import FieldWriter, control_fields
-from protocols.flow.frames import RESPONSE, Frame, encode_frame
-from protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX, TEXT_BYTES_MAX
+from sluicegate.protocols.flow import fields as f
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.fields import FieldWriter, control_fields
+from sluicegate.protocols.flow.frames import RESPONSE, Frame, encode_frame
+from sluicegate.protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX, TEXT_BYTES_MAX
 
 # States of a consumer's flow.
 INACTIVE: Final = 0  # bound, and standing by

@@ -5,8 +5,8 @@ Flow: frames. So what comes late for a flow that has ended is told apart from wh
 
 from typing import final
 
-from protocols.flow.codes import FLOW_ID_UNUSABLE, OUT_OF_TURN
-from protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.codes import FLOW_ID_UNUSABLE, OUT_OF_TURN
+from sluicegate.protocols.flow.errors import PeerViolation
 
 
 @final

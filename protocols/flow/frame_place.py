@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 
 @final

@@ -6,9 +6,9 @@ length counts what comes after it. All numbers are big-endian.
 
 from typing import Final, final
 
-from protocols.flow.codes import FRAME_TOO_LARGE, MALFORMED
-from protocols.flow.errors import LocalMisuse, PeerViolation
-from protocols.flow.limits import HEAD_BYTES
+from sluicegate.protocols.flow.codes import FRAME_TOO_LARGE, MALFORMED
+from sluicegate.protocols.flow.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.flow.limits import HEAD_BYTES
 
 VERSION_MAJOR: Final = 1
 VERSION_MINOR: Final = 0

@@ -2,14 +2,22 @@
 
 from typing import TYPE_CHECKING
 
-from messaging.client_rights import ClientDenied
-from protocols.authentication import AuthenticationFailed, Challenge
-from protocols.flow.compression import DEFLATE
-from protocols.flow.limits import KEEP_ALIVE_MS_MIN
-from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.protocols.authentication import AuthenticationFailed, Challenge
+from sluicegate.protocols.flow.compression import DEFLATE
+from sluicegate.protocols.flow.limits import KEEP_ALIVE_MS_MIN
+from sluicegate.protocols.flow.session_frames import (
+    AUTH_CHALLENGE,
+    AUTH_DONE,
+    AUTH_FAILED,
+    Auth,
+    AuthAnswer,
+    Hello,
+    Welcome,
+)
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 
 def greet(connection: "FlowConnection", hello: Hello) -> None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from protocols.flow.publisher import NamedPublisher
+from sluicegate.actors.cell import ActorCell
+from sluicegate.protocols.flow.publisher import NamedPublisher
 
 
 @dataclass(slots=True)

@@ -8,12 +8,12 @@ socket is full.
 from collections.abc import Callable
 from typing import final
 
-from actors.cell import ActorCell
-from actors.inbox import Flushed, Scheduled
-from protocols.counters import ProtocolCounters
-from protocols.flow.engine import FlowEngine
-from protocols.transports import ByteTransport
-from protocols.unread_answers import UnreadAnswers
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.inbox import Flushed, Scheduled
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.transports import ByteTransport
+from sluicegate.protocols.unread_answers import UnreadAnswers
 
 
 @final

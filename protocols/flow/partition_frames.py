@@ -8,10 +8,10 @@ import struct
 from dataclasses import dataclass
 from typing import Final, final
 
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import PARTITIONS, PARTITIONS_ACK, Frame, encode_frame
-from protocols.flow.limits import POSITIONS_MAX
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.frames import PARTITIONS, PARTITIONS_ACK, Frame, encode_frame
+from sluicegate.protocols.flow.limits import POSITIONS_MAX
 
 ASSIGNED: Final = 0
 DRAINING: Final = 1  # it delivers nothing any more, and goes to another flow

@@ -8,9 +8,9 @@ Times are relative here, so that nobody's clock has to be right: a time to live 
 import struct
 from typing import Final
 
-from messaging.headers import TIME_MS_MAX, USER_PROPERTIES_MAX, Headers, UserPropertyValue
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import LocalMisuse, PeerViolation
+from sluicegate.messaging.headers import TIME_MS_MAX, USER_PROPERTIES_MAX, Headers, UserPropertyValue
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import LocalMisuse, PeerViolation
 
 MESSAGE_ID: Final = 0x01  # text
 CORRELATION: Final = 0x02  # bytes

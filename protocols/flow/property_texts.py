@@ -6,10 +6,10 @@ Flow: columns. The type of a property is that of `properties`; its text is what 
 
 from base64 import b64decode, b64encode
 
-from messaging.headers import UserPropertyValue
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import LocalMisuse, PeerViolation
-from protocols.flow.properties import BYTES, F64, FALSE, I64, NULL, TEXT, TRUE, U64
+from sluicegate.messaging.headers import UserPropertyValue
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.flow.properties import BYTES, F64, FALSE, I64, NULL, TEXT, TRUE, U64
 
 
 def property_text(value: UserPropertyValue) -> tuple[int, bytes]:

@@ -6,12 +6,21 @@ Flow: provisioning. The body is the attributes as a JSON object, as the admin AP
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from protocols.flow import fields as f
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.fields import FieldReader, FieldWriter
-from protocols.flow.frames import ALTER, DEPROVISION, NAMES, PROVISION, RESPONSE, SESSION, Frame, encode_frame
-from protocols.flow.limits import ATTRIBUTES_BYTES_MAX, TEXT_BYTES_MAX
+from sluicegate.protocols.flow import fields as f
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.fields import FieldReader, FieldWriter
+from sluicegate.protocols.flow.frames import (
+    ALTER,
+    DEPROVISION,
+    NAMES,
+    PROVISION,
+    RESPONSE,
+    SESSION,
+    Frame,
+    encode_frame,
+)
+from sluicegate.protocols.flow.limits import ATTRIBUTES_BYTES_MAX, TEXT_BYTES_MAX
 
 # What PROVISION asks for.
 AS_TEMPLATES_SAY: Final = 0  # and durable where they say nothing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from actors.directory_messages import (
+from sluicegate.actors.directory_messages import (
     DeclareQueue,
     DeleteQueue,
     FindQueue,
@@ -18,16 +18,16 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.stored_answer import StoreRefused
-from messaging.client_rights import ClientDenied
-from messaging.queue_config import QueueDefinition, QueueInvalid, changed, is_named
-from protocols.flow import codes
-from protocols.flow.errors import RequestRefused
-from protocols.flow.frames import ALTER, PROVISION
-from protocols.flow.provision_frames import AS_TEMPLATES_SAY, DURABLE, TEMPORARY, Provision, Provisioned
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid, changed, is_named
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.errors import RequestRefused
+from sluicegate.protocols.flow.frames import ALTER, PROVISION
+from sluicegate.protocols.flow.provision_frames import AS_TEMPLATES_SAY, DURABLE, TEMPORARY, Provision, Provisioned
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 _DURABLE: Final[dict[int, bool | None]] = {AS_TEMPLATES_SAY: None, DURABLE: True, TEMPORARY: False}
 

@@ -7,12 +7,12 @@ Flow: publishing. PUBLISH has a fixed part of 20 bytes, then topic, partition ke
 import struct
 from typing import Final, final
 
-from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import PUB_ACK, PUBLISH, SESSION, Frame, encode_frame
-from protocols.flow.limits import HEAD_BYTES, RANGES_MAX
-from protocols.flow.properties import ENTRIES_MAX, decode_properties, encode_properties
+from sluicegate.messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.frames import PUB_ACK, PUBLISH, SESSION, Frame, encode_frame
+from sluicegate.protocols.flow.limits import HEAD_BYTES, RANGES_MAX
+from sluicegate.protocols.flow.properties import ENTRIES_MAX, decode_properties, encode_properties
 
 # Modes.
 DIRECT: Final = 0

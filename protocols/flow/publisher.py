@@ -15,9 +15,9 @@ Deliberately elsewhere: which actor has the publisher (`directory`), its window 
 import struct
 from typing import Final, final
 
-from messaging.address import Address
-from messaging.publication import Publication
-from messaging.ranges import RangeSet
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.ranges import RangeSet
 
 ROW_PREFIX: Final = b"flow-publisher/"
 EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row that says how often the publisher was opened

@@ -10,12 +10,12 @@ from bisect import bisect_right
 from collections import deque
 from typing import Final, final
 
-from actors.publishing import Publisher
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
-from messaging.headers import Headers
-from messaging.partitioning import key_hash
-from messaging.publication import Publication
-from messaging.refusals import (
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.refusals import (
     ADMITTED,
     REFUSED_GUARANTEED_SEND,
     REFUSED_LOW_PRIORITY,
@@ -28,13 +28,13 @@ from messaging.refusals import (
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
 )
-from messaging.topics import TopicError, check_published_topic, queue_topic
-from protocols.counters import ProtocolCounters
-from protocols.flow import codes
-from protocols.flow.errors import FlowBroken
-from protocols.flow.limits import RANGES_MAX
-from protocols.flow.publish_frames import TOPIC_CACHED_BYTES_MAX, PubAck, PublishesReceived, Refusal
-from protocols.flow.publisher import NamedPublisher
+from sluicegate.messaging.topics import TopicError, check_published_topic, queue_topic
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.errors import FlowBroken
+from sluicegate.protocols.flow.limits import RANGES_MAX
+from sluicegate.protocols.flow.publish_frames import TOPIC_CACHED_BYTES_MAX, PubAck, PublishesReceived, Refusal
+from sluicegate.protocols.flow.publisher import NamedPublisher
 
 TOPICS_KNOWN_MAX: Final = 1024  # of one connection, looked at and found good
 TEXT_CHARS_MAX: Final = 200  # of a refusal

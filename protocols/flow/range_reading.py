@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, final
 
 import pykka
 
-from actors.cell import ActorCell
-from actors.reading_messages import AskPartitions, RangeChunk, ReadFailed, ReadRange
-from protocols.flow import codes
-from protocols.flow.range_rows import encode_chunk
-from protocols.flow.session_frames import NO_REQUEST, Error
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.reading_messages import AskPartitions, RangeChunk, ReadFailed, ReadRange
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.range_rows import encode_chunk
+from sluicegate.protocols.flow.session_frames import NO_REQUEST, Error
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 log = logging.getLogger("sluicegate.flow")
 

@@ -5,15 +5,15 @@ Flow: columns. A column in which no row says anything is left out: its rows have
 
 from typing import Final
 
-from actors.reading_messages import RangeChunk
-from messaging.batch import AT_MOST_ONCE
-from messaging.headers import PRIORITY_DEFAULT, Headers
-from messaging.range_plan import RangeRun
-from protocols.flow import columns as c
-from protocols.flow.columns import ColumnWriter
-from protocols.flow.property_texts import property_text
-from protocols.flow.publish_frames import AS_DIRECT, flags_of
-from protocols.flow.rows_frames import write_rows
+from sluicegate.actors.reading_messages import RangeChunk
+from sluicegate.messaging.batch import AT_MOST_ONCE
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, Headers
+from sluicegate.messaging.range_plan import RangeRun
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow.columns import ColumnWriter
+from sluicegate.protocols.flow.property_texts import property_text
+from sluicegate.protocols.flow.publish_frames import AS_DIRECT, flags_of
+from sluicegate.protocols.flow.rows_frames import write_rows
 
 _OF_BATCHES: Final = c.SEQUENCE | c.TOPIC | c.PAYLOAD | c.RECEIVED_MS | c.PUBLISHER
 

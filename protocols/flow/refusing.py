@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Final
 
-from messaging import cursors, staging
-from protocols.flow import codes
+from sluicegate.messaging import cursors, staging
+from sluicegate.protocols.flow import codes
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
 

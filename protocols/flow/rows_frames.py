@@ -9,13 +9,13 @@ import struct
 from dataclasses import dataclass
 from typing import Final, final
 
-from protocols.flow import fields as f
-from protocols.flow.codes import MALFORMED
-from protocols.flow.columns import Columns, read_columns
-from protocols.flow.errors import PeerViolation
-from protocols.flow.fields import FieldWriter, control_fields
-from protocols.flow.frames import READ, RESPONSE, ROWS, Frame, encode_frame
-from protocols.flow.limits import NAME_BYTES_MAX
+from sluicegate.protocols.flow import fields as f
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.columns import Columns, read_columns
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.fields import FieldWriter, control_fields
+from sluicegate.protocols.flow.frames import READ, RESPONSE, ROWS, Frame, encode_frame
+from sluicegate.protocols.flow.limits import NAME_BYTES_MAX
 
 LAST: Final = 0x01  # flag: nothing comes behind it, and the flow has ended
 

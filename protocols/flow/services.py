@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from actors.events import Events
-from messaging.address import Address
-from messaging.client_roster import ClientRoster
-from messaging.credit import CreditPool
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from protocols.authentication import Authenticator
-from protocols.counters import ProtocolCounters
-from protocols.flow.limits import FlowLimits
-from protocols.unfinished import UnfinishedBytes
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.events import Events
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.credit import CreditPool
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.protocols.authentication import Authenticator
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.flow.limits import FlowLimits
+from sluicegate.protocols.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)

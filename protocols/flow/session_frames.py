@@ -6,11 +6,11 @@ Flow: sessions. The frames of publishers and consumers are in `flow_frames`.
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from protocols.flow import fields as f
-from protocols.flow import frames
-from protocols.flow.fields import FieldWriter, control_fields
-from protocols.flow.frames import RESPONSE, SESSION, Frame, encode_frame
-from protocols.flow.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
+from sluicegate.protocols.flow import fields as f
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.fields import FieldWriter, control_fields
+from sluicegate.protocols.flow.frames import RESPONSE, SESSION, Frame, encode_frame
+from sluicegate.protocols.flow.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
 
 # States of an authentication.
 AUTH_CHALLENGE: Final = 0

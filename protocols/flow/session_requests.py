@@ -4,20 +4,20 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import pykka
 
-from messaging.cursors import CursorRefused
-from messaging.staging import StagingRefused
-from protocols.flow import codes
-from protocols.flow.bulk_requests import BULK_REQUESTS, BulkRequest, answer_bulk
-from protocols.flow.errors import PeerViolation, RequestRefused
-from protocols.flow.frames import SESSION
-from protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
-from protocols.flow.provision_frames import Provision
-from protocols.flow.provisioning import answer_provision
-from protocols.flow.refusing import REFUSAL_CODES, refuse
-from protocols.flow.stage_frames import StageRows
+from sluicegate.messaging.cursors import CursorRefused
+from sluicegate.messaging.staging import StagingRefused
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.bulk_requests import BULK_REQUESTS, BulkRequest, answer_bulk
+from sluicegate.protocols.flow.errors import PeerViolation, RequestRefused
+from sluicegate.protocols.flow.frames import SESSION
+from sluicegate.protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
+from sluicegate.protocols.flow.provision_frames import Provision
+from sluicegate.protocols.flow.provisioning import answer_provision
+from sluicegate.protocols.flow.refusing import REFUSAL_CODES, refuse
+from sluicegate.protocols.flow.stage_frames import StageRows
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 SessionRequest: TypeAlias = BulkRequest | Provision
 SESSION_REQUESTS: Final = (*BULK_REQUESTS, Provision)

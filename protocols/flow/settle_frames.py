@@ -7,11 +7,22 @@ import struct
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import CREDIT, NAMES, PING, PONG, RESPONSE, SESSION, SETTLE, SETTLED, Frame, encode_frame
-from protocols.flow.limits import RANGES_MAX
+from sluicegate.messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.frames import (
+    CREDIT,
+    NAMES,
+    PING,
+    PONG,
+    RESPONSE,
+    SESSION,
+    SETTLE,
+    SETTLED,
+    Frame,
+    encode_frame,
+)
+from sluicegate.protocols.flow.limits import RANGES_MAX
 
 # Outcomes on the wire. The first four are the codes of messaging.settlement, fixed here for good.
 OUTCOME_ACCEPTED: Final = 0

@@ -8,13 +8,22 @@ import struct
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from protocols.flow import fields as f
-from protocols.flow.codes import MALFORMED
-from protocols.flow.columns import Columns, read_columns
-from protocols.flow.errors import PeerViolation
-from protocols.flow.fields import FieldReader, FieldWriter
-from protocols.flow.frames import ABORT_STAGED, COMMIT_STAGED, NAMES, RESPONSE, SESSION, STAGE, Frame, encode_frame
-from protocols.flow.limits import ATTEMPTS_MAX, NAME_BYTES_MAX, ROWS_MAX
+from sluicegate.protocols.flow import fields as f
+from sluicegate.protocols.flow.codes import MALFORMED
+from sluicegate.protocols.flow.columns import Columns, read_columns
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.fields import FieldReader, FieldWriter
+from sluicegate.protocols.flow.frames import (
+    ABORT_STAGED,
+    COMMIT_STAGED,
+    NAMES,
+    RESPONSE,
+    SESSION,
+    STAGE,
+    Frame,
+    encode_frame,
+)
+from sluicegate.protocols.flow.limits import ATTEMPTS_MAX, NAME_BYTES_MAX, ROWS_MAX
 
 ROWS_TO_QUEUES: Final = 0x01  # flag of STAGE: the topics are names of queues
 

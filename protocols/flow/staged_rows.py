@@ -6,19 +6,19 @@ whether rows may be published where they want to go depends on the queues, and i
 
 from typing import Final
 
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, TIME_MS_MAX, Headers, UserPropertyValue
-from messaging.partitioning import key_hash
-from messaging.topics import queue_topic
-from protocols.flow import columns as c
-from protocols.flow.codes import MALFORMED, TOPIC_INVALID
-from protocols.flow.columns import Columns, counts_of, cut_values
-from protocols.flow.errors import PeerViolation
-from protocols.flow.properties import ENTRIES_MAX
-from protocols.flow.property_texts import property_value
-from protocols.flow.publish_frames import HEADER_FLAGS, headers_of
-from protocols.flow.publishing import topic_problem
-from protocols.flow.stage_frames import StageRows
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, TIME_MS_MAX, Headers, UserPropertyValue
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.topics import queue_topic
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow.codes import MALFORMED, TOPIC_INVALID
+from sluicegate.protocols.flow.columns import Columns, counts_of, cut_values
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.properties import ENTRIES_MAX
+from sluicegate.protocols.flow.property_texts import property_value
+from sluicegate.protocols.flow.publish_frames import HEADER_FLAGS, headers_of
+from sluicegate.protocols.flow.publishing import topic_problem
+from sluicegate.protocols.flow.stage_frames import StageRows
 
 BATCH_ROWS_MAX: Final = 500  # of one batch: what a queue numbers and delivers in one go
 

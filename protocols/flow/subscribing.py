@@ -6,24 +6,24 @@ client does not read is held up at its publishers for a while and then dropped, 
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.cell import ActorCell
-from actors.data_messages import SharedDirect
-from actors.router_messages import AddSubscription, JoinGroup, LeaveGroup, RemoveSubscription
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.client_rights import ClientDenied
-from messaging.deliver_to_one import PriorityInvalid, priorities_of
-from messaging.destinations import Subscriber
-from messaging.selector_words import SelectorError
-from messaging.settlement import DISCARD_EXPIRED
-from messaging.topics import SharedFilter, TopicError, TopicFilter, parse_filter, parse_shared, syntax_of
-from protocols.flow import codes
-from protocols.flow.deliver_frames import DeliverHead, write_deliver
-from protocols.flow.frames import SESSION, SUBSCRIBE
-from protocols.flow.subscription_frames import Subscribe, Subscribed
-from protocols.writing_watch import WritingWatch
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import SharedDirect
+from sluicegate.actors.router_messages import AddSubscription, JoinGroup, LeaveGroup, RemoveSubscription
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.deliver_to_one import PriorityInvalid, priorities_of
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.selector_words import SelectorError
+from sluicegate.messaging.settlement import DISCARD_EXPIRED
+from sluicegate.messaging.topics import SharedFilter, TopicError, TopicFilter, parse_filter, parse_shared, syntax_of
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_deliver
+from sluicegate.protocols.flow.frames import SESSION, SUBSCRIBE
+from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
+from sluicegate.protocols.writing_watch import WritingWatch
 
 if TYPE_CHECKING:
-    from protocols.flow.connection import FlowConnection
+    from sluicegate.protocols.flow.connection import FlowConnection
 
 DIALECT: Final = 0xB5  # key of `MessageBatch.encodings`: one form for all flow clients
 

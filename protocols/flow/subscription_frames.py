@@ -6,10 +6,10 @@ Flow: subscriptions. A request and its answer are one type, as of all requests.
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from protocols.flow import fields as f
-from protocols.flow.fields import FieldWriter, control_fields
-from protocols.flow.frames import RESPONSE, SESSION, SUBSCRIBE, UNSUBSCRIBE, Frame, encode_frame
-from protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
+from sluicegate.protocols.flow import fields as f
+from sluicegate.protocols.flow.fields import FieldWriter, control_fields
+from sluicegate.protocols.flow.frames import RESPONSE, SESSION, SUBSCRIBE, UNSUBSCRIBE, Frame, encode_frame
+from sluicegate.protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
 
 
 @final

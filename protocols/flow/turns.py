@@ -6,7 +6,7 @@ flag RESPONSE; `False` means that it has not.
 
 from typing import Final
 
-from protocols.flow import frames
+from sluicegate.protocols.flow import frames
 
 # Phases of a connection, the same at both ends.
 PREFACE: Final = 0  # the peer's preface is to come

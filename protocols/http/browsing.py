@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Final, final
 
 import orjson
 
-from actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.drain_messages import DrainFlow, FlowDrained
-from actors.messages import BindRefused, BrowsedMessage, FlowGone, UnbindFlow
-from messaging.address import Address
-from messaging.client_rights import ClientDenied
-from messaging.selector_words import SelectorError
-from messaging.selectors import Selector, Selectors
-from protocols.authentication import Principal
-from protocols.http.delivery_forms import EVENTS_TYPE, NDJSON_TYPE, SIGN_OF_LIFE, event, message_keys
-from protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, WINDOW
-from protocols.http.problems import BAD_REQUEST, HttpProblem, refusal_problem
-from protocols.http.queries import Query
-from protocols.http.readers import Stream
-from protocols.http.requests import ClientLeft, Request
-from protocols.http.responses import OK
+from sluicegate.actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.messages import BindRefused, BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.selector_words import SelectorError
+from sluicegate.messaging.selectors import Selector, Selectors
+from sluicegate.protocols.authentication import Principal
+from sluicegate.protocols.http.delivery_forms import EVENTS_TYPE, NDJSON_TYPE, SIGN_OF_LIFE, event, message_keys
+from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, WINDOW
+from sluicegate.protocols.http.problems import BAD_REQUEST, HttpProblem, refusal_problem
+from sluicegate.protocols.http.queries import Query
+from sluicegate.protocols.http.readers import Stream
+from sluicegate.protocols.http.requests import ClientLeft, Request
+from sluicegate.protocols.http.responses import OK
 
 if TYPE_CHECKING:
-    from protocols.http.connection import HttpConnection
+    from sluicegate.protocols.http.connection import HttpConnection
 
 PROTOCOL: Final = "http"
 SEQUENCE_MAX: Final = (1 << 63) - 1

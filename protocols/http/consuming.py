@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import orjson
 
-from messaging.client_rights import ClientDenied
-from messaging.settlement import OUTCOMES, REJECTED
-from protocols.authentication import Principal
-from protocols.http.browsing import browse, selector_of
-from protocols.http.delivery_forms import (
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.settlement import OUTCOMES, REJECTED
+from sluicegate.protocols.authentication import Principal
+from sluicegate.protocols.http.browsing import browse, selector_of
+from sluicegate.protocols.http.delivery_forms import (
     EVENTS_TYPE,
     FLOW_PREFIX,
     NDJSON_TYPE,
@@ -23,19 +23,19 @@ from protocols.http.delivery_forms import (
     event,
     settle_path,
 )
-from protocols.http.destinations import queue_of_path
-from protocols.http.flow import FlowTerms, HttpFlow
-from protocols.http.held import HeldMessage
-from protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
-from protocols.http.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
-from protocols.http.queries import Query
-from protocols.http.readers import Poll, Stream
-from protocols.http.requests import ClientLeft, Request
-from protocols.http.responses import NO_CONTENT, OK
-from protocols.unwritable import tell_unwritable
+from sluicegate.protocols.http.destinations import queue_of_path
+from sluicegate.protocols.http.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.held import HeldMessage
+from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
+from sluicegate.protocols.http.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
+from sluicegate.protocols.http.queries import Query
+from sluicegate.protocols.http.readers import Poll, Stream
+from sluicegate.protocols.http.requests import ClientLeft, Request
+from sluicegate.protocols.http.responses import NO_CONTENT, OK
+from sluicegate.protocols.unwritable import tell_unwritable
 
 if TYPE_CHECKING:
-    from protocols.http.connection import HttpConnection
+    from sluicegate.protocols.http.connection import HttpConnection
 
 W = TypeVar("W")
 

@@ -5,8 +5,8 @@ Which requests of pages are answered at all, `protocols.web_pages` says.
 
 from typing import Final, final
 
-from protocols.http.requests import Request
-from protocols.web_pages import ForeignRequest, WebPages
+from sluicegate.protocols.http.requests import Request
+from sluicegate.protocols.web_pages import ForeignRequest, WebPages
 
 ANY_HEADER: Final = b"*"
 PREFLIGHT_CACHED_S: Final = 600

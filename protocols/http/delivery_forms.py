@@ -9,10 +9,10 @@ from typing import Final
 
 import orjson
 
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from protocols.http.destinations import name_of_topic
-from protocols.http.held import HeldMessage
-from protocols.http.message_out import append_field, response_headers
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.protocols.http.destinations import name_of_topic
+from sluicegate.protocols.http.held import HeldMessage
+from sluicegate.protocols.http.message_out import append_field, response_headers
 
 NDJSON_TYPE: Final = b"application/x-ndjson"
 EVENTS_TYPE: Final = b"text/event-stream"

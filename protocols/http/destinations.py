@@ -7,9 +7,9 @@ anything; a topic's levels are those of the path.
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from messaging.topics import TopicError, check_published_topic, is_queue_topic, queue_topic
-from protocols.destination import Destination
-from protocols.http.problems import BAD_REQUEST, HttpProblem
+from sluicegate.messaging.topics import TopicError, check_published_topic, is_queue_topic, queue_topic
+from sluicegate.protocols.destination import Destination
+from sluicegate.protocols.http.problems import BAD_REQUEST, HttpProblem
 
 TOPIC_PREFIX: Final = "/TOPIC/"
 QUEUE_PREFIX: Final = "/QUEUE/"

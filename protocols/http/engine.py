@@ -8,11 +8,11 @@ from typing import Any, Final, final
 
 import httptools
 
-from protocols.http.head_rules import problem_of
-from protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE, VERSION_NOT_SUPPORTED, HttpProblem
-from protocols.http.requests import Request
-from protocols.http.responses import ResponseHeads
-from protocols.web_pages import authority_of
+from sluicegate.protocols.http.head_rules import problem_of
+from sluicegate.protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE, VERSION_NOT_SUPPORTED, HttpProblem
+from sluicegate.protocols.http.requests import Request
+from sluicegate.protocols.http.responses import ResponseHeads
+from sluicegate.protocols.web_pages import authority_of
 
 # Of a request line and its headers, and of trailers; parsers have no limit of their own, and put together a header's
 # pieces at a cost that grows with the square of its length.

@@ -7,22 +7,22 @@ read and answered in `consuming`; the flows of a node are in `flows`.
 
 from typing import Any, Final, final
 
-from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed, Deliveries, Refused, RenewLock, SettleDurably
-from actors.drain_messages import DrainFlow, FlowDrained
-from actors.futures import LoopFuture
-from actors.messages import FlowGone, FlowState, UnbindFlow
-from actors.waking import wake_waiters
-from messaging.address import Address
-from messaging.credit import CreditWindow
-from messaging.effects import Delivery
-from messaging.held import DeliverySource
-from messaging.refusals import REFUSED_SPOOL_FAILED
-from messaging.settlement import FAILED, RELEASED
-from protocols.http.held import Held, HeldMessage
-from protocols.http.problems import not_stored
-from protocols.http.readers import FlowReader
-from protocols.settling import send_back, source_of
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, RenewLock, SettleDurably
+from sluicegate.actors.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.messages import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.waking import wake_waiters
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.messaging.refusals import REFUSED_SPOOL_FAILED
+from sluicegate.messaging.settlement import FAILED, RELEASED
+from sluicegate.protocols.http.held import Held, HeldMessage
+from sluicegate.protocols.http.problems import not_stored
+from sluicegate.protocols.http.readers import FlowReader
+from sluicegate.protocols.settling import send_back, source_of
 
 READ_ELSEWHERE: Final = "another request reads this flow"
 

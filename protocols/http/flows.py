@@ -2,18 +2,18 @@
 
 from typing import Final, final
 
-from actors.cell import ActorCell
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import BindFlow, BindRefused
-from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION
-from messaging.address import Address
-from messaging.client_rights import ClientRights
-from messaging.credit import CreditPool, CreditWindow
-from messaging.selectors import Selector
-from protocols.http.flow import FlowTerms, HttpFlow
-from protocols.http.limits import HttpLimits
-from protocols.http.problems import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.messages import BindFlow, BindRefused
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_rights import ClientRights
+from sluicegate.messaging.credit import CreditPool, CreditWindow
+from sluicegate.messaging.selectors import Selector
+from sluicegate.protocols.http.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.limits import HttpLimits
+from sluicegate.protocols.http.problems import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
 
 PROTOCOL: Final = "http"
 ID_BYTES: Final = 16

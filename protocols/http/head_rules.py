@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from protocols.http.problems import BAD_REQUEST, NOT_IMPLEMENTED, VERSION_NOT_SUPPORTED, HttpProblem
-from protocols.http.requests import Request
+from sluicegate.protocols.http.problems import BAD_REQUEST, NOT_IMPLEMENTED, VERSION_NOT_SUPPORTED, HttpProblem
+from sluicegate.protocols.http.requests import Request
 
 VERSIONS: Final = ("1.0", "1.1")  # the parser takes others for one of them
 # RFC 3986 3.2.2 and 3.2.3: a name, an address of IPv4, or one of another family in brackets; and a port.

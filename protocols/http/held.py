@@ -6,10 +6,10 @@ A worker names single deliveries in URLs, so each has an entry of its own. Its l
 from itertools import islice
 from typing import final
 
-from actors.data_messages import Settle
-from messaging.batch import MessageBatch
-from messaging.held import DeliverySource
-from protocols.settling import settle_from
+from sluicegate.actors.data_messages import Settle
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.protocols.settling import settle_from
 
 
 @final

@@ -6,8 +6,8 @@ Names are those of Solace's REST encoding, and ours for what it has no name for.
 
 from typing import Final, final
 
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE
-from messaging.headers import (
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE
+from sluicegate.messaging.headers import (
     PARTITION_KEY_BYTES_MAX,
     PRIORITY_MAX,
     QUEUE_REPLY,
@@ -15,11 +15,11 @@ from messaging.headers import (
     Headers,
     UserPropertyValue,
 )
-from messaging.partitioning import key_hash
-from messaging.trace_context import TRACE_FIELDS
-from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX, destination_of_name
-from protocols.http.problems import BAD_REQUEST, HttpProblem
-from protocols.http.user_properties import PREFIX, property_value
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.trace_context import TRACE_FIELDS
+from sluicegate.protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX, destination_of_name
+from sluicegate.protocols.http.problems import BAD_REQUEST, HttpProblem
+from sluicegate.protocols.http.user_properties import PREFIX, property_value
 
 SOLACE_PRIORITY_MAX: Final = 255
 MILLISECONDS_MAX: Final = 1 << 53  # what every client's JSON and every clock can say

@@ -7,10 +7,10 @@ import base64
 import re
 from typing import Final
 
-from messaging.headers import PRIORITY_DEFAULT, QUEUE_REPLY, Headers, UserPropertyValue
-from messaging.trace_context import TRACE_FIELDS
-from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX
-from protocols.http.message_in import PARTITION_KEY_PROPERTY
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, QUEUE_REPLY, Headers, UserPropertyValue
+from sluicegate.messaging.trace_context import TRACE_FIELDS
+from sluicegate.protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX
+from sluicegate.protocols.http.message_in import PARTITION_KEY_PROPERTY
 
 INT64_MAX: Final = (1 << 63) - 1
 OCTETS: Final = "application/octet-stream"

@@ -4,23 +4,23 @@ from typing import TYPE_CHECKING, Final, final
 
 import orjson
 
-from actors.futures import LoopFuture
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from protocols.destination import Destination
-from protocols.http.batches import Entry, read_batch
-from protocols.http.delivery_forms import NDJSON_TYPE
-from protocols.http.destinations import destination_of_name
-from protocols.http.message_in import read_attributes
-from protocols.http.message_out import response_headers
-from protocols.http.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
-from protocols.http.publishing import Submission
-from protocols.http.replies import REPLY_WAIT, reply_wait_ms
-from protocols.http.requests import ClientLeft, Request
-from protocols.http.responses import OK
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.destination import Destination
+from sluicegate.protocols.http.batches import Entry, read_batch
+from sluicegate.protocols.http.delivery_forms import NDJSON_TYPE
+from sluicegate.protocols.http.destinations import destination_of_name
+from sluicegate.protocols.http.message_in import read_attributes
+from sluicegate.protocols.http.message_out import response_headers
+from sluicegate.protocols.http.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
+from sluicegate.protocols.http.publishing import Submission
+from sluicegate.protocols.http.replies import REPLY_WAIT, reply_wait_ms
+from sluicegate.protocols.http.requests import ClientLeft, Request
+from sluicegate.protocols.http.responses import OK
 
 if TYPE_CHECKING:
-    from protocols.http.connection import HttpConnection
+    from sluicegate.protocols.http.connection import HttpConnection
 
 MULTI_STATUS: Final = 207
 

@@ -10,7 +10,7 @@ from typing import Final, final
 
 import orjson
 
-from actors.data_messages import Refused
+from sluicegate.actors.data_messages import Refused
 
 JSON_TYPE: Final = b"application/json"
 XML_TYPE: Final = b"application/xml"

@@ -2,11 +2,11 @@
 
 from typing import final
 
-from actors.data_messages import Refused
-from actors.publishing import Publisher
-from messaging.batch import MessageBatch
-from messaging.refusals import ADMITTED
-from protocols.http.problems import HttpProblem, not_stored, refusal_problem
+from sluicegate.actors.data_messages import Refused
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.refusals import ADMITTED
+from sluicegate.protocols.http.problems import HttpProblem, not_stored, refusal_problem
 
 
 class Submission:

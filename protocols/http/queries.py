@@ -3,7 +3,7 @@
 from typing import final
 from urllib.parse import parse_qsl
 
-from protocols.http.problems import BAD_REQUEST, HttpProblem
+from sluicegate.protocols.http.problems import BAD_REQUEST, HttpProblem
 
 FIELDS_MAX = 20
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, final
 
 from mypy_extensions import mypyc_attr
 
-from actors.futures import LoopFuture
+from sluicegate.actors.futures import LoopFuture
 
 if TYPE_CHECKING:
-    from protocols.http.flow import HttpFlow
+    from sluicegate.protocols.http.flow import HttpFlow
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

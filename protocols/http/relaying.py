@@ -6,15 +6,15 @@ properties that Solace has for them; who sends it is between the client and us, 
 
 from typing import TYPE_CHECKING, Final
 
-from messaging.trace_context import TRACE_FIELDS
-from protocols.http.destinations import topic_of_request
-from protocols.http.posting import ask
-from protocols.http.problems import NOT_FOUND, HttpProblem
-from protocols.http.replies import FOREVER, REPLY_WAIT, reply_wait_ms
-from protocols.http.requests import Request
+from sluicegate.messaging.trace_context import TRACE_FIELDS
+from sluicegate.protocols.http.destinations import topic_of_request
+from sluicegate.protocols.http.posting import ask
+from sluicegate.protocols.http.problems import NOT_FOUND, HttpProblem
+from sluicegate.protocols.http.replies import FOREVER, REPLY_WAIT, reply_wait_ms
+from sluicegate.protocols.http.requests import Request
 
 if TYPE_CHECKING:
-    from protocols.http.connection import HttpConnection
+    from sluicegate.protocols.http.connection import HttpConnection
 
 # What a message has whose request does not say otherwise.
 DEFAULTS: Final = (("Solace-Delivery-Mode", "Non-Persistent"), ("Solace-Time-To-Live-In-ms", "30000"))

@@ -6,16 +6,16 @@ with the first request that wants a reply, and ends with the connection.
 
 from typing import Any, Final, final
 
-from actors.cell import ActorCell
-from actors.futures import LoopFuture
-from actors.router_messages import AddSubscription, RemoveSubscription
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.destinations import Subscriber
-from messaging.headers import Headers
-from messaging.topics import REPLY_TOPICS, Syntax, TopicFilter, parse_filter
-from protocols.counters import ProtocolCounters
-from protocols.http.problems import BAD_REQUEST, HttpProblem
-from protocols.http.requests import ClientLeft
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.router_messages import AddSubscription, RemoveSubscription
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.topics import REPLY_TOPICS, Syntax, TopicFilter, parse_filter
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.http.problems import BAD_REQUEST, HttpProblem
+from sluicegate.protocols.http.requests import ClientLeft
 
 REPLY_WAIT: Final = "solace-reply-wait-time-in-ms"  # the header
 WORD_BYTES: Final = 16

@@ -6,8 +6,8 @@ How requests are cut out of a stream of bytes is in `engine`; who may wait for w
 import zlib
 from typing import Final, final
 
-from actors.futures import LoopFuture
-from protocols.http.problems import (
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.protocols.http.problems import (
     BAD_REQUEST,
     JSON_TYPE,
     TOO_LARGE,
@@ -16,8 +16,8 @@ from protocols.http.problems import (
     HttpProblem,
     error_body,
 )
-from protocols.http.responses import CONTINUE, NO_CONTENT, OK, ResponseHeads
-from protocols.pieces import put_to
+from sluicegate.protocols.http.responses import CONTINUE, NO_CONTENT, OK, ResponseHeads
+from sluicegate.protocols.pieces import put_to
 
 AHEAD_BYTES_MAX: Final = 64 * 1024  # of a body that nobody reads yet; a smaller one is waited for, and read at once
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its largest window

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from actors.events import Events
-from messaging.address import Address
-from messaging.client_roster import ClientRoster
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from protocols.authentication import Authenticator
-from protocols.counters import ProtocolCounters
-from protocols.http.flows import HttpFlows
-from protocols.http.limits import HttpLimits
-from protocols.http.responses import ResponseHeads
-from protocols.unfinished import UnfinishedBytes
-from protocols.web_pages import WebPages
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.events import Events
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.protocols.authentication import Authenticator
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.http.flows import HttpFlows
+from sluicegate.protocols.http.limits import HttpLimits
+from sluicegate.protocols.http.responses import ResponseHeads
+from sluicegate.protocols.unfinished import UnfinishedBytes
+from sluicegate.protocols.web_pages import WebPages
 
 
 @dataclass(frozen=True, slots=True)

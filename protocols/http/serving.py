@@ -5,18 +5,18 @@ A POST of a message is published at once where nothing has to be waited for; any
 
 from typing import TYPE_CHECKING, Final
 
-from protocols.http.consuming import end_flow, read_flow, read_queue, settle
-from protocols.http.delivery_forms import FLOW_PREFIX
-from protocols.http.destinations import QUEUE_PREFIX, destination_of_path
-from protocols.http.posting import asks_for_reply, is_batch, post, post_and_wait, post_batch
-from protocols.http.problems import METHOD_NOT_ALLOWED, HttpProblem
-from protocols.http.relaying import relay
-from protocols.http.requests import Request
-from protocols.http.responses import NO_CONTENT
-from protocols.http.services import HttpServices
+from sluicegate.protocols.http.consuming import end_flow, read_flow, read_queue, settle
+from sluicegate.protocols.http.delivery_forms import FLOW_PREFIX
+from sluicegate.protocols.http.destinations import QUEUE_PREFIX, destination_of_path
+from sluicegate.protocols.http.posting import asks_for_reply, is_batch, post, post_and_wait, post_batch
+from sluicegate.protocols.http.problems import METHOD_NOT_ALLOWED, HttpProblem
+from sluicegate.protocols.http.relaying import relay
+from sluicegate.protocols.http.requests import Request
+from sluicegate.protocols.http.responses import NO_CONTENT
+from sluicegate.protocols.http.services import HttpServices
 
 if TYPE_CHECKING:
-    from protocols.http.connection import HttpConnection
+    from sluicegate.protocols.http.connection import HttpConnection
 
 QUEUE_PATH: Final = QUEUE_PREFIX.encode()
 FLOW_PATH: Final = FLOW_PREFIX.encode()

@@ -6,13 +6,13 @@ token's for as long as it is valid, a password's for as long as the account has 
 
 from typing import final
 
-from actors.clock import Clock
-from protocols.authentication import ANONYMOUS, Principal
-from protocols.http.authorization import CHALLENGES, basic_credentials
-from protocols.http.problems import BAD_REQUEST, UNAUTHORIZED, HttpProblem
-from protocols.http.services import HttpServices
-from protocols.message_vpns import MessageVpns
-from protocols.transports import PeerInfo
+from sluicegate.actors.clock import Clock
+from sluicegate.protocols.authentication import ANONYMOUS, Principal
+from sluicegate.protocols.http.authorization import CHALLENGES, basic_credentials
+from sluicegate.protocols.http.problems import BAD_REQUEST, UNAUTHORIZED, HttpProblem
+from sluicegate.protocols.http.services import HttpServices
+from sluicegate.protocols.message_vpns import MessageVpns
+from sluicegate.protocols.transports import PeerInfo
 
 
 @final

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from messaging.headers import UserPropertyValue
-from protocols.http.problems import BAD_REQUEST, HttpProblem
+from sluicegate.messaging.headers import UserPropertyValue
+from sluicegate.protocols.http.problems import BAD_REQUEST, HttpProblem
 
 PREFIX: Final = "solace-user-property-"  # lower case, as headers are compared
 

@@ -2,15 +2,15 @@
 
 from typing import final
 
-from actors.messages import UnbindFlow
-from actors.parking_messages import ParkFlow
-from protocols.mqtt.delivering import DeliveringSide
-from protocols.mqtt.events import DisconnectReceived
-from protocols.mqtt.publishing import PublishingSide
-from protocols.mqtt.reason_codes import SUCCESS
-from protocols.mqtt.session import ParkedFlow, Session
-from protocols.mqtt.session_writes import SessionWrites
-from protocols.mqtt.will import Will
+from sluicegate.actors.messages import UnbindFlow
+from sluicegate.actors.parking_messages import ParkFlow
+from sluicegate.protocols.mqtt.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.events import DisconnectReceived
+from sluicegate.protocols.mqtt.publishing import PublishingSide
+from sluicegate.protocols.mqtt.reason_codes import SUCCESS
+from sluicegate.protocols.mqtt.session import ParkedFlow, Session
+from sluicegate.protocols.mqtt.session_writes import SessionWrites
+from sluicegate.protocols.mqtt.will import Will
 
 
 @final

@@ -6,11 +6,11 @@ re-authentication, which may not make somebody else of the client.
 
 from typing import TYPE_CHECKING
 
-from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
-from protocols.authentication import AuthenticationFailed, Exchange, Principal, Proven
-from protocols.mqtt.connecting import connect, enter_vpn, refuse_denied
-from protocols.mqtt.events import AuthReceived, ConnectReceived
-from protocols.mqtt.reason_codes import (
+from sluicegate.messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
+from sluicegate.protocols.authentication import AuthenticationFailed, Exchange, Principal, Proven
+from sluicegate.protocols.mqtt.connecting import connect, enter_vpn, refuse_denied
+from sluicegate.protocols.mqtt.events import AuthReceived, ConnectReceived
+from sluicegate.protocols.mqtt.reason_codes import (
     BAD_AUTHENTICATION_METHOD,
     BAD_USER_NAME_OR_PASSWORD,
     CONNECTION_RATE_EXCEEDED,
@@ -22,7 +22,7 @@ from protocols.mqtt.reason_codes import (
 )
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 
 class Authenticating:

@@ -2,9 +2,9 @@
 
 from typing import Final, final
 
-from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import AuthReceived
-from protocols.mqtt.reason_codes import CONTINUE_AUTHENTICATION, PROTOCOL_ERROR, RE_AUTHENTICATE, SUCCESS
+from sluicegate.protocols.mqtt.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.events import AuthReceived
+from sluicegate.protocols.mqtt.reason_codes import CONTINUE_AUTHENTICATION, PROTOCOL_ERROR, RE_AUTHENTICATE, SUCCESS
 
 
 @final

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 import pykka
 
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
-from actors.parking_messages import FoundSequences, LookUpSequences
-from actors.tasks import run
-from messaging.client_rights import ClientDenied
-from protocols.mqtt.bound_flow import BoundFlow
-from protocols.mqtt.delivering import DeliveringSide
-from protocols.mqtt.sent_ids import SentIds
-from protocols.mqtt.session import ExtraSubscription, Session
-from protocols.mqtt.sides import delivering_of
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
+from sluicegate.actors.parking_messages import FoundSequences, LookUpSequences
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.protocols.mqtt.bound_flow import BoundFlow
+from sluicegate.protocols.mqtt.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.sides import delivering_of
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 log = logging.getLogger("sluicegate.mqtt")
 

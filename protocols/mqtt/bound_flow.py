@@ -1,11 +1,11 @@
 """What a connection knows of a flow that it is bound to."""
 
-from actors.data_messages import Deliveries
-from actors.parking_messages import GiveBack
-from messaging.address import Address
-from protocols.mqtt.outbound import DeliverySource
-from protocols.mqtt.sent_ids import SentIds
-from protocols.mqtt.session import ExtraSubscription
+from sluicegate.actors.data_messages import Deliveries
+from sluicegate.actors.parking_messages import GiveBack
+from sluicegate.messaging.address import Address
+from sluicegate.protocols.mqtt.outbound import DeliverySource
+from sluicegate.protocols.mqtt.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session import ExtraSubscription
 
 
 class BoundFlow:

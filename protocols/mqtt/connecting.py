@@ -3,17 +3,17 @@
 import logging
 from typing import TYPE_CHECKING, Final
 
-from actors.stored_answer import StoreRefused
-from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
-from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
-from messaging.topics import EVENT_TOPICS
-from protocols.authentication import ANONYMOUS, Principal, Proven
-from protocols.mqtt.attached import AttachedSession
-from protocols.mqtt.binding import resume_flows
-from protocols.mqtt.events import ConnectReceived
-from protocols.mqtt.messages import ClaimSession, SessionClaimed, SessionReleased
-from protocols.mqtt.publishing import DROPPED
-from protocols.mqtt.reason_codes import (
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
+from sluicegate.messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
+from sluicegate.messaging.topics import EVENT_TOPICS
+from sluicegate.protocols.authentication import ANONYMOUS, Principal, Proven
+from sluicegate.protocols.mqtt.attached import AttachedSession
+from sluicegate.protocols.mqtt.binding import resume_flows
+from sluicegate.protocols.mqtt.events import ConnectReceived
+from sluicegate.protocols.mqtt.messages import ClaimSession, SessionClaimed, SessionReleased
+from sluicegate.protocols.mqtt.publishing import DROPPED
+from sluicegate.protocols.mqtt.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
     DENIAL_CODES,
@@ -21,14 +21,14 @@ from protocols.mqtt.reason_codes import (
     TOPIC_NAME_INVALID,
     name_of,
 )
-from protocols.mqtt.session import Session
-from protocols.mqtt.sides import begin_delivering, reach, writes_of
-from protocols.mqtt.subscribing import denied_subscriptions, revoke
-from protocols.mqtt.turn_share import share_of
-from protocols.mqtt.will import Will
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.sides import begin_delivering, reach, writes_of
+from sluicegate.protocols.mqtt.subscribing import denied_subscriptions, revoke
+from sluicegate.protocols.mqtt.turn_share import share_of
+from sluicegate.protocols.mqtt.will import Will
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 log = logging.getLogger("sluicegate.mqtt")
 

@@ -9,25 +9,25 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
-from actors.futures import LoopFuture
-from actors.inbox import Flushed, Scheduled
-from actors.messages import FlowGone, FlowState
-from actors.stored_answer import StoreRefused
-from actors.tasks import run_for
-from messaging.batch import MessageBatch
-from protocols.gathered import write_gathered
-from protocols.identity import Identity
-from protocols.message_vpns import MessageVpns
-from protocols.mqtt.attached import AttachedSession
-from protocols.mqtt.authenticating import Authenticating
-from protocols.mqtt.binding import flow_gone
-from protocols.mqtt.connecting import connect, detach
-from protocols.mqtt.delivering import DeliveringSide
-from protocols.mqtt.direct_out import send_direct, send_shared_direct
-from protocols.mqtt.engine import MqttEngine
-from protocols.mqtt.events import (
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import Flushed, Scheduled
+from sluicegate.actors.messages import FlowGone, FlowState
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.actors.tasks import run_for
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.protocols.gathered import write_gathered
+from sluicegate.protocols.identity import Identity
+from sluicegate.protocols.message_vpns import MessageVpns
+from sluicegate.protocols.mqtt.attached import AttachedSession
+from sluicegate.protocols.mqtt.authenticating import Authenticating
+from sluicegate.protocols.mqtt.binding import flow_gone
+from sluicegate.protocols.mqtt.connecting import connect, detach
+from sluicegate.protocols.mqtt.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.direct_out import send_direct, send_shared_direct
+from sluicegate.protocols.mqtt.engine import MqttEngine
+from sluicegate.protocols.mqtt.events import (
     AcknowledgementReceived,
     AuthReceived,
     ConnectReceived,
@@ -38,12 +38,12 @@ from protocols.mqtt.events import (
     SubscribeReceived,
     UnsubscribeReceived,
 )
-from protocols.mqtt.first_bytes import PUBREL
-from protocols.mqtt.messages import SessionReleased, TakeOver
-from protocols.mqtt.packet_place import PacketPlace
-from protocols.mqtt.partial_packet import misses_much
-from protocols.mqtt.publishing import PublishingSide, PublishRefused, not_stored_code
-from protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.first_bytes import PUBREL
+from sluicegate.protocols.mqtt.messages import SessionReleased, TakeOver
+from sluicegate.protocols.mqtt.packet_place import PacketPlace
+from sluicegate.protocols.mqtt.partial_packet import misses_much
+from sluicegate.protocols.mqtt.publishing import PublishingSide, PublishRefused, not_stored_code
+from sluicegate.protocols.mqtt.reason_codes import (
     ADMINISTRATIVE_ACTION,
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
@@ -51,14 +51,14 @@ from protocols.mqtt.reason_codes import (
     SERVER_SHUTTING_DOWN,
     SESSION_TAKEN_OVER,
 )
-from protocols.mqtt.services import MqttServices
-from protocols.mqtt.sides import begin_publishing, delivering_of, gate_of, watch_of, writes_of
-from protocols.mqtt.subscribing import subscribe, unsubscribe
-from protocols.mqtt.turn_share import TurnShare
-from protocols.reading_gate import ReadingGate
-from protocols.transports import ByteTransport, PeerInfo
-from protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
-from protocols.writing_watch import WritingWatch
+from sluicegate.protocols.mqtt.services import MqttServices
+from sluicegate.protocols.mqtt.sides import begin_publishing, delivering_of, gate_of, watch_of, writes_of
+from sluicegate.protocols.mqtt.subscribing import subscribe, unsubscribe
+from sluicegate.protocols.mqtt.turn_share import TurnShare
+from sluicegate.protocols.reading_gate import ReadingGate
+from sluicegate.protocols.transports import ByteTransport, PeerInfo
+from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
+from sluicegate.protocols.writing_watch import WritingWatch
 
 log = logging.getLogger("sluicegate.mqtt")
 

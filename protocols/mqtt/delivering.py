@@ -8,35 +8,35 @@ Everything here runs for each batch, most of it for no single message.
 from collections.abc import Callable
 from typing import Final
 
-from actors.clock import Clock
-from actors.data_messages import Deliveries, Settle
-from actors.events import Events
-from actors.inbox import Dispatcher
-from actors.waking import wake_waiters
-from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
-from messaging.credit import CreditWindow
-from messaging.effects import Delivery
-from messaging.publication import Publication
-from messaging.ranges import RangeSet
-from messaging.settlement import ACCEPTED, REJECTED, RELEASED
-from protocols.counters import ProtocolCounters
-from protocols.mqtt.bound_flow import BoundFlow
-from protocols.mqtt.delivery_properties import delivery_properties
-from protocols.mqtt.engine import MqttEngine
-from protocols.mqtt.events import AcknowledgementReceived
-from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
-from protocols.mqtt.granted import qos_of
-from protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
-from protocols.mqtt.publish_writer import encode_at_most_once
-from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
-from protocols.mqtt.retained_out import RetainedOut
-from protocols.mqtt.rows_out import RowsOut, wall_ms_for
-from protocols.mqtt.sending import send_rows
-from protocols.mqtt.sent_ids import SentIds
-from protocols.mqtt.session import ExtraSubscription, Session
-from protocols.mqtt.taken import TakenRuns
-from protocols.unwritable import tell_unwritable
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.data_messages import Deliveries, Settle
+from sluicegate.actors.events import Events
+from sluicegate.actors.inbox import Dispatcher
+from sluicegate.actors.waking import wake_waiters
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.settlement import ACCEPTED, REJECTED, RELEASED
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.bound_flow import BoundFlow
+from sluicegate.protocols.mqtt.delivery_properties import delivery_properties
+from sluicegate.protocols.mqtt.engine import MqttEngine
+from sluicegate.protocols.mqtt.events import AcknowledgementReceived
+from sluicegate.protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
+from sluicegate.protocols.mqtt.granted import qos_of
+from sluicegate.protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
+from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
+from sluicegate.protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
+from sluicegate.protocols.mqtt.retained_out import RetainedOut
+from sluicegate.protocols.mqtt.rows_out import RowsOut, wall_ms_for
+from sluicegate.protocols.mqtt.sending import send_rows
+from sluicegate.protocols.mqtt.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.taken import TakenRuns
+from sluicegate.protocols.unwritable import tell_unwritable
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from messaging.effects import Delivery
+from sluicegate.messaging.effects import Delivery
 
 PROPERTY_PARTITION: Final = "sluicegate-partition"
 PROPERTY_FIRST_OF_GROUP: Final = "JMSXGroupFirstForConsumer"  # as ActiveMQ calls it

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from actors.data_messages import SharedDirect
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from protocols.mqtt.granted import NOT_WANTED
-from protocols.mqtt.publish_writer import encode_at_most_once
-from protocols.mqtt.rows_out import RowsOut, wall_ms_for
-from protocols.mqtt.sending import send_rows
+from sluicegate.actors.data_messages import SharedDirect
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.protocols.mqtt.granted import NOT_WANTED
+from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
+from sluicegate.protocols.mqtt.rows_out import RowsOut, wall_ms_for
+from sluicegate.protocols.mqtt.sending import send_rows
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 
 def send_direct(connection: "MqttConnection", batch: MessageBatch) -> None:

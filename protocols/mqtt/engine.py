@@ -16,10 +16,10 @@ from typing import Final, final
 
 from mypy_extensions import i64, u8
 
-from protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
-from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import ConnectReceived, DisconnectReceived, Heard, PeerViolated
-from protocols.mqtt.first_bytes import (
+from sluicegate.protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
+from sluicegate.protocols.mqtt.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.events import ConnectReceived, DisconnectReceived, Heard, PeerViolated
+from sluicegate.protocols.mqtt.first_bytes import (
     AUTHENTICATING,
     BEFORE_CONNECT,
     CONNECT,
@@ -35,22 +35,27 @@ from protocols.mqtt.first_bytes import (
     UNSUBSCRIBE,
     refusal,
 )
-from protocols.mqtt.limits import MqttLimits
-from protocols.mqtt.packets.acknowledgements import encode_acknowledgements, read_acknowledgements
-from protocols.mqtt.packets.connack import encode_acceptance, encode_refusals, encode_violation_refusals
-from protocols.mqtt.packets.connect import decode_connect, read_protocol
-from protocols.mqtt.packets.session_end import (
+from sluicegate.protocols.mqtt.limits import MqttLimits
+from sluicegate.protocols.mqtt.packets.acknowledgements import encode_acknowledgements, read_acknowledgements
+from sluicegate.protocols.mqtt.packets.connack import encode_acceptance, encode_refusals, encode_violation_refusals
+from sluicegate.protocols.mqtt.packets.connect import decode_connect, read_protocol
+from sluicegate.protocols.mqtt.packets.session_end import (
     decode_auth,
     decode_disconnect,
     encode_auth,
     encode_disconnects,
     explanation,
 )
-from protocols.mqtt.packets.subscribe import decode_subscribe, decode_unsubscribe, encode_suback, encode_unsuback
-from protocols.mqtt.partial_packet import PartialPacket, misses_much
-from protocols.mqtt.publish_reader import PublishReader
-from protocols.mqtt.publish_writer import NONE_SKIPPED, PublishWriter
-from protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.packets.subscribe import (
+    decode_subscribe,
+    decode_unsubscribe,
+    encode_suback,
+    encode_unsuback,
+)
+from sluicegate.protocols.mqtt.partial_packet import PartialPacket, misses_much
+from sluicegate.protocols.mqtt.publish_reader import PublishReader
+from sluicegate.protocols.mqtt.publish_writer import NONE_SKIPPED, PublishWriter
+from sluicegate.protocols.mqtt.reason_codes import (
     CONNACK_REFUSALS,
     KEEP_ALIVE_TIMEOUT,
     MALFORMED_PACKET,
@@ -60,8 +65,8 @@ from protocols.mqtt.reason_codes import (
     SUCCESS,
     UNSPECIFIED_ERROR,
 )
-from protocols.mqtt.rows_out import RowsOut
-from protocols.mqtt.wire import is_padded, read_length
+from sluicegate.protocols.mqtt.rows_out import RowsOut
+from sluicegate.protocols.mqtt.wire import is_padded, read_length
 
 _PINGRESP: Final = b"\xd0\x00"
 _NO_PIECES: Final[list[bytes]] = []  # of all engines that write one piece at a time; nothing is added to it

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple, final
 
 from mypy_extensions import mypyc_attr
 
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from protocols.mqtt.will import Will
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.protocols.mqtt.will import Will
 
 
 @final

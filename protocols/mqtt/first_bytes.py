@@ -6,8 +6,8 @@ and the data path asks one index.
 
 from typing import Final
 
-from protocols.mqtt.errors import PeerViolation
-from protocols.mqtt.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR
+from sluicegate.protocols.mqtt.errors import PeerViolation
+from sluicegate.protocols.mqtt.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR
 
 CONNECT: Final = 1
 CONNACK: Final = 2

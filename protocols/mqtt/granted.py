@@ -7,10 +7,10 @@ is looked up here, once per topic.
 
 from typing import Final, final
 
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
-from messaging.selectors import Selector
-from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.subscriptions import SubscriptionIndex
+from sluicegate.messaging.topics import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
 
 TOPICS_CACHED_MAX: Final = 4096
 

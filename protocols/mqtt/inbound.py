@@ -6,8 +6,8 @@ PUBACK and PUBREC go out in the order their PUBLISHes came in, so a publish that
 from collections import deque
 from typing import Final, final
 
-from messaging.publication import Publication
-from messaging.ranges import RangeSet
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.ranges import RangeSet
 
 SUCCESS: Final = 0
 

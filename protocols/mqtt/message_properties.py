@@ -8,8 +8,8 @@ becomes a User Property (`priority`, `message-id`, `timestamp`, `JMSXGroupID`, `
 import base64
 from typing import Final, final
 
-from messaging.dead_letter import DeadLetter
-from messaging.headers import (
+from sluicegate.messaging.dead_letter import DeadLetter
+from sluicegate.messaging.headers import (
     NATIVE_MQTT5,
     PARTITION_KEY_BYTES_MAX,
     PRIORITY_DEFAULT,
@@ -18,11 +18,11 @@ from messaging.headers import (
     Headers,
     UserPropertyValue,
 )
-from messaging.partitioning import key_hash
-from messaging.topics import TopicError, check_topic_name
-from protocols.mqtt.errors import PeerViolation
-from protocols.mqtt.limits import STRING_BYTES_MAX
-from protocols.mqtt.properties import (
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.topics import TopicError, check_topic_name
+from sluicegate.protocols.mqtt.errors import PeerViolation
+from sluicegate.protocols.mqtt.limits import STRING_BYTES_MAX
+from sluicegate.protocols.mqtt.properties import (
     CONTENT_TYPE,
     CORRELATION_DATA,
     IN_PUBLISH,
@@ -40,8 +40,8 @@ from protocols.mqtt.properties import (
     user_property,
     without,
 )
-from protocols.mqtt.reason_codes import PAYLOAD_FORMAT_INVALID, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
-from protocols.mqtt.wire import fits_string
+from sluicegate.protocols.mqtt.reason_codes import PAYLOAD_FORMAT_INVALID, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
+from sluicegate.protocols.mqtt.wire import fits_string
 
 NO_EXPIRY: Final = -1
 NO_ALIAS: Final = 0

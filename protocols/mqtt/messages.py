@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import final
 
-from actors.cell import ActorCell
-from protocols.mqtt.session import Session
-from protocols.mqtt.will import Will
+from sluicegate.actors.cell import ActorCell
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.will import Will
 
 
 @final

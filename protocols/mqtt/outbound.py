@@ -8,12 +8,12 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from actors.parking_messages import GiveBack
-from messaging.address import Address
-from messaging.batch import EXACTLY_ONCE
-from messaging.ranges import RangeSet
-from protocols.mqtt.limits import PACKET_ID_MAX
-from protocols.mqtt.sent_ids import SentIds
+from sluicegate.actors.parking_messages import GiveBack
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import EXACTLY_ONCE
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.protocols.mqtt.limits import PACKET_ID_MAX
+from sluicegate.protocols.mqtt.sent_ids import SentIds
 
 
 @final

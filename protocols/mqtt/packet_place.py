@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 
 @final

@@ -2,12 +2,12 @@
 
 from typing import Final, final
 
-from protocols.mqtt.errors import PeerViolation
-from protocols.mqtt.first_bytes import PUBLISH
-from protocols.mqtt.publish_reader import WIRE_FIRST_BYTE
-from protocols.mqtt.wire import read_length
-from protocols.transports import PLACED_BYTES_MIN
-from protocols.unfilled import Unfilled
+from sluicegate.protocols.mqtt.errors import PeerViolation
+from sluicegate.protocols.mqtt.first_bytes import PUBLISH
+from sluicegate.protocols.mqtt.publish_reader import WIRE_FIRST_BYTE
+from sluicegate.protocols.mqtt.wire import read_length
+from sluicegate.protocols.transports import PLACED_BYTES_MIN
+from sluicegate.protocols.unfilled import Unfilled
 
 _SMALL_BYTES: Final = 1024  # a read this short is put to the one before it: objects for single bytes would add up
 

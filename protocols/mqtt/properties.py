@@ -6,10 +6,10 @@ is said where the packet is read.
 
 from typing import Final, final
 
-from messaging.headers import USER_PROPERTIES_MAX
-from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED
-from protocols.mqtt.wire import (
+from sluicegate.messaging.headers import USER_PROPERTIES_MAX
+from sluicegate.protocols.mqtt.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED
+from sluicegate.protocols.mqtt.wire import (
     binary,
     read_binary,
     read_string,

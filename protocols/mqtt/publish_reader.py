@@ -12,19 +12,19 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from protocols.mqtt.errors import PeerViolation
-from protocols.mqtt.events import Heard, PublishReceived
-from protocols.mqtt.limits import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.mqtt.errors import PeerViolation
+from sluicegate.protocols.mqtt.events import Heard, PublishReceived
+from sluicegate.protocols.mqtt.limits import (
     PROPERTIES_CACHE_BYTES_MAX,
     PROPERTIES_CACHE_ENTRIES_MAX,
     TOPIC_CACHE_BYTES_MAX,
     TOPIC_CACHE_ENTRIES_MAX,
     MqttLimits,
 )
-from protocols.mqtt.message_properties import NO_ALIAS, MessageProperties, decode_publish_properties
-from protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.message_properties import NO_ALIAS, MessageProperties, decode_publish_properties
+from sluicegate.protocols.mqtt.reason_codes import (
     MALFORMED_PACKET,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
@@ -34,9 +34,9 @@ from protocols.mqtt.reason_codes import (
     TOPIC_ALIAS_INVALID,
     TOPIC_NAME_INVALID,
 )
-from protocols.mqtt.topic_names import decode_topic
-from protocols.mqtt.wire import is_padded, read_length, read_varint
-from protocols.mqtt.wire_batch import WireBatch, dialect_of
+from sluicegate.protocols.mqtt.topic_names import decode_topic
+from sluicegate.protocols.mqtt.wire import is_padded, read_length, read_varint
+from sluicegate.protocols.mqtt.wire_batch import WireBatch, dialect_of
 
 # What readers have in common that have read nothing to keep yet, or nothing since; replaced before anything is added.
 _NO_TOPICS: Final[dict[bytes, str]] = {}

@@ -7,15 +7,21 @@ size limit) is written by its `PublishWriter`. Which rows, which QoS and which i
 
 from typing import Final, final
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from protocols.mqtt.errors import LocalMisuse
-from protocols.mqtt.limits import PACKET_ID_MAX, TOPIC_ALIASES_OUT_MAX
-from protocols.mqtt.message_properties import encode_message_properties
-from protocols.mqtt.properties import SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, number_property, section, user_property
-from protocols.mqtt.rows_out import RowsOut
-from protocols.mqtt.wire import string, varint
-from protocols.mqtt.wire_batch import DIALECT_3X, WireBatch, dialect_of
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.mqtt.errors import LocalMisuse
+from sluicegate.protocols.mqtt.limits import PACKET_ID_MAX, TOPIC_ALIASES_OUT_MAX
+from sluicegate.protocols.mqtt.message_properties import encode_message_properties
+from sluicegate.protocols.mqtt.properties import (
+    SUBSCRIPTION_IDENTIFIER,
+    TOPIC_ALIAS,
+    number_property,
+    section,
+    user_property,
+)
+from sluicegate.protocols.mqtt.rows_out import RowsOut
+from sluicegate.protocols.mqtt.wire import string, varint
+from sluicegate.protocols.mqtt.wire_batch import DIALECT_3X, WireBatch, dialect_of
 
 NO_ALIAS: Final = 0
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-from actors.data_messages import Refused
-from actors.publish_result import PublishResult
-from actors.publishing import Publisher
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
-from messaging.publication import Publication
-from messaging.ranges import RangeSet
-from messaging.refusals import (
+from sluicegate.actors.data_messages import Refused
+from sluicegate.actors.publish_result import PublishResult
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.refusals import (
     ADMITTED,
     REFUSED_GUARANTEED_SEND,
     REFUSED_NO_MATCH,
@@ -18,13 +18,13 @@ from messaging.refusals import (
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
 )
-from messaging.topics import EVENT_TOPICS, GATEWAY_TOPICS, is_queue_topic
-from protocols.counters import ProtocolCounters
-from protocols.mqtt.engine import MqttEngine
-from protocols.mqtt.events import PublishReceived
-from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
-from protocols.mqtt.inbound import PublishesIn, Unanswered
-from protocols.mqtt.reason_codes import (
+from sluicegate.messaging.topics import EVENT_TOPICS, GATEWAY_TOPICS, is_queue_topic
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.engine import MqttEngine
+from sluicegate.protocols.mqtt.events import PublishReceived
+from sluicegate.protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
+from sluicegate.protocols.mqtt.inbound import PublishesIn, Unanswered
+from sluicegate.protocols.mqtt.reason_codes import (
     IMPLEMENTATION_SPECIFIC_ERROR,
     NO_MATCHING_SUBSCRIBERS,
     NOT_AUTHORIZED,
@@ -34,8 +34,8 @@ from protocols.mqtt.reason_codes import (
     TOPIC_NAME_INVALID,
     UNSPECIFIED_ERROR,
 )
-from protocols.mqtt.session import Session
-from protocols.mqtt.session_room import SessionRoom
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.session_room import SessionRoom
 
 # Every other refusal is a quota. PUBACK knows no code for a message that is too large for a queue; 0x95 belongs to
 # packets, in DISCONNECT only. Nor has it one that refuses because nobody is there: 0x10 is a success.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from messaging.client_rights import (
+from sluicegate.messaging.client_rights import (
     EGRESS_FLOWS,
     ENDPOINT_COUNT,
     LOGINS_BUSY,

@@ -8,19 +8,19 @@ it is sent: somebody who subscribes to `#` costs the others little, whatever is 
 from collections.abc import Callable
 from typing import Final
 
-from messaging.address import Address
-from messaging.batch import EXACTLY_ONCE, MessageBatch
-from messaging.credit import CreditWindow
-from messaging.publication import Publication
-from messaging.retained import RetainedScan
-from messaging.retained_messages import RetainedMessage
-from protocols.counters import ProtocolCounters
-from protocols.mqtt.engine import MqttEngine
-from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription
-from protocols.mqtt.outbound import RETAINED_SOURCE, OutboundIds, OutboundRun
-from protocols.mqtt.rows_out import RowsOut
-from protocols.mqtt.sending import send_rows
-from protocols.mqtt.session import RetainedSent, RetainedWanted, Session
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.retained import RetainedScan
+from sluicegate.messaging.retained_messages import RetainedMessage
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.engine import MqttEngine
+from sluicegate.protocols.mqtt.granted import DeliveryOptions, GrantedSubscription
+from sluicegate.protocols.mqtt.outbound import RETAINED_SOURCE, OutboundIds, OutboundRun
+from sluicegate.protocols.mqtt.rows_out import RowsOut
+from sluicegate.protocols.mqtt.sending import send_rows
+from sluicegate.protocols.mqtt.session import RetainedSent, RetainedWanted, Session
 
 SLICE_MESSAGES: Final = 256  # 0.3 ms of work
 SLICE_BYTES: Final = 128 * 1024  # of payload: half of what may wait in a client's socket before it counts as full

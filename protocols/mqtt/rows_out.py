@@ -7,10 +7,10 @@ from typing import final
 
 from mypy_extensions import mypyc_attr
 
-from actors.clock import Clock
-from messaging.batch import MessageBatch
-from messaging.publication import Publication
-from protocols.mqtt.granted import DeliveryOptions
+from sluicegate.actors.clock import Clock
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.publication import Publication
+from sluicegate.protocols.mqtt.granted import DeliveryOptions
 
 
 @final

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from protocols.counters import ProtocolCounters
-from protocols.mqtt.engine import MqttEngine
-from protocols.mqtt.rows_out import RowsOut
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.engine import MqttEngine
+from sluicegate.protocols.mqtt.rows_out import RowsOut
 
 TOO_LARGE: Final = "packet_too_large"  # why rows that a client cannot take are dropped, in metrics
 

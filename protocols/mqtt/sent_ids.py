@@ -3,9 +3,9 @@
 from bisect import bisect_right
 from typing import Final, final
 
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
-from messaging.ranges import RangeSet
-from protocols.mqtt.id_runs import IdRuns
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.protocols.mqtt.id_runs import IdRuns
 
 NOT_BOUND: Final = 0  # partition ids start at 1
 TAKEN_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
-from actors.events import Events
-from actors.runtime import Runtime
-from messaging.address import Address
-from messaging.client_roster import ClientRoster
-from messaging.credit import CreditPool
-from messaging.queue_config import QueueDefinition
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from protocols.authentication import Authenticator
-from protocols.counters import ProtocolCounters
-from protocols.mqtt.limits import MqttLimits
-from protocols.mqtt.session_room import SessionRoom
-from protocols.unfinished import UnfinishedBytes
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.events import Events
+from sluicegate.actors.runtime import Runtime
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.credit import CreditPool
+from sluicegate.messaging.queue_config import QueueDefinition
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.protocols.authentication import Authenticator
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.limits import MqttLimits
+from sluicegate.protocols.mqtt.session_room import SessionRoom
+from sluicegate.protocols.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from typing import Any, Final, final
 
 import orjson
 
-from actors.directory_messages import QueueHandle
-from messaging.address import Address
-from messaging.batch import MessageBatch
-from messaging.destinations import Subscriber
-from messaging.publication import Publication
-from messaging.ranges import RangeSet
-from messaging.retained import RetainedScan
-from messaging.retained_messages import RetainedMessage
-from messaging.selectors import Selector
-from protocols.mqtt.granted import NO_SUBSCRIPTIONS, DeliveryOptions, GrantedSubscription, SubscriptionTable
-from protocols.mqtt.sent_ids import SentIds
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.retained import RetainedScan
+from sluicegate.messaging.retained_messages import RetainedMessage
+from sluicegate.messaging.selectors import Selector
+from sluicegate.protocols.mqtt.granted import NO_SUBSCRIPTIONS, DeliveryOptions, GrantedSubscription, SubscriptionTable
+from sluicegate.protocols.mqtt.sent_ids import SentIds
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 STATE_ROW: Final = b"session/"

@@ -2,12 +2,12 @@
 
 from typing import final
 
-from actors.cell import ActorCell
-from actors.futures import LoopFuture
-from actors.runtime import TimerHandle
-from messaging.publication import Publication
-from protocols.mqtt.session import Session
-from protocols.mqtt.will import Will
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.runtime import TimerHandle
+from sluicegate.messaging.publication import Publication
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.will import Will
 
 
 @final

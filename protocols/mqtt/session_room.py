@@ -8,13 +8,13 @@ where they are, in queues.
 
 from typing import Final, final
 
-from messaging.client_rights import SESSION_BYTES as DENIED_BYTES
-from messaging.client_rights import SESSION_COUNT as DENIED_COUNT
-from messaging.client_rights import UNRELEASED, ClientDenied
-from messaging.client_roster import ClientRoster
-from messaging.usage import text_bytes
-from protocols.mqtt.session import Session
-from protocols.mqtt.session_entry import Entry
+from sluicegate.messaging.client_rights import SESSION_BYTES as DENIED_BYTES
+from sluicegate.messaging.client_rights import SESSION_COUNT as DENIED_COUNT
+from sluicegate.messaging.client_rights import UNRELEASED, ClientDenied
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.usage import text_bytes
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.session_entry import Entry
 
 SESSION_BYTES: Final = 1024  # measured: 490 in the directory, and what a connection or its absence adds
 RECEIVED_ID_BYTES: Final = 128  # of a row that says so little, beside the client identifier in its key

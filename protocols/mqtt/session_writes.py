@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Final
 
-from actors.cell import ActorCell
-from actors.data_messages import SessionRows
-from actors.futures import LoopFuture
-from actors.inbox import Flushed, Scheduled
-from actors.stored_answer import StoreRefused
-from messaging.publication import Publication
-from protocols.mqtt.services import MqttServices
-from protocols.mqtt.session import Session
-from protocols.mqtt.will import Will
-from protocols.mqtt.will_storage import will_to_row
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import SessionRows
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.inbox import Flushed, Scheduled
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.messaging.publication import Publication
+from sluicegate.protocols.mqtt.services import MqttServices
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.will import Will
+from sluicegate.protocols.mqtt.will_storage import will_to_row
 
 LOOK_AGAIN_MS: Final = 1  # a partition with a full inbox numbers what came within a few turns of the loop
 

@@ -6,30 +6,30 @@ that is delayed, the session that expires.
 
 from typing import Any, final
 
-from actors.asking import ask_unless_gone
-from actors.cell import ActorCell, Behaviour
-from actors.data_messages import Confirmed, Refused, SessionRows
-from actors.directory_messages import DeleteQueue, ListQueues, QueueHandle
-from actors.futures import LoopFuture
-from actors.gathering import gather
-from actors.messages import UnbindFlow
-from actors.parking_messages import FoundSequences, LookUpSequences, RestoreParkedFlow
-from actors.publishing import Publisher
-from actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
-from actors.tasks import run
-from messaging.address import Address
-from messaging.client_rights import SESSION_OF_ANOTHER, ClientDenied
-from messaging.client_roster import ClientRoster
-from messaging.credit import CreditWindow
-from messaging.destinations import Subscriber
-from messaging.flows import Flow
-from messaging.permissions import ANONYMOUS
-from messaging.publication import Publication
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from messaging.topics import Syntax, parse_shared
-from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver
-from protocols.mqtt.session import (
+from sluicegate.actors.asking import ask_unless_gone
+from sluicegate.actors.cell import ActorCell, Behaviour
+from sluicegate.actors.data_messages import Confirmed, Refused, SessionRows
+from sluicegate.actors.directory_messages import DeleteQueue, ListQueues, QueueHandle
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.gathering import gather
+from sluicegate.actors.messages import UnbindFlow
+from sluicegate.actors.parking_messages import FoundSequences, LookUpSequences, RestoreParkedFlow
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.client_rights import SESSION_OF_ANOTHER, ClientDenied
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.permissions import ANONYMOUS
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import Syntax, parse_shared
+from sluicegate.protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver
+from sluicegate.protocols.mqtt.session import (
     NEVER_EXPIRES,
     STATE_ROW,
     ExtraSubscription,
@@ -37,16 +37,16 @@ from protocols.mqtt.session import (
     Session,
     ids_key,
 )
-from protocols.mqtt.session_entry import Entry
-from protocols.mqtt.session_room import SessionRoom
-from protocols.mqtt.stored_session import (
+from sluicegate.protocols.mqtt.session_entry import Entry
+from sluicegate.protocols.mqtt.session_room import SessionRoom
+from sluicegate.protocols.mqtt.stored_session import (
     StoredSession,
     received_by_client,
     rows_left_behind,
     subscriptions_by_client,
 )
-from protocols.mqtt.will import Will
-from protocols.mqtt.will_storage import will_batch, will_from_row, will_to_row
+from sluicegate.protocols.mqtt.will import Will
+from sluicegate.protocols.mqtt.will_storage import will_batch, will_from_row, will_to_row
 
 TIMER_MS_MAX = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
 STORE_AGAIN_MS = 1000  # after the store has refused how the session of a client stands that is away

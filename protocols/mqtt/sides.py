@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING
 
-from actors.publishing import Publisher
-from messaging.credit import CreditWindow
-from messaging.destinations import Subscriber
-from messaging.events import CLIENT_FLOW_OPENED
-from protocols.mqtt.attached import AttachedSession
-from protocols.mqtt.delivering import DeliveringSide
-from protocols.mqtt.publishing import PublishingSide
-from protocols.mqtt.session import Session
-from protocols.mqtt.session_writes import SessionWrites
-from protocols.reading_gate import ReadingGate
-from protocols.writing_watch import WritingWatch
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.events import CLIENT_FLOW_OPENED
+from sluicegate.protocols.mqtt.attached import AttachedSession
+from sluicegate.protocols.mqtt.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.publishing import PublishingSide
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.session_writes import SessionWrites
+from sluicegate.protocols.reading_gate import ReadingGate
+from sluicegate.protocols.writing_watch import WritingWatch
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 
 def writes_of(connection: "MqttConnection", attached: AttachedSession) -> SessionWrites:

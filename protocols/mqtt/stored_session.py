@@ -5,12 +5,19 @@ from typing import Any, Final, final
 
 import orjson
 
-from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
-from messaging.selectors import Selector, Selectors
-from messaging.topics import Syntax, parse_filter
-from protocols.mqtt.granted import GrantedSubscription
-from protocols.mqtt.sent_ids import NOT_BOUND
-from protocols.mqtt.session import IDS_ROW, RECEIVED_ROW, STATE_ROW, SUBSCRIPTION_ROW, ExtraSubscription, Session
+from sluicegate.messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
+from sluicegate.messaging.selectors import Selector, Selectors
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.protocols.mqtt.granted import GrantedSubscription
+from sluicegate.protocols.mqtt.sent_ids import NOT_BOUND
+from sluicegate.protocols.mqtt.session import (
+    IDS_ROW,
+    RECEIVED_ROW,
+    STATE_ROW,
+    SUBSCRIPTION_ROW,
+    ExtraSubscription,
+    Session,
+)
 
 _ROWS_BESIDE: Final = (SUBSCRIPTION_ROW, IDS_ROW, RECEIVED_ROW)  # beside the one that says that there is a session
 

@@ -3,10 +3,10 @@
 import logging
 from typing import TYPE_CHECKING, Final, final
 
-from actors.directory_messages import CreateQueue, FindQueue, QueueHandle
-from actors.messages import PERMISSION_DENIED, BindRefused, UnbindFlow
-from actors.queue_assembly import SESSION
-from actors.router_messages import (
+from sluicegate.actors.directory_messages import CreateQueue, FindQueue, QueueHandle
+from sluicegate.actors.messages import PERMISSION_DENIED, BindRefused, UnbindFlow
+from sluicegate.actors.queue_assembly import SESSION
+from sluicegate.actors.router_messages import (
     AddSubscription,
     GroupJoined,
     JoinGroup,
@@ -15,20 +15,20 @@ from actors.router_messages import (
     ShareRefused,
     SubscriptionAdded,
 )
-from messaging.client_rights import SUBSCRIBE_ACL, ClientDenied
-from messaging.deliver_to_one import PriorityInvalid, priorities_of
-from messaging.destinations import Subscriber
-from messaging.queue_attributes import PARTITION_COUNT_MAX
-from messaging.queue_config import is_named
-from messaging.retained import RetainedScan
-from messaging.retained_messages import RetainedMessage
-from messaging.selector_words import SelectorError
-from messaging.selectors import Selector
-from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
-from protocols.mqtt.binding import bind_flow
-from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
-from protocols.mqtt.granted import GrantedSubscription
-from protocols.mqtt.reason_codes import (
+from sluicegate.messaging.client_rights import SUBSCRIBE_ACL, ClientDenied
+from sluicegate.messaging.deliver_to_one import PriorityInvalid, priorities_of
+from sluicegate.messaging.destinations import Subscriber
+from sluicegate.messaging.queue_attributes import PARTITION_COUNT_MAX
+from sluicegate.messaging.queue_config import is_named
+from sluicegate.messaging.retained import RetainedScan
+from sluicegate.messaging.retained_messages import RetainedMessage
+from sluicegate.messaging.selector_words import SelectorError
+from sluicegate.messaging.selectors import Selector
+from sluicegate.messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
+from sluicegate.protocols.mqtt.binding import bind_flow
+from sluicegate.protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
+from sluicegate.protocols.mqtt.granted import GrantedSubscription
+from sluicegate.protocols.mqtt.reason_codes import (
     DENIAL_CODES,
     IMPLEMENTATION_SPECIFIC_ERROR,
     NO_SUBSCRIPTION_EXISTED,
@@ -39,13 +39,13 @@ from protocols.mqtt.reason_codes import (
     TOPIC_FILTER_INVALID,
     UNSPECIFIED_ERROR,
 )
-from protocols.mqtt.session import ExtraSubscription, Session
-from protocols.mqtt.sides import delivering_of, subscriber_of, writes_of
-from protocols.mqtt.turn_share import share_of
-from protocols.mqtt.wire import has_unwanted_characters
+from sluicegate.protocols.mqtt.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.sides import delivering_of, subscriber_of, writes_of
+from sluicegate.protocols.mqtt.turn_share import share_of
+from sluicegate.protocols.mqtt.wire import has_unwanted_characters
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 log = logging.getLogger("sluicegate.mqtt")
 

@@ -8,10 +8,10 @@ for it, and then it is settled.
 from collections.abc import Callable
 from typing import final
 
-from messaging.publication import Publication
-from protocols.mqtt.outbound import OutboundRun
-from protocols.mqtt.sent_ids import SentIds
-from protocols.mqtt.session import Session
+from sluicegate.messaging.publication import Publication
+from sluicegate.protocols.mqtt.outbound import OutboundRun
+from sluicegate.protocols.mqtt.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session import Session
 
 
 @final

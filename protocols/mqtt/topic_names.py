@@ -1,9 +1,9 @@
 """Topic names as MQTT clients send them: in a PUBLISH or as a will topic. The syntax itself is `messaging.topics`."""
 
-from messaging.topics import TopicError, check_topic_name
-from protocols.mqtt.errors import PeerViolation
-from protocols.mqtt.reason_codes import TOPIC_NAME_INVALID
-from protocols.mqtt.wire import decode_string, has_unwanted_characters
+from sluicegate.messaging.topics import TopicError, check_topic_name
+from sluicegate.protocols.mqtt.errors import PeerViolation
+from sluicegate.protocols.mqtt.reason_codes import TOPIC_NAME_INVALID
+from sluicegate.protocols.mqtt.wire import decode_string, has_unwanted_characters
 
 
 def decode_topic(raw: bytes, refuse_control_characters: bool) -> str:

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any, final
 
-from actors.cell import ActorCell
-from actors.futures import LoopFuture
-from protocols.mqtt.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.protocols.mqtt.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 
 if TYPE_CHECKING:
-    from protocols.mqtt.connection import MqttConnection
+    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 
 @final

@@ -2,9 +2,9 @@
 
 from typing import Final, final
 
-from messaging.headers import Headers
-from messaging.usage import text_bytes
-from protocols.mqtt.message_properties import MessageProperties
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.usage import text_bytes
+from sluicegate.protocols.mqtt.message_properties import MessageProperties
 
 NO_EXPIRY: Final = -1
 

@@ -3,10 +3,10 @@
 import base64
 from typing import Any
 
-from messaging.batch import MessageBatch
-from messaging.topics import is_queue_topic
-from protocols.mqtt.message_properties import NO_ALIAS, MessageProperties, decode_publish_properties
-from protocols.mqtt.will import NO_EXPIRY, Will
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.topics import is_queue_topic
+from sluicegate.protocols.mqtt.message_properties import NO_ALIAS, MessageProperties, decode_publish_properties
+from sluicegate.protocols.mqtt.will import NO_EXPIRY, Will
 
 
 def will_to_row(will: Will | None) -> dict[str, Any] | None:

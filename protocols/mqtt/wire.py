@@ -10,9 +10,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.limits import REMAINING_LENGTH_MAX, STRING_BYTES_MAX
-from protocols.mqtt.reason_codes import MALFORMED_PACKET
+from sluicegate.protocols.mqtt.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.limits import REMAINING_LENGTH_MAX, STRING_BYTES_MAX
+from sluicegate.protocols.mqtt.reason_codes import MALFORMED_PACKET
 
 INCOMPLETE: Final = -1  # a length whose last byte has not arrived yet
 

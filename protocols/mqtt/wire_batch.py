@@ -8,8 +8,8 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from messaging.batch import AT_MOST_ONCE, MessageBatch, UnequalColumns
-from protocols.mqtt.wire import read_length
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch, UnequalColumns
+from sluicegate.protocols.mqtt.wire import read_length
 
 # Keys of `MessageBatch.encodings`: 3.1 and 3.1.1 do not differ in PUBLISH.
 DIALECT_3X: Final = 3

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pykka
 
-from actors.cell import ActorCell
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.futures import LoopFuture
-from actors.messages import BindFlow, BindRefused
-from actors.supervision import ONE_CONNECTION
-from messaging.address import Address
-from messaging.credit import CreditWindow
-from messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP, as_word
-from messaging.flows import UNBOUNDED
-from messaging.settlement import FAILED, RELEASED
-from protocols.http.flow import FlowTerms, HttpFlow
-from protocols.http.held import HeldMessage
-from protocols.http.readers import FlowReader
-from protocols.rest.lanes import Lanes
-from protocols.rest.settings import RETRY_DELAY_MS_MAX, BindingSettings
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.messages import BindFlow, BindRefused
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP, as_word
+from sluicegate.messaging.flows import UNBOUNDED
+from sluicegate.messaging.settlement import FAILED, RELEASED
+from sluicegate.protocols.http.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.held import HeldMessage
+from sluicegate.protocols.http.readers import FlowReader
+from sluicegate.protocols.rest.lanes import Lanes
+from sluicegate.protocols.rest.settings import RETRY_DELAY_MS_MAX, BindingSettings
 
 if TYPE_CHECKING:
-    from protocols.rest.point import RestDeliveryPoint
+    from sluicegate.protocols.rest.point import RestDeliveryPoint
 
 log = logging.getLogger("sluicegate.rest")
 

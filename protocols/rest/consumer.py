@@ -11,11 +11,11 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from actors.events import Events
-from actors.runtime import Runtime
-from messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP, VPN_REST_TARGET_REFUSED
-from protocols.rest.allowed_targets import TargetRefused
-from protocols.rest.settings import RETRY_DELAY_MS_MAX, ConsumerSettings
+from sluicegate.actors.events import Events
+from sluicegate.actors.runtime import Runtime
+from sluicegate.messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP, VPN_REST_TARGET_REFUSED
+from sluicegate.protocols.rest.allowed_targets import TargetRefused
+from sluicegate.protocols.rest.settings import RETRY_DELAY_MS_MAX, ConsumerSettings
 
 log = logging.getLogger("sluicegate.rest")
 
@@ -66,7 +66,7 @@ class RestConsumer:
         # Here and not above: aiohttp takes 15 MB, which nodes without a delivery point do without.
         import aiohttp
 
-        from protocols.rest.connector import Connector
+        from sluicegate.protocols.rest.connector import Connector
 
         settings = self.settings
         self._session = aiohttp.ClientSession(

@@ -10,20 +10,20 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from actors.cell import ActorCell
-from actors.events import Events
-from actors.futures import LoopFuture
-from actors.runtime import Runtime
-from messaging.address import Address
-from messaging.credit import CreditPool
-from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
-from protocols.http.delivery_forms import delivery_headers
-from protocols.http.held import Held, HeldMessage
-from protocols.rest.binding import QueueBinding
-from protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
-from protocols.rest.settings import PointSettings
-from protocols.rest.targets import TargetInvalid
-from protocols.unwritable import tell_unwritable
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.events import Events
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.runtime import Runtime
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditPool
+from sluicegate.messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
+from sluicegate.protocols.http.delivery_forms import delivery_headers
+from sluicegate.protocols.http.held import Held, HeldMessage
+from sluicegate.protocols.rest.binding import QueueBinding
+from sluicegate.protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
+from sluicegate.protocols.rest.settings import PointSettings
+from sluicegate.protocols.rest.targets import TargetInvalid
+from sluicegate.protocols.unwritable import tell_unwritable
 
 log = logging.getLogger("sluicegate.rest")
 

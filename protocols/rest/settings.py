@@ -4,8 +4,8 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocols.rest.allowed_targets import AllowedTargets
-from protocols.rest.targets import Target
+from sluicegate.protocols.rest.allowed_targets import AllowedTargets
+from sluicegate.protocols.rest.targets import Target
 
 RETRY_DELAY_MS_MAX: Final = 60_000  # what delays are doubled up to
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from amqp_client import AmqpClients
-from protocols.socket_loop import SocketLoop
 from running_broker import RunningBroker
+from sluicegate.protocols.socket_loop import SocketLoop
 
 
 def pytest_configure(config: pytest.Config) -> None:

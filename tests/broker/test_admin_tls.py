@@ -7,12 +7,12 @@ import httpx
 import pytest
 
 from certificates import Certificates, make_certificates
-from gateway.config.errors import ConfigError
-from gateway.config.load import load
-from gateway.config.model import Config
 from named_queues import create
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
 
 PASSWORD = "correct-horse"
 TLS_FAILED = "SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL"

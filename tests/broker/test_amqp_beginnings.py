@@ -9,14 +9,14 @@ import pytest
 from argon2 import PasswordHasher
 
 from amqp_golden import described, frames_of, golden
-from gateway.node_port import NodeView
-from protocols.amqp.decoding import decode
-from protocols.amqp.encoding import encode_composite
-from protocols.amqp.frames import frame, sasl_frame
-from protocols.amqp.performatives import Begin, Open
-from protocols.amqp.sasl_frames import INIT, RESPONSE
-from protocols.amqp.values import AmqpValue, Symbol
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.encoding import encode_composite
+from sluicegate.protocols.amqp.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.performatives import Begin, Open
+from sluicegate.protocols.amqp.sasl_frames import INIT, RESPONSE
+from sluicegate.protocols.amqp.values import AmqpValue, Symbol
 from tokens import TokenServer, bearer, xoauth2
 
 DEADLINE_S = 20

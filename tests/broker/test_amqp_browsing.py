@@ -2,9 +2,9 @@
 
 from amqp_client import AmqpClient
 from inside_client import InsideClient
-from protocols.amqp.performatives import SENDER_SETTLED, Attach, Detach
-from protocols.amqp.termini import COPY, Source
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.performatives import SENDER_SETTLED, Attach, Detach
+from sluicegate.protocols.amqp.termini import COPY, Source
 
 
 async def queue(broker: RunningBroker, **attributes: object) -> InsideClient:

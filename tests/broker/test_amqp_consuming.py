@@ -5,12 +5,12 @@ import pytest
 from amqp_client import AmqpClient, AmqpClients, body
 from amqp_heard import Ended, Received
 from named_queues import create, shown, shows
-from protocols.amqp.decoding import decode
-from protocols.amqp.encoding import encode
-from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
-from protocols.amqp.termini import Source
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, ubyte, uint, ulong
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
+from sluicegate.protocols.amqp.termini import Source
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, ubyte, uint, ulong
 
 IN, OUT = 1, 0
 FAILED = DeliveryState(MODIFIED, delivery_failed=True)

@@ -5,15 +5,15 @@ import pytest
 from amqp_client import AmqpClient
 from amqp_heard import Ended, Received
 from inside_client import InsideClient, until
-from protocols.amqp.decoding import decode_list
-from protocols.amqp.encoding import encode_composite
-from protocols.amqp.fields import Fields
-from protocols.amqp.outcomes import MODIFIED, RECEIVED, DeliveryState
-from protocols.amqp.performatives import DISPOSITION
-from protocols.amqp.sections import NOWHERE, find_sections
-from protocols.amqp.termini import Source
-from protocols.amqp.values import AmqpValue, Described, uint, ulong
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.decoding import decode_list
+from sluicegate.protocols.amqp.encoding import encode_composite
+from sluicegate.protocols.amqp.fields import Fields
+from sluicegate.protocols.amqp.outcomes import MODIFIED, RECEIVED, DeliveryState
+from sluicegate.protocols.amqp.performatives import DISPOSITION
+from sluicegate.protocols.amqp.sections import NOWHERE, find_sections
+from sluicegate.protocols.amqp.termini import Source
+from sluicegate.protocols.amqp.values import AmqpValue, Described, uint, ulong
 
 
 async def queue(broker: RunningBroker, *payloads: bytes) -> InsideClient:

@@ -4,11 +4,11 @@ import pytest
 
 from amqp_client import AmqpClient, AmqpClients, body
 from inside_client import InsideClient
-from protocols.amqp.encoding import encode_composite
-from protocols.amqp.performatives import TRANSFER, Flow
-from protocols.amqp.transacting import CONTROL_CREDIT
-from protocols.amqp.values import AmqpValue, uint
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.encoding import encode_composite
+from sluicegate.protocols.amqp.performatives import TRANSFER, Flow
+from sluicegate.protocols.amqp.transacting import CONTROL_CREDIT
+from sluicegate.protocols.amqp.values import AmqpValue, uint
 
 CREDIT = 2
 OUT = 9

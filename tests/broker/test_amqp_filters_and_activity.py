@@ -2,13 +2,13 @@
 
 from amqp_client import AmqpClient
 from inside_client import InsideClient
-from protocols.amqp.consuming import ACTIVE, PARTITIONS
-from protocols.amqp.filters import NO_LOCAL, PARTITION, SELECTOR, START_SEQUENCE
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.performatives import Attach, Detach, Flow
-from protocols.amqp.termini import COPY, Source
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, uint, ulong
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.consuming import ACTIVE, PARTITIONS
+from sluicegate.protocols.amqp.filters import NO_LOCAL, PARTITION, SELECTOR, START_SEQUENCE
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.performatives import Attach, Detach, Flow
+from sluicegate.protocols.amqp.termini import COPY, Source
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, uint, ulong
 
 KEYS = [f"k{number}" for number in range(20)]
 SELECTOR_CODE = 0x0000468C00000004

@@ -5,10 +5,10 @@ import pytest
 from amqp_client import AmqpClient
 from amqp_heard import Ended
 from inside_client import InsideClient
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.performatives import Detach, Open
-from protocols.amqp.values import AmqpMap, Symbol
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.performatives import Detach, Open
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol
 
 SOLE = "sole-connection-for-container"
 

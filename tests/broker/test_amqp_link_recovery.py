@@ -7,12 +7,12 @@ import pytest
 
 from amqp_client import DEADLINE_S, AmqpClient, AmqpClients, body
 from inside_client import InsideClient, until
-from protocols.amqp.outcomes import ACCEPTED, REJECTED, DeliveryState, read_state
-from protocols.amqp.performatives import Attach
-from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
-from protocols.amqp.values import AmqpMap
 from running_broker import RunningBroker
-from storage.interface import CommitJob
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, REJECTED, DeliveryState, read_state
+from sluicegate.protocols.amqp.performatives import Attach
+from sluicegate.protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
+from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.storage.interface import CommitJob
 
 OUT = 0
 

@@ -3,14 +3,14 @@
 from amqp_client import AmqpClient
 from amqp_heard import Received
 from inside_client import InsideClient
-from messaging.remarks import REMARK_BYTES_MAX
-from protocols.amqp.decoding import decode
-from protocols.amqp.encoding import encode
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.outcomes import MODIFIED, DeliveryState
-from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
 from running_broker import RunningBroker
+from sluicegate.messaging.remarks import REMARK_BYTES_MAX
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.outcomes import MODIFIED, DeliveryState
+from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol
 
 
 def annotations(**values: AmqpValue) -> AmqpMap:

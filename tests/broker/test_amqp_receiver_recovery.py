@@ -4,17 +4,17 @@ import random
 
 import pytest
 
-from actors.directory_messages import DeleteQueue
 from amqp_client import AmqpClient, AmqpClients
 from amqp_heard import Received
-from gateway.node_port import NodeView
 from inside_client import InsideClient, until
-from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
-from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.resuming import AWAY_S_MAX, ResumableFlows
-from protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, ulong
 from running_broker import RunningBroker
+from sluicegate.actors.directory_messages import DeleteQueue
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
+from sluicegate.protocols.amqp.performatives import Attach, Detach
+from sluicegate.protocols.amqp.resuming import AWAY_S_MAX, ResumableFlows
+from sluicegate.protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, ulong
 
 IN = 1
 DONE = DeliveryState(ACCEPTED)

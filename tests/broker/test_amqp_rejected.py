@@ -3,11 +3,11 @@
 from amqp_client import AmqpClient
 from inside_client import InsideClient
 from named_queues import create, shows
-from protocols.amqp.decoding import decode
-from protocols.amqp.outcomes import REJECTED, AmqpError, DeliveryState
-from protocols.amqp.sections import find_sections
-from protocols.amqp.values import AmqpMap
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.outcomes import REJECTED, AmqpError, DeliveryState
+from sluicegate.protocols.amqp.sections import find_sections
+from sluicegate.protocols.amqp.values import AmqpMap
 
 DMQ = "#DEAD_MSG_QUEUE"
 BROKEN = AmqpError("shop:broken", "no such pump")

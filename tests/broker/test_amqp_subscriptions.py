@@ -3,16 +3,16 @@
 import pytest
 
 import mqtt_packets as mqtt
-from actors.directory_messages import ListQueues, QueueHandle
 from amqp_client import AmqpClient
 from amqp_heard import Received
 from inside_client import until
 from named_queues import shows
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.termini import COPY, NEVER, Source, Target
-from protocols.amqp.values import AmqpMap, Symbol, uint
 from running_broker import RunningBroker
+from sluicegate.actors.directory_messages import ListQueues, QueueHandle
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.performatives import Attach, Detach
+from sluicegate.protocols.amqp.termini import COPY, NEVER, Source, Target
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol, uint
 
 TOPIC = "topic://news/eu"
 SHARED_DURABLE = ["topic", "shared"]

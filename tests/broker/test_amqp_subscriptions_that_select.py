@@ -2,19 +2,19 @@
 
 import pytest
 
-from actors.directory_messages import ListQueues
 from amqp_client import AmqpClient
 from inside_client import until
-from protocols.amqp.encoding import encode
-from protocols.amqp.filters import selector_filter
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.sections import APPLICATION_PROPERTIES
-from protocols.amqp.termini import COPY, NEVER, Source
-from protocols.amqp.values import AmqpMap
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
-from storage.interface import CommitJob
+from sluicegate.actors.directory_messages import ListQueues
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.filters import selector_filter
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.performatives import Attach, Detach
+from sluicegate.protocols.amqp.sections import APPLICATION_PROPERTIES
+from sluicegate.protocols.amqp.termini import COPY, NEVER, Source
+from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob
 
 TOPIC = "topic://news/eu"
 BIG = "qty > 3"

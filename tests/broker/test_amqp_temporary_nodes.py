@@ -2,21 +2,21 @@
 
 import pytest
 
-from actors.directory_messages import FindQueue
 from amqp_client import AmqpClient
 from inside_client import until
-from protocols.amqp.message_in import body_bytes_of
-from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.temporary_nodes import (
+from running_broker import RunningBroker
+from sluicegate.actors.directory_messages import FindQueue
+from sluicegate.protocols.amqp.message_in import body_bytes_of
+from sluicegate.protocols.amqp.performatives import Attach, Detach
+from sluicegate.protocols.amqp.temporary_nodes import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
     policy_properties,
 )
-from protocols.amqp.termini import Source, Target
-from protocols.flow import codes
-from running_broker import RunningBroker
+from sluicegate.protocols.amqp.termini import Source, Target
+from sluicegate.protocols.flow import codes
 from speaking_clients import OK, Amqp, FlowProtocol, Mqtt, SpeakingClient
 
 BODY = 1  # of protocols.amqp.message_in: a data section

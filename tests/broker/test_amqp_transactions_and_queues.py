@@ -2,16 +2,16 @@
 
 import pytest
 
-from actors.directory_messages import DeleteQueue
 from amqp_client import AmqpClient, AmqpClients, body, in_transaction
 from amqp_heard import Received
 from inside_client import InsideClient, until
 from named_queues import change, create, shows
-from protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, MODIFIED, RELEASED, DeliveryState
-from protocols.amqp.performatives import Detach
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
-from storage.interface import CommitJob
+from sluicegate.actors.directory_messages import DeleteQueue
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, MODIFIED, RELEASED, DeliveryState
+from sluicegate.protocols.amqp.performatives import Detach
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob
 
 CONTROL, OUT, IN, OTHER = 9, 0, 1, 3
 MESSAGES = 20

@@ -5,10 +5,10 @@ import pytest
 from amqp_client import AmqpClient
 from inside_client import InsideClient
 from named_queues import create, shows
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.outcomes import MODIFIED, DeliveryState
-from protocols.amqp.values import AmqpMap, Symbol
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.outcomes import MODIFIED, DeliveryState
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol
 
 DMQ = "#DEAD_MSG_QUEUE"
 

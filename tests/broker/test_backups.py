@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from actors.backups import BackupThread
-from gateway.answers import Refused
-from gateway.backups import cancel_backup, show_backup, start_backup
-from gateway.node_port import NodeView
-from gateway.reader_views import BackupState, BackupView
 from inside_client import InsideClient, until
-from messaging.cursors import CONSUME
-from messaging.gaps import GAP_SETTLED, Gap
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import QueueInvalid
 from running_broker import RunningBroker
-from storage.restore import restore_backup
-from storage.spool_reader import SpoolReader
-from storage.vpn_reader import VpnReader
+from sluicegate.actors.backups import BackupThread
+from sluicegate.gateway.answers import Refused
+from sluicegate.gateway.backups import cancel_backup, show_backup, start_backup
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.reader_views import BackupState, BackupView
+from sluicegate.messaging.cursors import CONSUME
+from sluicegate.messaging.gaps import GAP_SETTLED, Gap
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.storage.restore import restore_backup
+from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.storage.vpn_reader import VpnReader
 
 RESTORED_INCARNATION = 4711
 

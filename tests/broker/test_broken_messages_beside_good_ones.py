@@ -10,20 +10,20 @@ from amqp_heard import Ended
 from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
 from http_client import http_client
-from messaging.headers import Headers
-from messaging.partitioning import key_hash
 from named_queues import create, shown
-from protocols.amqp import conditions
-from protocols.amqp.encoding import encode
-from protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, REJECTED, DeliveryState
-from protocols.amqp.values import AmqpValue, Described, ulong
-from protocols.flow import codes
-from protocols.flow import columns as c
-from protocols.flow.publish_frames import write_publish
-from protocols.flow.session_frames import Error
-from protocols.flow.stage_frames import write_stage
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, REJECTED, DeliveryState
+from sluicegate.protocols.amqp.values import AmqpValue, Described, ulong
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.protocols.flow.stage_frames import write_stage
 
 MARK = "mark"  # stands where a text is broken afterwards
 NO_TEXT = b"\xff\xfe\xfd\xfc"

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from actors.browser_messages import DeleteBrowsed
-from actors.messages import BindRefused, BrowsedMessage
 from browser_client import Browser
-from gateway.node_port import NodeView
 from named_queues import change, create, shown, shows
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
-from storage.record_page import PageRuns
+from sluicegate.actors.browser_messages import DeleteBrowsed
+from sluicegate.actors.messages import BindRefused, BrowsedMessage
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.record_page import PageRuns
 
 
 def payloads(messages: list[BrowsedMessage]) -> list[bytes]:

@@ -1,11 +1,11 @@
 """The list of connected clients on a whole node, whatever they speak."""
 
 from amqp_client import AmqpClients
-from gateway.client_views import ClientQuestion
-from gateway.node_port import NodeView
 from inside_client import until
 from named_queues import create
 from running_broker import RunningBroker
+from sluicegate.gateway.client_views import ClientQuestion
+from sluicegate.gateway.node_port import NodeView
 
 
 async def test_clients_of_all_protocols_are_listed_until_they_go(broker: RunningBroker, amqp: AmqpClients) -> None:

@@ -18,16 +18,16 @@ from amqp_client import AmqpClient, AmqpClients, body
 from certificates import make_certificates
 from flow_bulk import BulkClient
 from flow_client import FlowClient
-from gateway import protocol_front
-from gateway.node_port import NodeView
 from inside_client import InsideClient
 from named_queues import create
-from protocols.amqp.termini import COPY, Source
-from protocols.flow import columns as c
-from protocols.flow.events import DeliveriesReceived
-from protocols.flow.flow_frames import Bind, Bound
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway import protocol_front
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp.termini import COPY, Source
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow.events import DeliveriesReceived
+from sluicegate.protocols.flow.flow_frames import Bind, Bound
 
 READ_ON_S: Final = 8.0  # for what has to come without a word of the client; a keep-alive would come later
 LARGE: Final = 400_000

@@ -6,9 +6,9 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 from certificates import make_certificates
-from gateway.cli.failures import OK, UNREACHABLE
 from gateway_process import COMMAND_S, PYTHON
 from running_broker import RunningBroker
+from sluicegate.gateway.cli.failures import OK, UNREACHABLE
 
 
 async def told(authority: Path, *arguments: str) -> tuple[int | None, str]:

@@ -4,9 +4,9 @@ import asyncio
 
 from typer.testing import CliRunner
 
-from gateway.cli import app
-from gateway.cli.failures import FAILED
 from running_broker import RunningBroker
+from sluicegate.gateway.cli import app
+from sluicegate.gateway.cli.failures import FAILED
 
 
 async def test_the_gateway_says_why_it_closed_the_connection(broker: RunningBroker) -> None:

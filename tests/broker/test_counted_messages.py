@@ -6,22 +6,22 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClients
 from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient
-from gateway.node_port import NodeView
 from http_client import LINES, event_stream, http_client
 from inside_client import InsideClient, until
 from message_usage import usage_of
-from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.headers import Headers
-from messaging.refusals import REFUSAL_COUNTERS, REFUSED_QUEUE_FULL
-from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 from named_queues import create, shows
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.termini import COPY, Source, Target
-from protocols.flow import frames
-from protocols.flow.flow_frames import Bind, Bound
-from protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
-from protocols.flow.subscription_frames import Subscribe, Subscribed
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.refusals import REFUSAL_COUNTERS, REFUSED_QUEUE_FULL
+from sluicegate.messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.termini import COPY, Source, Target
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.flow_frames import Bind, Bound
+from sluicegate.protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
+from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
 
 NO_LOCAL = 0x04  # in the options byte of a subscription
 

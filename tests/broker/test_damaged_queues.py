@@ -4,8 +4,8 @@ import pytest
 
 from named_queues import create
 from running_broker import RunningBroker
-from storage.databases import PARTITION_KEY
-from storage.queue_catalog import COUNTER_ROW
+from sluicegate.storage.databases import PARTITION_KEY
+from sluicegate.storage.queue_catalog import COUNTER_ROW
 from unit.storage.spool_file import flip_raw
 
 

@@ -4,16 +4,16 @@ import logging
 
 import pytest
 
-from actors.messages import WriteTables
-from actors.staging_messages import AbortStaged, Stage, StagedCommitted
 from inside_client import InsideClient, batch_on
 from lost_rows import names_in
-from messaging.staging import STAGE_DAMAGED, StagingRefused
 from named_queues import shows
 from running_broker import RunningBroker
-from storage.record_page import directory_row
-from storage.record_seal import SEAL_BYTES
-from storage.staging_rows import Decision, decision_row
+from sluicegate.actors.messages import WriteTables
+from sluicegate.actors.staging_messages import AbortStaged, Stage, StagedCommitted
+from sluicegate.messaging.staging import STAGE_DAMAGED, StagingRefused
+from sluicegate.storage.record_page import directory_row
+from sluicegate.storage.record_seal import SEAL_BYTES
+from sluicegate.storage.staging_rows import Decision, decision_row
 from unit.storage.spool_file import flip_raw, get_raw
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.node_port import NodeView
-from gateway.views import MessageView
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
-from storage.interface import CommitJob
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.views import MessageView
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob
 
 DMQ = "#DEAD_MSG_QUEUE"
 IMPLEMENTATION_ERROR = 0x83

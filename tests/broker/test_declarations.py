@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from gateway.cli import app
-from gateway.node_port import NodeView
 from running_broker import RunningBroker
+from sluicegate.gateway.cli import app
+from sluicegate.gateway.node_port import NodeView
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
 

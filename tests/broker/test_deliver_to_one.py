@@ -5,15 +5,15 @@ import pytest
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from flow_client import FlowClient
-from messaging.headers import Headers
 from plain_http import plain_async_client
-from protocols.amqp.encoding import encode
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.performatives import Detach
-from protocols.amqp.termini import Source
-from protocols.amqp.values import AmqpMap, Symbol
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.performatives import Detach
+from sluicegate.protocols.amqp.termini import Source
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol
 
 REASON_STRING = 31
 TO_ONE = mqtt.user_property("deliver-to-one", "true")

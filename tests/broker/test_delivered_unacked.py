@@ -3,8 +3,8 @@
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.node_port import NodeView
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:

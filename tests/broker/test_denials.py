@@ -13,13 +13,13 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClient, body, in_transaction
 from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
-from gateway.audit import KINDS
-from gateway.node_port import NodeView
-from messaging import client_rights as rights
 from named_queues import create, shown
-from protocols.flow import codes
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.audit import KINDS
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging import client_rights as rights
+from sluicegate.protocols.flow import codes
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
 SECRET: Final = "correct-horse"

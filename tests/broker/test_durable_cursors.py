@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors, PinCursor, UnbindCursor
-from actors.messages import BindRefused
-from gateway.answers import CursorNotFound
-from gateway.node_port import NodeView
-from gateway.reader_batches import ReaderBatch
 from inside_client import InsideClient, until
 from message_usage import usage_of
-from messaging.cursors import (
+from running_broker import RunningBroker
+from sluicegate.actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors, PinCursor, UnbindCursor
+from sluicegate.actors.messages import BindRefused
+from sluicegate.gateway.answers import CursorNotFound
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.reader_batches import ReaderBatch
+from sluicegate.messaging.cursors import (
     AHEAD,
     CONSUME,
     MODE_DIFFERS,
@@ -23,7 +24,6 @@ from messaging.cursors import (
     CursorLimits,
     CursorRefused,
 )
-from running_broker import RunningBroker
 
 
 async def orders_with(broker: RunningBroker, count: int, **attributes: object) -> InsideClient:

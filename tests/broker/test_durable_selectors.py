@@ -5,11 +5,11 @@ The numbers VD-nn are those of tests/data/virtual/cases.txt.
 
 import pytest
 
-from gateway.node_port import NodeView
 from raw_client import RawClient
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
-from storage.interface import CommitJob
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob
 from virtual_clients import consumer, depth, publish, redefine
 
 TOPIC = "VirtualTopic.O"

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from gateway.node_port import NodeView
-from messaging.events import BURST, CLIENT_CONNECTED
 from mqtt_packets import Published
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.events import BURST, CLIENT_CONNECTED
 
 
 def told(message: Published) -> tuple[str, str]:

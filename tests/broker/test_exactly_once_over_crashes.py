@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import mqtt_packets as mqtt
-from actors.directory_messages import ListQueues
-from actors.messages import DescribeQueue
-from gateway.config.load import load
 from mqtt_packets import Published
 from named_queues import create
 from raw_client import RawClient
 from running_broker import RunningBroker
-from storage.interface import CommitJob
+from sluicegate.actors.directory_messages import ListQueues
+from sluicegate.actors.messages import DescribeQueue
+from sluicegate.gateway.config.load import load
+from sluicegate.storage.interface import CommitJob
 
 SHARE = "$share/g/t"
 

@@ -3,15 +3,15 @@
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.answers import QueueNotFound
-from gateway.explain_checks import checks_of
-from gateway.explanations import PublishExplanation
-from gateway.node_port import NodeView
-from gateway.specimen import Specimen
-from messaging.admission import QueueGate
-from messaging.refusals import REFUSAL_COUNTERS
-from messaging.wait_reason import WaitReason
 from running_broker import RunningBroker
+from sluicegate.gateway.answers import QueueNotFound
+from sluicegate.gateway.explain_checks import checks_of
+from sluicegate.gateway.explanations import PublishExplanation
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.refusals import REFUSAL_COUNTERS
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, with_priority
 
 

@@ -7,13 +7,13 @@ import pytest
 
 import mqtt_packets as mqtt
 from broker.test_explain import explained
-from gateway.explanations import DestinationView
-from gateway.node_port import NodeView
-from gateway.specimen import Specimen, properties_from_json
-from messaging.client_rights import PUBLISH_ACL
-from messaging.queue_config import QueueInvalid
 from named_queues import create
 from running_broker import RunningBroker
+from sluicegate.gateway.explanations import DestinationView
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.specimen import Specimen, properties_from_json
+from sluicegate.messaging.client_rights import PUBLISH_ACL
+from sluicegate.messaging.queue_config import QueueInvalid
 from virtual_clients import consumer, depth, publish, subscriber
 
 SECRET = "correct-horse"

@@ -8,22 +8,22 @@ from starlette.requests import Request
 
 import mqtt_packets as mqtt
 import sluicegate
-from actors.spool_health import TRIES_MAX
-from actors.stored_answer import StoreRefused
 from amqp_client import AmqpClient, body
 from broker.test_http_publishing import client_of, words
 from broker.test_refusals import IMPLEMENTATION_SPECIFIC_ERROR, answer_to, counted, event_texts
-from gateway.admin.problems import answer_error
-from gateway.answers import Refused
-from gateway.node_port import NodeView
 from named_queues import create, shown
-from protocols.amqp.dispositions import Disposition
-from protocols.amqp.outcomes import REJECTED, RELEASED, DeliveryState
-from protocols.flow import codes
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from storage.errors import StorageError, StoreDamaged, StoreFailed
-from storage.interface import CommitJob
+from sluicegate.actors.spool_health import TRIES_MAX
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.admin.problems import answer_error
+from sluicegate.gateway.answers import Refused
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp.dispositions import Disposition
+from sluicegate.protocols.amqp.outcomes import REJECTED, RELEASED, DeliveryState
+from sluicegate.protocols.flow import codes
+from sluicegate.storage.errors import StorageError, StoreDamaged, StoreFailed
+from sluicegate.storage.interface import CommitJob
 
 DAMAGED = StoreDamaged("data.mdb is damaged where LMDB keeps its own order")
 IO_ERROR = StoreFailed("input/output error")

@@ -8,9 +8,9 @@ import asyncio
 import pytest
 
 from amqp_client import AmqpClients, body, in_transaction
-from gateway.node_port import NodeView
 from named_queues import change, create, shows
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
 from virtual_clients import consumer, depth, publish, redefine, subscriber
 
 KB_100 = bytes(100_000)

@@ -1,10 +1,10 @@
 """The figures that displays ask for, on a whole node."""
 
-from gateway.figures import QueuesQuestion
-from gateway.node_port import NodeView
 from message_usage import usage_of
 from named_queues import create
 from running_broker import RunningBroker
+from sluicegate.gateway.figures import QueuesQuestion
+from sluicegate.gateway.node_port import NodeView
 
 
 async def test_figures_of_queues_and_protocols_count_what_happens(broker: RunningBroker) -> None:

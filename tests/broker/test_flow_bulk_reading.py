@@ -6,13 +6,13 @@ import pytest
 
 from flow_bulk import BulkClient
 from flow_client import FlowClient, Refused
-from gateway.node_port import NodeView
-from messaging.headers import Headers
 from named_queues import change, create, shows
-from protocols.flow import codes
-from protocols.flow import columns as c
-from protocols.flow.session_frames import Error
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow.session_frames import Error
 
 ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
 

@@ -6,12 +6,12 @@ import pytest
 
 import mqtt_packets as mqtt
 import sluicegate
-from messaging.headers import USER_PROPERTIES_MAX
 from named_queues import create, shows
-from protocols.flow import codes
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate import Client, Consumer, Delivery, Message
+from sluicegate.messaging.headers import USER_PROPERTIES_MAX
+from sluicegate.protocols.flow import codes
 
 
 def url(broker: RunningBroker) -> str:

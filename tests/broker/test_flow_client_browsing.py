@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import sluicegate
-from gateway.node_port import NodeView
 from gateway_process import free_port
 from named_queues import create, shows
 from running_broker import RunningBroker
 from sluicegate import BlockingClient, Browser, Client, Message
+from sluicegate.gateway.node_port import NodeView
 
 
 def url(broker: RunningBroker) -> str:

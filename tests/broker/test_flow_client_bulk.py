@@ -9,9 +9,9 @@ import sluicegate
 from flow_bulk import rows_of
 from gateway_process import free_port
 from named_queues import create, shown
-from protocols.flow import codes
 from running_broker import RunningBroker
 from sluicegate import BlockingClient, Client, Column, Message, RowsReceived
+from sluicegate.protocols.flow import codes
 
 
 def url(broker: RunningBroker) -> str:

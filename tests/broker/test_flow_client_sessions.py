@@ -10,12 +10,12 @@ from argon2 import PasswordHasher
 import sluicegate
 from certificates import make_certificates
 from flow_tls import settings_of, tls_port
-from gateway.node_port import NodeView
 from gateway_process import free_port
 from named_queues import change, create, shown, shows
-from protocols.flow import codes
 from running_broker import RunningBroker
 from sluicegate import Client, ClientOptions, Connected, Disconnected, Message
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.flow import codes
 from tokens import TokenServer
 
 ACCOUNTS = pytest.mark.accounts(ada="engine")

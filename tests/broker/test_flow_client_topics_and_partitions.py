@@ -8,10 +8,10 @@ import pytest
 import sluicegate
 from gateway_process import free_port
 from named_queues import create, shows
-from protocols.flow import codes
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate import BlockingClient, Client, ClientEvent, Message, PartitionsChanged
+from sluicegate.protocols.flow import codes
 
 
 def url(broker: RunningBroker) -> str:

@@ -4,10 +4,11 @@ import pytest
 
 from flow_client import FlowClient, Refused
 from named_queues import change, create, shown, shows
-from protocols.flow import codes
-from protocols.flow.events import DeliveriesReceived
-from protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
-from protocols.flow.settle_frames import (
+from running_broker import RunningBroker
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.events import DeliveriesReceived
+from sluicegate.protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
+from sluicegate.protocols.flow.settle_frames import (
     OUTCOME_ACCEPTED,
     OUTCOME_EXTEND,
     OUTCOME_FAILED,
@@ -17,7 +18,6 @@ from protocols.flow.settle_frames import (
     Settle,
     Settled,
 )
-from running_broker import RunningBroker
 
 
 async def fill(broker: RunningBroker, count: int, queue: str = "q") -> None:

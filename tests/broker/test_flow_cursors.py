@@ -7,9 +7,9 @@ import pytest
 from flow_bulk import ACK, DELETE, PIN, STATUS, UNBIND_IT, BulkClient
 from flow_client import FlowClient, Refused
 from named_queues import create, shows
-from protocols.flow import codes, frames
-from protocols.flow.cursor_frames import CursorRequest, Positions
 from running_broker import RunningBroker
+from sluicegate.protocols.flow import codes, frames
+from sluicegate.protocols.flow.cursor_frames import CursorRequest, Positions
 
 
 async def filled(broker: RunningBroker, first: int, last: int) -> None:

@@ -1,12 +1,12 @@
 """Handoffs that consumers of the flow protocol acknowledge, on whole nodes."""
 
 from flow_client import FlowClient
-from messaging.headers import Headers
-from messaging.partitioning import key_hash
 from named_queues import create, shows
-from protocols.flow.flow_frames import Bind, Bound
-from protocols.flow.partition_frames import DRAINING, Partitions, PartitionsAck
 from running_broker import RunningBroker
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.protocols.flow.flow_frames import Bind, Bound
+from sluicegate.protocols.flow.partition_frames import DRAINING, Partitions, PartitionsAck
 
 PARTITIONS = 4
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from certificates import Certificates, make_certificates
 from flow_client import FlowClient
 from flow_tls import settings_of, tls_port
-from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
 from running_broker import RunningBroker
+from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
 
 
 def context(certificates: Certificates, *, shows_certificate: bool = False) -> ssl.SSLContext:

@@ -6,16 +6,16 @@ import pytest
 
 from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
-from gateway.node_port import NodeView
-from messaging.client_rights import PUBLISH_ACL, SUBSCRIBE_ACL
-from messaging.headers import Headers
-from messaging.queue_template import template_from_dict
 from named_queues import change, create, shown
-from protocols.flow import codes, frames
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.flow_frames import ACTIVE, ENDED, Bind, Bound, FlowState
-from protocols.flow.provision_frames import DURABLE, TEMPORARY, Provision, Provisioned
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.client_rights import PUBLISH_ACL, SUBSCRIBE_ACL
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.queue_template import template_from_dict
+from sluicegate.protocols.flow import codes, frames
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.flow_frames import ACTIVE, ENDED, Bind, Bound, FlowState
+from sluicegate.protocols.flow.provision_frames import DURABLE, TEMPORARY, Provision, Provisioned
 
 ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
 OWN_TOPICS = pytest.mark.settings(

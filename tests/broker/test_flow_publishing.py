@@ -3,15 +3,15 @@
 import pytest
 
 from flow_client import FlowClient, Refused
-from gateway.node_port import NodeView
-from messaging.headers import Headers
-from messaging.partitioning import key_hash
 from named_queues import change, create, shown, shows
-from protocols.flow import codes
-from protocols.flow.flow_frames import OpenPub, PubOpened
-from protocols.flow.publish_frames import Refusal
-from protocols.flow.session_frames import Error
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.flow_frames import OpenPub, PubOpened
+from sluicegate.protocols.flow.publish_frames import Refusal
+from sluicegate.protocols.flow.session_frames import Error
 
 
 async def payloads_in(broker: RunningBroker, queue: str = "q") -> list[bytes]:

@@ -9,15 +9,17 @@ from scramp import ScramClient
 from flow_client import FlowClient, Refused
 from held_sign_in import hold_sign_ins
 from named_queues import create
-from protocols.flow import codes
-from protocols.flow.cursor_frames import QueueStatus
-from protocols.flow.engine import FlowEngine
-from protocols.flow.events import PeerViolated
-from protocols.flow.flow_frames import Bind
-from protocols.flow.frames import CLOSE_PUB, PREFACE, encode_frame
-from protocols.flow.limits import KEEP_ALIVE_MS_MIN
-from protocols.flow.publish_frames import write_publish
-from protocols.flow.session_frames import (
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.cursor_frames import QueueStatus
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.events import PeerViolated
+from sluicegate.protocols.flow.flow_frames import Bind
+from sluicegate.protocols.flow.frames import CLOSE_PUB, PREFACE, encode_frame
+from sluicegate.protocols.flow.limits import KEEP_ALIVE_MS_MIN
+from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.protocols.flow.session_frames import (
     AUTH_CHALLENGE,
     AUTH_DONE,
     AUTH_FAILED,
@@ -28,9 +30,7 @@ from protocols.flow.session_frames import (
     Hello,
     Welcome,
 )
-from protocols.flow.settle_frames import Ping
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+from sluicegate.protocols.flow.settle_frames import Ping
 from tokens import TokenServer, bearer
 
 ACCOUNTS = pytest.mark.accounts(ada="engine")

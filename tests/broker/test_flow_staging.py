@@ -7,13 +7,13 @@ import pytest
 
 from flow_bulk import BulkClient, rows_of
 from flow_client import Refused
-from messaging.client_rights import TRANSACTION_OF_ANOTHER
 from named_queues import create, shown
-from protocols.flow import codes
-from protocols.flow import columns as c
-from protocols.flow.columns import ColumnWriter
-from protocols.flow.stage_frames import write_stage
 from running_broker import RunningBroker
+from sluicegate.messaging.client_rights import TRANSACTION_OF_ANOTHER
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow.columns import ColumnWriter
+from sluicegate.protocols.flow.stage_frames import write_stage
 
 
 async def test_only_the_attempts_that_are_named_are_published_in_the_order_of_their_parts(

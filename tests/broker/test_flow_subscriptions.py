@@ -3,13 +3,13 @@
 import pytest
 
 from flow_client import FlowClient, Refused
-from messaging.headers import Headers
 from named_queues import create
-from protocols.flow import codes, frames
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.flow_frames import Bind, Bound
-from protocols.flow.subscription_frames import Subscribe, Subscribed
 from running_broker import RunningBroker
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.flow import codes, frames
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.flow_frames import Bind, Bound
+from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
 
 
 async def subscribes(

@@ -9,13 +9,13 @@ from typing import Final
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.metrics import Exposition
-from gateway.node_port import NodeView
-from protocols.account_secrets import CheckCost
-from protocols.flow.codes import LIMIT_EXCEEDED
-from protocols.login_line import WAITING_OF_NETWORK_MAX, Standing
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.metrics import Exposition
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.account_secrets import CheckCost
+from sluicegate.protocols.flow.codes import LIMIT_EXCEEDED
+from sluicegate.protocols.login_line import WAITING_OF_NETWORK_MAX, Standing
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
 CLIENTS: Final[dict[str, Callable[..., SpeakingClient]]] = {

@@ -5,7 +5,6 @@ import asyncio
 import httpx
 import pytest
 
-from gateway.node_port import NodeView
 from http_client import (
     create,
     event_stream,
@@ -15,10 +14,11 @@ from http_client import (
     ready_count,
     settle,
 )
-from messaging.partitioning import key_hash
-from messaging.slots import modulo_slots, partition_in
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.slots import modulo_slots, partition_in
 
 
 async def until_ready(broker: RunningBroker, queue: str, count: int) -> None:

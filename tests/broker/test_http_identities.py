@@ -6,9 +6,9 @@ from typing import Final
 import httpx
 import pytest
 
-from gateway.node_port import NodeView
 from http_client import create, event_stream, http_client
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
 from tokens import TokenServer
 
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")

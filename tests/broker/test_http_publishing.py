@@ -12,10 +12,10 @@ import orjson
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.node_port import NodeView
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
 from tokens import TokenServer
 
 GRANTED_QOS_1 = 1

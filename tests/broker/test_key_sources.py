@@ -3,15 +3,15 @@
 import pytest
 
 import mqtt_packets as mqtt
-from actors.take_messages import MOVE
-from gateway.explanations import DestinationView
-from gateway.node_port import NodeView
-from gateway.selections import FIELDS_OF_MOVE, selection_from_dict
-from gateway.specimen import Specimen
-from gateway.views import MessageView
-from messaging.queue_config import QueueInvalid
 from named_queues import change, create, shown
 from running_broker import RunningBroker
+from sluicegate.actors.take_messages import MOVE
+from sluicegate.gateway.explanations import DestinationView
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.selections import FIELDS_OF_MOVE, selection_from_dict
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.gateway.views import MessageView
+from sluicegate.messaging.queue_config import QueueInvalid
 
 DEVICES = [f"device-{number}" for number in range(12)]
 

@@ -12,9 +12,9 @@ from certificates import make_certificates
 from flow_client import FlowClient
 from inside_client import until
 from named_queues import create
-from protocols.flow.publish_frames import write_publish
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.protocols.flow.publish_frames import write_publish
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
 MEDIUM = bytes(range(241)) * 600  # 141 kB, half a read

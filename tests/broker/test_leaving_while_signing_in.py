@@ -7,13 +7,13 @@ import pytest
 from amqp_client import AMQP_HEADER, SASL_HEADER, AmqpClient
 from closing_stream import open_closing
 from held_sign_in import hold_sign_ins
-from protocols.amqp.encoding import encode_composite
-from protocols.amqp.frames import frame, sasl_frame
-from protocols.amqp.performatives import Open
-from protocols.amqp.sasl_frames import INIT
-from protocols.amqp.values import AmqpValue, Symbol
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.encoding import encode_composite
+from sluicegate.protocols.amqp.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.performatives import Open
+from sluicegate.protocols.amqp.sasl_frames import INIT
+from sluicegate.protocols.amqp.values import AmqpValue, Symbol
 
 
 @pytest.mark.accounts(ada="engine")

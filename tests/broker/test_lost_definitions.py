@@ -9,26 +9,26 @@ from typer.testing import CliRunner
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from flow_client import FlowClient, Refused
-from gateway import answers
-from gateway.cli import app
-from gateway.config.load import load
-from gateway.node_port import NodeView
-from gateway.selections import FIELDS_OF_MOVE, selection_from_dict
-from gateway.views import QueueView
 from lost_rows import lose, lose_definition, lose_owners, names_in
-from messaging.headers import Headers
-from messaging.queue_config import QueueInvalid
 from named_queues import change, create, shown, shows
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.performatives import Detach
-from protocols.amqp.termini import COPY, NEVER, Source
-from protocols.flow import codes, frames
-from protocols.flow.provision_frames import DURABLE, Provision, Provisioned
 from raw_client import RawClient
 from running_broker import RunningBroker
-from storage.inspection import Severity, inspect_spool
-from storage.queue_catalog import QUEUE_ROW
-from storage.spool_reader import SpoolReader
+from sluicegate.gateway import answers
+from sluicegate.gateway.cli import app
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.selections import FIELDS_OF_MOVE, selection_from_dict
+from sluicegate.gateway.views import QueueView
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.performatives import Detach
+from sluicegate.protocols.amqp.termini import COPY, NEVER, Source
+from sluicegate.protocols.flow import codes, frames
+from sluicegate.protocols.flow.provision_frames import DURABLE, Provision, Provisioned
+from sluicegate.storage.inspection import Severity, inspect_spool
+from sluicegate.storage.queue_catalog import QUEUE_ROW
+from sluicegate.storage.spool_reader import SpoolReader
 
 KEYS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 LOST = "VPN_AD_QENDPT_DEFINITION_LOST"

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.answers import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
-from gateway.config.load import load
-from gateway.node_port import NodeView
 from http_client import create, http_client, publish
-from messaging.queue_config import QueueInvalid
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.answers import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.queue_config import QueueInvalid
 from web_server import WebServer
 
 

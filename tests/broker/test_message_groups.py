@@ -7,15 +7,15 @@ import pytest
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
-from gateway.answers import Refused
-from gateway.node_port import NodeView
 from http_client import http_client, poll
-from messaging.wait_reason import WaitReason
 from named_queues import change, create, shows
-from protocols.amqp.annotations import FIRST_OF_GROUP
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from sluicegate import Client
+from sluicegate.gateway.answers import Refused
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.protocols.amqp.annotations import FIRST_OF_GROUP
 
 USER_PROPERTY = 38
 FIRST = ("JMSXGroupFirstForConsumer", "true")

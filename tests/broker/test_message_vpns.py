@@ -11,25 +11,31 @@ from argon2 import PasswordHasher
 
 from amqp_client import AmqpClient
 from flow_client import FlowClient, Refused
-from gateway.answers import VpnNotFound
-from gateway.client_views import ClientQuestion
-from gateway.config.load import load
-from gateway.metrics import Exposition
-from gateway.node_port import NodeView
-from gateway.smrp_views import SmrpQuestion
 from http_client import http_client
 from inside_client import InsideClient
 from message_usage import usage_of
-from messaging.client_rights import ENDPOINT_COUNT, NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN
-from protocols.amqp.termini import NEVER, Source
-from protocols.flow import codes
-from protocols.flow.frames import PROVISION
-from protocols.flow.provision_frames import Provision, Provisioned
-from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
 from running_broker import RunningBroker
+from sluicegate.gateway.answers import VpnNotFound
+from sluicegate.gateway.client_views import ClientQuestion
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.metrics import Exposition
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.smrp_views import SmrpQuestion
+from sluicegate.messaging.client_rights import (
+    ENDPOINT_COUNT,
+    NOT_AUTHENTICATED,
+    TOO_MANY_CONNECTIONS,
+    VPN_DOWN,
+    VPN_UNKNOWN,
+)
+from sluicegate.protocols.amqp.termini import NEVER, Source
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.frames import PROVISION
+from sluicegate.protocols.flow.provision_frames import Provision, Provisioned
+from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
+from sluicegate.storage.inspection import inspect_spool
+from sluicegate.storage.spool_reader import SpoolReader
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
-from storage.inspection import inspect_spool
-from storage.spool_reader import SpoolReader
 
 SECRET: Final = "correct-horse"
 OTHER_SECRET: Final = "battery-staple"

@@ -7,14 +7,14 @@ import pytest
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from flow_client import FlowClient
-from gateway.node_port import NodeView
 from http_client import http_client, poll, settle
 from inside_client import InsideClient
-from messaging.events import VPN_MESSAGE_UNWRITABLE
 from named_queues import shown, shows
-from protocols.flow.flow_frames import Bind
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.events import VPN_MESSAGE_UNWRITABLE
+from sluicegate.protocols.flow.flow_frames import Bind
 
 NO_UTF_8 = "q/\ud800"  # a lone surrogate has no bytes in any protocol
 

@@ -5,18 +5,18 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
-from actors.errands import Errand
-from actors.messages import ReadPage
-from actors.take_messages import COPY, DELETE, MOVE
-from gateway.answers import QueueNotFound, Refused
-from gateway.node_port import NodeView
-from gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from gateway.views import RedriveView, TakenView
 from message_usage import usage_of
-from messaging.queue_config import QueueInvalid
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.errands import Errand
+from sluicegate.actors.messages import ReadPage
+from sluicegate.actors.take_messages import COPY, DELETE, MOVE
+from sluicegate.gateway.answers import QueueNotFound, Refused
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from sluicegate.gateway.views import RedriveView, TakenView
+from sluicegate.messaging.queue_config import QueueInvalid
 
 DMQ = "#DEAD_MSG_QUEUE"
 KEY = "JMSXGroupID"

@@ -11,10 +11,10 @@ import pytest
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
-from gateway.node_port import NodeView
-from protocols import scram
-from protocols.account_secrets import kind_of
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols import scram
+from sluicegate.protocols.account_secrets import kind_of
 from speaking_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
 
 CLIENTS: Final = {"mqtt": Mqtt, "amqp": Amqp, "flow": FlowProtocol, "http": Http}

@@ -21,13 +21,13 @@ import pytest
 from typer.testing import CliRunner
 
 from certificates import Certificates, make_certificates
-from gateway.cli.app import app
-from gateway.config.sections import Log
-from gateway.logs import JsonLines, TextLines, set_up_logging
 from named_queues import create
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.cli.app import app
+from sluicegate.gateway.config.sections import Log
+from sluicegate.gateway.logs import JsonLines, TextLines, set_up_logging
 from speaking_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
 from tokens import TokenServer
 from trace_collector import TraceCollector

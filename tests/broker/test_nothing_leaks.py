@@ -9,10 +9,10 @@ from amqp_client import AmqpClients
 from flow_client import FlowClient, Refused
 from http_client import http_client, poll
 from named_queues import create, shown
-from protocols.flow import codes
-from protocols.flow.deliver_frames import Delivered
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.deliver_frames import Delivered
 
 SECRETS: Final = [b"secret one", b"secret two", b"secret three"]
 DENIED: Final = "amqp:unauthorized-access"

@@ -4,11 +4,17 @@ import asyncio
 
 import pytest
 
-from gateway.answers import QueueNotFound, Refused, SubscriptionAlreadyExists, TemplateAlreadyExists, TemplateNotFound
-from gateway.node_port import NodeView
-from messaging.queue_template import QueueTemplate, template_from_dict
 from named_queues import create
 from running_broker import RunningBroker
+from sluicegate.gateway.answers import (
+    QueueNotFound,
+    Refused,
+    SubscriptionAlreadyExists,
+    TemplateAlreadyExists,
+    TemplateNotFound,
+)
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.queue_template import QueueTemplate, template_from_dict
 
 TEMPLATE = template_from_dict({"name": "t", "queue_name_filter": "eu/>"})
 

@@ -3,17 +3,17 @@
 import pytest
 
 import mqtt_packets as mqtt
-from actors.cursor_messages import DeleteCursor
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.reading_messages import ReplayQueue, ReplayRefused
 from browser_client import Browser
-from gateway.answers import Refused
-from gateway.node_port import NodeView
-from gateway.views import QueueView
 from inside_client import InsideClient
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.cursor_messages import DeleteCursor
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.reading_messages import ReplayQueue, ReplayRefused
+from sluicegate.gateway.answers import Refused
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.views import QueueView
 
 KEYS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 

@@ -10,15 +10,15 @@ from typing import NoReturn
 import pytest
 
 import mqtt_packets as mqtt
-from actors.cell import ActorCell
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import DescribeQueue, ReadPage
-from actors.partition_actor import PartitionActor
 from message_usage import usage_of
-from messaging.recovery import StoredPartition
 from named_queues import create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.messages import DescribeQueue, ReadPage
+from sluicegate.actors.partition_actor import PartitionActor
+from sluicegate.messaging.recovery import StoredPartition
 
 FAILURES_UNTIL_RELOAD = 6  # five restarts within a minute are a hiccup
 

@@ -9,10 +9,10 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClients, body
 from flow_client import FlowClient
 from named_queues import create
-from protocols.amqp.termini import Target
-from protocols.amqp.values import AmqpMap
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.termini import Target
+from sluicegate.protocols.amqp.values import AmqpMap
 
 
 def keep(broker: RunningBroker) -> Path:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
 from inside_client import Consuming, InsideClient, until
-from messaging.settlement import WHICHEVER
 from running_broker import RunningBroker
+from sluicegate.actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
+from sluicegate.messaging.settlement import WHICHEVER
 
 KEYS = [f"k{number}" for number in range(20)]
 

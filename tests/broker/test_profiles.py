@@ -6,18 +6,18 @@ from typing import Final
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.answers import (
+from running_broker import RunningBroker
+from sluicegate.gateway.answers import (
     AclExceptionAlreadyExists,
     AclProfileAlreadyExists,
     AclProfileNotFound,
     ClientProfileNotFound,
     Refused,
 )
-from gateway.config.load import load
-from gateway.node_port import NodeView
-from gateway.profile_views import ProfileKind
-from messaging.queue_config import QueueInvalid
-from running_broker import RunningBroker
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.profile_views import ProfileKind
+from sluicegate.messaging.queue_config import QueueInvalid
 from speaking_clients import OK, Mqtt
 
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")

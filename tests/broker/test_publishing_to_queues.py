@@ -10,12 +10,12 @@ from broker.test_amqp_temporary_nodes import BODY, made_queue, queue_is_gone
 from broker.test_refusals import answer_to, counted
 from mqtt_packets import WillPart
 from named_queues import create, shown
-from protocols.amqp.encoding import encode_composite
-from protocols.amqp.message_in import body_bytes_of
-from protocols.amqp.sections import PROPERTIES
-from protocols.mqtt.properties import RESPONSE_TOPIC
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.encoding import encode_composite
+from sluicegate.protocols.amqp.message_in import body_bytes_of
+from sluicegate.protocols.amqp.sections import PROPERTIES
+from sluicegate.protocols.mqtt.properties import RESPONSE_TOPIC
 from speaking_clients import OK, Mqtt
 
 TOPIC_NAME_INVALID = 0x90

@@ -4,21 +4,21 @@ import asyncio
 
 import pytest
 
-from actors import queue_core
-from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
-from actors.futures import LoopFuture
-from actors.queue_assembly import NAMED
-from actors.stored_answer import StoreRefused
-from gateway.answers import Refused
-from gateway.config.load import load
 from inside_client import InsideClient
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import definition_from_dict
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
-from storage.interface import CommitJob
+from sluicegate.actors import queue_core
+from sluicegate.actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.queue_assembly import NAMED
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.answers import Refused
+from sluicegate.gateway.config.load import load
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_config import definition_from_dict
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob
 
 
 async def test_the_access_type_changes_only_while_egress_is_off(broker: RunningBroker) -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 import mqtt_packets as mqtt
-from actors.directory_messages import DeleteQueue, PermissionDenied, UpdateQueue
-from gateway.semp.queue_objects import QUEUE
-from messaging.queue_config import changed
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.directory_messages import DeleteQueue, PermissionDenied, UpdateQueue
+from sluicegate.gateway.semp.queue_objects import QUEUE
+from sluicegate.messaging.queue_config import changed
 
 DENIED = 0x87
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from messaging.queue_config import QueueInvalid
 from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
+from sluicegate.messaging.queue_config import QueueInvalid
 
 
 async def collected(broker: RunningBroker, *topics: str) -> list[str]:

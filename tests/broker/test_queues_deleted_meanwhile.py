@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.answers import QueueNotFound, Refused
-from gateway.figures import QueuesQuestion
-from gateway.node_port import NodeView
-from gateway.selections import MessageSelection
 from named_queues import create
 from running_broker import RunningBroker
+from sluicegate.gateway.answers import QueueNotFound, Refused
+from sluicegate.gateway.figures import QueuesQuestion
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.selections import MessageSelection
 
 QUEUES = 20
 LAST = f"q{QUEUES - 1:02}"  # asked behind all others, when it is gone

@@ -2,15 +2,15 @@
 
 import pytest
 
-from actors.messages import PurgeQueue
-from actors.reading_messages import AskPartitions, CutRange, ReadFailed
-from gateway.node_port import NodeView
 from inside_client import InsideClient, until
 from message_usage import usage_of
-from messaging.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
-from messaging.settlement import DISCARD_PURGED
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
+from sluicegate.actors.messages import PurgeQueue
+from sluicegate.actors.reading_messages import AskPartitions, CutRange, ReadFailed
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
+from sluicegate.messaging.settlement import DISCARD_PURGED
+from sluicegate.storage.errors import StoreFailed
 
 
 def numbers(first: int, end: int) -> list[bytes]:

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
-from actors.data_messages import SharedDirect
-from gateway.node_port import NodeView
-from messaging.destinations import ShareGroup
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.data_messages import SharedDirect
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.destinations import ShareGroup
 from unit.cores.messages import batch_of
 
 QUOTA_EXCEEDED = 0x97

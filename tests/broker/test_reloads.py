@@ -6,20 +6,20 @@ from typing import Final, NoReturn
 
 import pytest
 
-from actors.catalog import WriteRow
-from gateway import vpn
-from gateway.answers import QueueNotFound
-from gateway.config.load import load
-from gateway.config.model import Config
-from gateway.config.reload import Changes
-from gateway.node_port import NodeView
-from gateway.reloading import Reloading
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.catalog import WriteRow
+from sluicegate.gateway import vpn
+from sluicegate.gateway.answers import QueueNotFound
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.reload import Changes
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.reloading import Reloading
+from sluicegate.storage.errors import StoreFull
+from sluicegate.storage.interface import CommitJob, Table, TableWrite
+from sluicegate.storage.stored_state import StoredVpn
 from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
-from storage.errors import StoreFull
-from storage.interface import CommitJob, Table, TableWrite
-from storage.stored_state import StoredVpn
 
 ANYBODY: Final = "vpns.new.authentication.allow_anonymous=true"
 DECLARED: Final = "vpns.new.queues={templates: [{name: small, queue_name_filter: s/*}], declared: [{name: fresh}]}"

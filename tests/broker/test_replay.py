@@ -2,9 +2,9 @@
 
 import pytest
 
-from actors.reading_messages import ReplayQueue, ReplayRefused
 from inside_client import Consuming, InsideClient, until
 from running_broker import RunningBroker
+from sluicegate.actors.reading_messages import ReplayQueue, ReplayRefused
 
 END = 1 << 62
 

@@ -6,8 +6,8 @@ from typing import NoReturn
 import pytest
 
 import mqtt_packets as mqtt
-from protocols.authentication import Authenticator
 from running_broker import RunningBroker
+from sluicegate.protocols.authentication import Authenticator
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -12,20 +12,20 @@ from typing import Any
 import pykka
 import pytest
 
-from actors import queue
 from certificates import make_certificates
 from delivery_points import bodies, configure, point, until_settled
-from gateway.node_port import NodeView
-from gateway.views import QueueView
 from http_client import create, http_client, publish, ready_count
-from messaging.partitioning import key_hash
-from messaging.permissions import permits
-from messaging.queue_config import QueueConfig
-from messaging.slots import modulo_slots, partition_in
 from named_queues import change, shows
-from protocols.rest import binding
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors import queue
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.views import QueueView
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.permissions import permits
+from sluicegate.messaging.queue_config import QueueConfig
+from sluicegate.messaging.slots import modulo_slots, partition_in
+from sluicegate.protocols.rest import binding
 from web_server import Pushed, WebServer, absent
 
 

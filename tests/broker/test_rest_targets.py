@@ -9,19 +9,19 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from actors.catalog import WriteRow
 from delivery_points import configure, point, until_settled
-from gateway.config.errors import ConfigError
-from gateway.config.load import load
-from gateway.config.rest_delivery_points import RestDeliveryPoint
-from gateway.described import described
-from gateway.node_port import NodeView
-from gateway.stored_rest_points import POINTS
 from http_client import create, http_client, publish
-from messaging.queue_config import QueueInvalid
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from storage.interface import Table, TableWrite
+from sluicegate.actors.catalog import WriteRow
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.described import described
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.stored_rest_points import POINTS
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.storage.interface import Table, TableWrite
 from web_server import WebServer
 
 REFUSED = "VPN_REST_CONSUMER_TARGET_REFUSED"

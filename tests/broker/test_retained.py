@@ -5,8 +5,8 @@ import pytest
 import mqtt_packets as mqtt
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from storage.errors import StoreFull
-from storage.interface import CommitJob, Table
+from sluicegate.storage.errors import StoreFull
+from sluicegate.storage.interface import CommitJob, Table
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

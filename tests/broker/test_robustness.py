@@ -9,22 +9,22 @@ import psutil
 import pytest
 
 import mqtt_packets as mqtt
-from actors.clock import Clock
-from actors.supervision import ONE_CONNECTION
 from flow_wire import HELLO
 from full_socket import FullSocket
-from gateway.config.load import load
-from gateway.node import STOP_S
 from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
-from protocols.authentication import Principal
-from protocols.flow.engine import FlowEngine
-from protocols.identity import Identity
-from protocols.mqtt.connection import MqttConnection
-from protocols.mqtt.limits import ASKED_NOW_MAX
-from protocols.transports import PeerInfo
 from raw_client import DEADLINE_S, Clients
 from running_broker import RunningBroker
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node import STOP_S
+from sluicegate.protocols.authentication import Principal
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.identity import Identity
+from sluicegate.protocols.mqtt.connection import MqttConnection
+from sluicegate.protocols.mqtt.limits import ASKED_NOW_MAX
+from sluicegate.protocols.transports import PeerInfo
 
 MIB = 1024 * 1024
 

@@ -14,12 +14,12 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, assume, settings
 from schemathesis.specs.openapi import checks
 
-from gateway.admin.openapi import document
-from gateway.node_port import NodeView
-from gateway.semp import app as semp
-from gateway.semp import openapi as semp_openapi
-from protocols.socket_loop import SocketLoop
 from running_broker import RunningBroker
+from sluicegate.gateway.admin.openapi import document
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.semp import app as semp
+from sluicegate.gateway.semp import openapi as semp_openapi
+from sluicegate.protocols.socket_loop import SocketLoop
 
 Case = schemathesis.Case[Any]
 

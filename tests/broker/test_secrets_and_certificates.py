@@ -14,15 +14,15 @@ import pytest
 
 from certificates import CLIENT_NAMES, Certificates, make_certificates
 from flow_client import FlowClient
-from gateway.certificates import validity_of
-from gateway.config.load import load
-from gateway.config.sections import Log
-from gateway.logs import set_up_logging
-from gateway.node_port import NodeView
-from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
-from protocols.login_attempts import FREE_OF_USER
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.certificates import validity_of
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.sections import Log
+from sluicegate.gateway.logs import set_up_logging
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
+from sluicegate.protocols.login_attempts import FREE_OF_USER
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 from tokens import TokenServer
 

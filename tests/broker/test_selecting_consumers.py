@@ -3,12 +3,12 @@
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.node_port import NodeView
-from messaging.selecting import LOOKS_PER_TURN
-from messaging.wait_reason import WaitReason
 from named_queues import create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.selecting import LOOKS_PER_TURN
+from sluicegate.messaging.wait_reason import WaitReason
 
 
 async def consumer(broker: RunningBroker, text: str, *, client_id: str = "", receive_maximum: int = 100) -> RawClient:

@@ -6,16 +6,16 @@ import orjson
 import pytest
 
 import mqtt_packets as mqtt
-from actors.take_messages import COPY, DELETE, MOVE
-from gateway.browse_pages import LOOKED_AT_ONCE
-from gateway.node_port import NodeView
-from gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from gateway.views import TakenView
-from messaging.queue_config import QueueInvalid
 from named_queues import create, shows
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.take_messages import COPY, DELETE, MOVE
+from sluicegate.gateway.browse_pages import LOOKED_AT_ONCE
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from sluicegate.gateway.views import TakenView
+from sluicegate.messaging.queue_config import QueueInvalid
 
 DMQ = "#DEAD_MSG_QUEUE"
 

@@ -3,10 +3,10 @@
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.config.load import load
 from named_queues import shown
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.config.load import load
 
 SUBSCRIPTION_IDENTIFIER = 11
 REASON_STRING = 31

@@ -10,12 +10,12 @@ import httpx
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.node_port import NodeView
 from http_client import create, http_client, poll, publish, ready_count
 from message_usage import usage_of
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
 

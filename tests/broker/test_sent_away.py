@@ -4,11 +4,11 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClients
 from amqp_heard import Ended
 from flow_client import FlowClient
-from gateway.node_port import NodeView
 from http_client import create, event_stream, http_client
-from protocols.flow import codes
-from protocols.flow.session_frames import Close, Goaway
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.session_frames import Close, Goaway
 
 DISCONNECTED = "an operator disconnected the client"
 

@@ -16,13 +16,13 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClient, AmqpClients, body
 from closing_stream import open_closing
 from flow_client import FlowClient
-from messaging.headers import Headers
-from messaging.partitioning import key_hash
 from mutated_bytes import ROUNDS, chance_of, spoiled
 from named_queues import create, shown
-from protocols.flow.publish_frames import write_publish
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.protocols.flow.publish_frames import write_publish
 
 # Frames that hostile clients write: a connection for a handful of them costs more than reading them.
 FRAMES = ROUNDS if "SLUICEGATE_FUZZ_ROUNDS" in os.environ else 2000

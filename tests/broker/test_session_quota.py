@@ -7,19 +7,19 @@ import pytest
 import mqtt_packets as mqtt
 from broker.test_failed_spool import until
 from broker.test_refusals import counted, event_texts
-from gateway.config.load import load
-from gateway.vpn_views import vpns_view
 from held_store import HeldStore
-from messaging.client_rights import SESSION_BYTES as DENIED_BYTES
-from messaging.client_rights import SESSION_COUNT as DENIED_COUNT
-from messaging.client_rights import SUBSCRIPTION_COUNT, UNRELEASED
-from messaging.topics import Syntax, parse_filter
-from messaging.usage import selector_bytes, share_bytes, subscription_bytes
 from mqtt_packets import WillPart
 from named_queues import create
-from protocols.mqtt.session_room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.vpn_views import vpns_view
+from sluicegate.messaging.client_rights import SESSION_BYTES as DENIED_BYTES
+from sluicegate.messaging.client_rights import SESSION_COUNT as DENIED_COUNT
+from sluicegate.messaging.client_rights import SUBSCRIPTION_COUNT, UNRELEASED
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.messaging.usage import selector_bytes, share_bytes, subscription_bytes
+from sluicegate.protocols.mqtt.session_room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
 
 QUOTA_EXCEEDED = 0x97
 SERVER_UNAVAILABLE = 3

@@ -7,21 +7,21 @@ import pytest
 
 import mqtt_packets as mqtt
 import named_queues
-from actors.cell import ActorCell
-from actors.data_messages import Confirmed, SessionRows
-from actors.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
-from actors.loop_actor import LoopActor
-from actors.stored_answer import StoreRefused
-from actors.supervision import ONE_CONNECTION
-from actors.tasks import run
-from messaging.batch import EXACTLY_ONCE, MessageBatch
-from messaging.publication import Publication
-from messaging.topics import Syntax, parse_filter
-from protocols.mqtt.granted import GrantedSubscription
-from protocols.mqtt.session import Session
-from protocols.mqtt.session_writes import SessionWrites
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Confirmed, SessionRows
+from sluicegate.actors.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.batch import EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.protocols.mqtt.granted import GrantedSubscription
+from sluicegate.protocols.mqtt.session import Session
+from sluicegate.protocols.mqtt.session_writes import SessionWrites
 
 
 class Writer(LoopActor):

@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 
 import mqtt_packets as mqtt
-from actors.directory_messages import ListQueues
-from actors.messages import PurgeQueue
-from messaging.events import CLIENT_DISCONNECTED
 from mqtt_packets import Published, WillPart
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from storage.interface import CommitJob
+from sluicegate.actors.directory_messages import ListQueues
+from sluicegate.actors.messages import PurgeQueue
+from sluicegate.messaging.events import CLIENT_DISCONNECTED
+from sluicegate.storage.interface import CommitJob
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])

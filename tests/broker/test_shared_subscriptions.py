@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
-from actors.directory_messages import ListQueues
-from actors.messages import DescribeQueue
 from mqtt_packets import Published
 from named_queues import shows
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.directory_messages import ListQueues
+from sluicegate.actors.messages import DescribeQueue
 
 EVERY_QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 

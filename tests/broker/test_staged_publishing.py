@@ -2,17 +2,17 @@
 
 import pytest
 
-from actors.messages import WriteTables
-from actors.staging_messages import AbortStaged, Stage, StagedCommitted
 from inside_client import InsideClient, batch_on, until
 from message_usage import usage_of
-from messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
 from named_queues import create, shows
 from running_broker import RunningBroker
-from storage.errors import StoreFailed, StoreFull
-from storage.interface import CommitJob
-from storage.record_page import PageRuns
-from storage.staging_rows import Decision, decision_row
+from sluicegate.actors.messages import WriteTables
+from sluicegate.actors.staging_messages import AbortStaged, Stage, StagedCommitted
+from sluicegate.messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
+from sluicegate.storage.errors import StoreFailed, StoreFull
+from sluicegate.storage.interface import CommitJob
+from sluicegate.storage.record_page import PageRuns
+from sluicegate.storage.staging_rows import Decision, decision_row
 
 
 async def orders_of(broker: RunningBroker, **attributes: object) -> InsideClient:

@@ -3,8 +3,8 @@
 import pytest
 
 import mqtt_packets as mqtt
-from protocols.mqtt.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 from running_broker import RunningBroker
+from sluicegate.protocols.mqtt.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

@@ -4,22 +4,29 @@ import asyncio
 
 import pytest
 
-from actors.directory_messages import DeclareQueue, DeleteQueue, FindQueue, KeepQueues, QueueExpired, QueueHandle
-from actors.messages import BindRefused, UnbindFlow
 from browser_client import Browser
 from flow_bulk import BulkClient
 from flow_client import Refused
-from gateway.answers import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
-from gateway.config.load import load
-from gateway.node_port import NodeView
-from gateway.views import QueueView
-from messaging.client_rights import ClientDenied
-from messaging.queue_config import QueueInvalid
-from messaging.queue_template import template_from_dict
 from named_queues import change, create, shown
-from protocols.flow import codes
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.directory_messages import (
+    DeclareQueue,
+    DeleteQueue,
+    FindQueue,
+    KeepQueues,
+    QueueExpired,
+    QueueHandle,
+)
+from sluicegate.actors.messages import BindRefused, UnbindFlow
+from sluicegate.gateway.answers import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.views import QueueView
+from sluicegate.messaging.client_rights import ClientDenied
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.queue_template import template_from_dict
+from sluicegate.protocols.flow import codes
 
 
 async def declare(

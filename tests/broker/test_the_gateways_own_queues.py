@@ -13,11 +13,11 @@ from amqp_client import AmqpClient
 from flow_bulk import BulkClient
 from flow_client import Refused
 from named_queues import shown
-from protocols.amqp.conditions import NOT_FOUND
-from protocols.amqp.performatives import Detach
-from protocols.amqp.termini import COPY, Source
-from protocols.flow import codes
 from running_broker import RunningBroker
+from sluicegate.protocols.amqp.conditions import NOT_FOUND
+from sluicegate.protocols.amqp.performatives import Detach
+from sluicegate.protocols.amqp.termini import COPY, Source
+from sluicegate.protocols.flow import codes
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
 OWN: Final = "#mqtt/device"

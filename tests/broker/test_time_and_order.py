@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.node_port import NodeView
-from gateway.views import QueueView
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from storage.errors import StoreFull
-from storage.interface import CommitJob
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.views import QueueView
+from sluicegate.storage.errors import StoreFull
+from sluicegate.storage.interface import CommitJob
 
 HOUR_S = 3600
 

@@ -9,13 +9,13 @@ from amqp_client import AmqpClient, AmqpClients
 from broker.test_amqp_subscriptions import refused_with
 from broker.test_flow_subscriptions import subscribes
 from flow_client import FlowClient, Refused
-from gateway.node_port import NodeView
-from gateway.specimen import Specimen
 from http_client import http_client
 from named_queues import create, shown
-from protocols.amqp.termini import Source
-from protocols.flow import codes
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.protocols.amqp.termini import Source
+from sluicegate.protocols.flow import codes
 
 FORGED = "$SYS/LOG/ERROR/SYSTEM/sluicegate/SYSTEM_AD_MSG_SPOOL_CHG"
 TOPICS = pytest.mark.parametrize("topic", [FORGED, "$queue/q"])

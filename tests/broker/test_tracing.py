@@ -7,17 +7,17 @@ from pathlib import Path
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from amqp_heard import Received
-from gateway.node_port import NodeView
 from http_client import http_client
 from named_queues import create, shows
-from protocols.amqp.decoding import decode
-from protocols.amqp.encoding import encode
-from protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from protocols.amqp.outcomes import RELEASED, DeliveryState
-from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
-from protocols.amqp.values import AmqpMap, Symbol
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.outcomes import RELEASED, DeliveryState
+from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol
 from trace_collector import TraceCollector
 
 USER_PROPERTY = 38

@@ -7,13 +7,13 @@ import pytest
 
 import mqtt_packets as mqtt
 from broker.test_refusals import event_texts
-from gateway.config.load import load
-from gateway.node_port import NodeView
-from protocols.amqp import conditions
-from protocols.flow import codes
-from protocols.unfinished import COUNTER
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp import conditions
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.unfinished import COUNTER
 from unfinished_senders import AmqpSender, FlowSender, HttpSender, MqttSender, UnfinishedSender, WebSocketSender
 
 KIB = 1 << 10

@@ -10,12 +10,12 @@ import pytest
 import mqtt_packets as mqtt
 from amqp_client import AmqpClients, body
 from flow_client import FlowClient
-from gateway.node_port import NodeView
 from http_client import http_client, poll
-from messaging.queue_config import QueueInvalid
-from messaging.queue_template import template_from_dict
 from named_queues import change, create, shows
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.queue_template import template_from_dict
 from virtual_clients import consumer, depth, marks, publish, subscriber
 
 A = "Consumer.A.VirtualTopic.O"

@@ -17,14 +17,14 @@ from websockets.typing import Origin, Subprotocol
 import mqtt_packets as mqtt
 from certificates import Certificates, make_certificates
 from closing_stream import open_closing
-from gateway.audit import KINDS
-from gateway.config.load import load
-from gateway.node_port import NodeView
 from http_client import create, event_stream, http_client, http_url, publish, ready_count
-from messaging.client_rights import FOREIGN_HOST, FOREIGN_ORIGIN
 from paho_client import MQTT_5, PahoClient
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.audit import KINDS
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.messaging.client_rights import FOREIGN_HOST, FOREIGN_ORIGIN
 
 EVIL: Final = "https://evil.example"
 SHOP: Final = "https://shop.example"

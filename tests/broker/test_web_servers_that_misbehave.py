@@ -13,12 +13,12 @@ import pytest
 
 from certificates import make_certificates
 from delivery_points import configure, point
-from gateway.node_port import NodeView
 from http_client import create, http_client, publish
 from named_queues import shows
-from protocols.rest.consumer import RestConsumer
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.rest.consumer import RestConsumer
 from web_server import Pushed, WebServer, read_request
 
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

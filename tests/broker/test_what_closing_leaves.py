@@ -18,19 +18,19 @@ from websockets.typing import Subprotocol
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient, body, in_transaction
 from flow_client import FlowClient
-from gateway.node_port import NodeView
 from http_client import LINES, event_stream, http_client, poll, settle
 from http_client import publish as post
 from named_queues import create, shows
-from protocols.amqp.outcomes import ACCEPTED, DeliveryState
-from protocols.amqp.termini import Source
-from protocols.flow.frames import SUBSCRIBE
-from protocols.flow.subscription_frames import Subscribe, Subscribed
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, DeliveryState
+from sluicegate.protocols.amqp.termini import Source
+from sluicegate.protocols.flow.frames import SUBSCRIBE
+from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
 from web_server import WebServer
 
-ROOMS: Final = ("actors", "gateway", "messaging", "protocols", "storage")
+ROOMS: Final = tuple(f"sluicegate.{room}." for room in ("actors", "gateway", "messaging", "protocols", "storage"))
 # What was told and what was stored stays for a while, and has bounds of its own; the thread that writes has its last
 # commit until the next; views are what tests ask with.
 STAYS: Final = (".Event", ".JournalSlot", ".CommitJob", ".TableWrite", ".NodeView", ".MessageDeeds")
@@ -41,7 +41,7 @@ def there() -> Counter[str]:
     """Return how many objects there are of each of the gateway's classes."""
     kinds = Counter(type(each) for each in gc.get_objects())
     names = {f"{kind.__module__}.{kind.__qualname__}": count for kind, count in kinds.items()}
-    return Counter({name: count for name, count in names.items() if name.partition(".")[0] in ROOMS})
+    return Counter({name: count for name, count in names.items() if name.startswith(ROOMS)})
 
 
 @pytest.fixture(autouse=True)

@@ -13,15 +13,15 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClients, body
 from flow_bulk import ACK, DELETE, STATUS, BulkClient
 from flow_client import FlowClient, Refused
-from gateway.node_port import NodeView
 from http_client import http_client, poll, settle
 from inside_client import InsideClient
 from named_queues import create, shown
-from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RELEASED, DeliveryState
-from protocols.flow import codes
-from protocols.flow import columns as c
-from protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
 from running_broker import RunningBroker
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, RELEASED, DeliveryState
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
 
 QUIET_S: Final = 0.5
 HOUR_S: Final = 3600

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from inside_client import InsideClient
-from protocols import socket_loop
 from running_broker import RunningBroker
+from sluicegate.protocols import socket_loop
 
 ROWS = 50  # per part
 COMMITTED_BEFORE_THE_END = 10_000

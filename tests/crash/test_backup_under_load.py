@@ -9,11 +9,11 @@ import pytest
 
 from delivery_record import DeliveryRecord
 from gateway_process import COMMAND_S, gateway, wait_until
-from messaging.message_vpn import DEFAULT_VPN
 from plain_http import HTTP
-from storage.backup_folder import PARTIAL_FILE
-from storage.folder_lock import DATA_FILE
-from storage.spool_reader import SpoolReader
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.storage.backup_folder import PARTIAL_FILE
+from sluicegate.storage.folder_lock import DATA_FILE
+from sluicegate.storage.spool_reader import SpoolReader
 from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60

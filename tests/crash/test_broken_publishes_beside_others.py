@@ -10,10 +10,10 @@ import pytest
 
 from flow_client import FlowClient
 from gateway_process import GatewayProcess
-from messaging.headers import Headers
-from protocols.flow import codes
-from protocols.flow.publish_frames import PubAck, write_publish
-from protocols.flow.session_frames import Error
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.publish_frames import PubAck, write_publish
+from sluicegate.protocols.flow.session_frames import Error
 
 HONEST = ("q0", "q1", "q2", "q3")
 WRITES = 30

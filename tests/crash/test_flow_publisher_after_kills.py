@@ -11,7 +11,7 @@ import pytest
 
 from flow_client import FlowClient
 from gateway_process import GatewayProcess
-from protocols.flow.publish_frames import PubAck
+from sluicegate.protocols.flow.publish_frames import PubAck
 
 ROUNDS = 3
 WINDOW = 200

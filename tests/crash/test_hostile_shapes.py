@@ -11,7 +11,6 @@ import pytest
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
-from gateway.allocator import KEPT_BYTES
 from gateway_process import GatewayProcess, gateway
 from hostile_shapes import (
     DISK_SLACK,
@@ -28,11 +27,12 @@ from hostile_shapes import (
     with_many_properties,
     with_properties,
 )
-from messaging.message_vpn import DEFAULT_VPN
-from protocols.amqp.encoding import encode
-from protocols.amqp.outcomes import ACCEPTED
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
 from raw_client import RawClient
+from sluicegate.gateway.allocator import KEPT_BYTES
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.outcomes import ACCEPTED
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
 
 LIMIT = 32 * MIB
 # Freed memory that glibc keeps for the next large buffer, as `gateway.allocator` tells it to: at the end of the heap of

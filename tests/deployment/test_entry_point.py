@@ -68,7 +68,7 @@ class Pod:
 
     def command(self) -> list[str]:
         arguments = [each.replace("/etc/sluicegate", str(self.folder)) for each in self._arguments]
-        gateway = [sys.executable, "-P", "-m", "gateway", *arguments]
+        gateway = [sys.executable, "-P", "-m", "sluicegate", *arguments]
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", AS_IN_THE_POD, "sh", *gateway]
 
     def environment(self) -> dict[str, str]:
@@ -132,7 +132,16 @@ def test_the_container_runs_as_its_manifest_says(pod: Pod) -> None:
         assert "ro" in [options.split(",") for _, place, _, options, *_ in mounts if place == "/"][-1]
 
         _publish(pod, 3)
-        backup = [sys.executable, "-P", "-m", "gateway", "backup", "b", "--url", f"http://127.0.0.1:{pod.admin_port}"]
+        backup = [
+            sys.executable,
+            "-P",
+            "-m",
+            "sluicegate",
+            "backup",
+            "b",
+            "--url",
+            f"http://127.0.0.1:{pod.admin_port}",
+        ]
         subprocess.run(backup, check=True, timeout=START_S)
         assert (pod.backups / "b" / "data.mdb").stat().st_uid == pod.user_id
         os.kill(gateway, signal.SIGTERM)

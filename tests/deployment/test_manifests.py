@@ -10,8 +10,6 @@ import yaml
 from helm_python.errors import HelmError
 
 from certificates import make_certificates
-from gateway.config.load import load
-from gateway.config.model import Config
 from manifests import (
     EVERYTHING,
     K8S,
@@ -25,6 +23,8 @@ from manifests import (
     overlay,
     production_with_everything,
 )
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])
 OF_OPERATORS: Final = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}  # their schemas are not Kubernetes' own

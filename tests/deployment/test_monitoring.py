@@ -9,12 +9,12 @@ from typing import Any, Final
 import promql_parser
 import pytest
 
-from gateway.certificates import SOON_S, SOON_SHARE
-from gateway.metrics import METRIC_BY_NAME
 from gateway_process import GatewayProcess
 from manifests import K8S, files
-from messaging.settlement import DISCARD_REJECTED, TO_DMQ_FAILED
 from plain_http import HTTP, plain_client
+from sluicegate.gateway.certificates import SOON_S, SOON_SHARE
+from sluicegate.gateway.metrics import METRIC_BY_NAME
+from sluicegate.messaging.settlement import DISCARD_REJECTED, TO_DMQ_FAILED
 
 NAME: Final = re.compile(r"\b((?:sluicegate|process)_[a-z_]+)\s*(?:\{([^}]*)\})?")
 INCREASE: Final = re.compile(r"increase\((\w+)(?:\{([^}]*)\})?\[")

@@ -9,9 +9,9 @@ import yaml
 from typer.testing import CliRunner
 
 from manifests import Manifest, files, one
-from pipeline.cli import app
-from pipeline.configuration import ArchiveJob, load
-from pipeline.jobs import JOBS
+from sluicegate.pipeline.cli import app
+from sluicegate.pipeline.configuration import ArchiveJob, load
+from sluicegate.pipeline.jobs import JOBS
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])
 PLAIN: Final = files("spark/jobs.yaml", "spark/cronjob.yaml", "spark/rbac.yaml")

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from gateway import build
+from sluicegate.gateway import build
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def test_the_build_under_test_is_the_one_asked_for() -> None:
     expected = os.environ["SLUICEGATE_EXPECT"]
     where = Path(str(importlib.import_module(build.WITNESS).__file__))
     assert where.suffix == {"compiled": ".so", "pure": ".py"}[expected], "`make clean` starts afresh"
-    assert not where.is_relative_to(ROOT / "messaging"), "these tests run over the sources, not over the package"
+    assert not where.is_relative_to(ROOT / "sluicegate"), "these tests run over the sources, not over the package"
 
 
 def test_all_of_the_list_is_compiled_or_none_of_it(setup_file: ModuleType) -> None:
@@ -40,7 +40,7 @@ def test_all_of_the_list_is_compiled_or_none_of_it(setup_file: ModuleType) -> No
 
 
 def test_each_exception_from_compiling_still_names_a_file(setup_file: ModuleType) -> None:
-    unused = [pattern for pattern in setup_file.INTERPRETED if not list(ROOT.glob(pattern))]
+    unused = [pattern for pattern in setup_file.INTERPRETED if not list(setup_file.PACKAGE.glob(pattern))]
     assert unused == []
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-from messaging.topics import queue_topic
 from simulation.administration import ADMINISTRATORS
 from simulation.client import MODES, OFFLINE, ONLINE, Client
 from simulation.fate import FATE
@@ -30,6 +29,7 @@ from simulation.steps import Step
 from simulation.targets import QUEUE_KINDS, RETAINED, Message
 from simulation.wills import Will
 from simulation.world import WINDOWS, World
+from sluicegate.messaging.topics import queue_topic
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")

@@ -4,16 +4,16 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from actors.take_messages import COPY, DELETE, MOVE
-from gateway.answers import QueueAlreadyExists, QueueNotFound, Refused
-from gateway.replay_start import ReplayStart
-from gateway.selections import MessageSelection
-from messaging.message_selection import SEQUENCE_MAX
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from simulation.scenario import NAMES, SPARE, TEMPORARY
 from simulation.steps import Step
 from simulation.targets import PARTITIONED
 from simulation.world import World
+from sluicegate.actors.take_messages import COPY, DELETE, MOVE
+from sluicegate.gateway.answers import QueueAlreadyExists, QueueNotFound, Refused
+from sluicegate.gateway.replay_start import ReplayStart
+from sluicegate.gateway.selections import MessageSelection
+from sluicegate.messaging.message_selection import SEQUENCE_MAX
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 
 LIMITS = (0, 1, 3)
 PARTITION_COUNTS = (1, 2, 3, 4, 6, 8)

@@ -6,15 +6,15 @@ up, whatever clients can see of it.
 
 from collections.abc import Iterator
 
-from actors.directory_messages import QueueHandle
-from actors.queue_directory import QueueDirectory
-from actors.staging import StagingActor
-from gateway.node import Node
-from messaging.ledger import Ledger
-from messaging.retention import RetainedLog
 from simulation.memory_store import Image
 from simulation.targets import Violation
-from storage.journal_account import RECORDS_TRIMMED_MIN
+from sluicegate.actors.directory_messages import QueueHandle
+from sluicegate.actors.queue_directory import QueueDirectory
+from sluicegate.actors.staging import StagingActor
+from sluicegate.gateway.node import Node
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.retention import RetainedLog
+from sluicegate.storage.journal_account import RECORDS_TRIMMED_MIN
 
 
 def queues_of(node: Node) -> list[QueueHandle]:

@@ -6,14 +6,14 @@ Some attempts of parts are never named, some jobs never commit: nothing of those
 import asyncio
 from random import Random
 
-from actors.staging_messages import AbortStaged, CommitStaged, Stage, StagedCommitted
-from gateway.node import Node
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.headers import Headers
-from messaging.partitioning import key_hash
-from messaging.staging import NOT_STAGED, StagingRefused
 from simulation.targets import Message, Violation
 from simulation.truth import Truth
+from sluicegate.actors.staging_messages import AbortStaged, CommitStaged, Stage, StagedCommitted
+from sluicegate.gateway.node import Node
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.staging import NOT_STAGED, StagingRefused
 
 PARTS_MAX, ATTEMPTS_MAX, ROWS_MAX = 3, 2, 5
 COMMITS_SHARE = 0.8

@@ -8,8 +8,8 @@ decoded with the store's own record formats, and each record is read back when i
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, StoreFull
-from storage.interface import (
+from sluicegate.storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, StoreFull
+from sluicegate.storage.interface import (
     CommitJob,
     PageKey,
     Quarantined,
@@ -18,10 +18,10 @@ from storage.interface import (
     StoreUsage,
     Table,
 )
-from storage.record_cursor import CursorState, decode_cursor, encode_cursor
-from storage.record_journal import JournalRecord, decode_journal_record, encode_journal_record
-from storage.record_page import PageRuns, decode_page, decode_page_summary, encode_page
-from storage.record_table import decode_row, encode_row
+from sluicegate.storage.record_cursor import CursorState, decode_cursor, encode_cursor
+from sluicegate.storage.record_journal import JournalRecord, decode_journal_record, encode_journal_record
+from sluicegate.storage.record_page import PageRuns, decode_page, decode_page_summary, encode_page
+from sluicegate.storage.record_table import decode_row, encode_row
 
 MAP_BYTES = 64 << 20
 RESERVE_BYTES = 8 << 20

@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import messaging
+import sluicegate.messaging
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 12
 CORES = len(os.sched_getaffinity(0))
 # As installed: with what Python has made of each module already.
-SOURCES = Path(messaging.__file__).parents[1]
+SOURCES = Path(sluicegate.__file__).parent
 ROOMS = ("messaging", "storage", "actors", "protocols", "gateway")
 
 

@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 import pykka
 
-from actors.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import BindRefused
-from actors.reading_messages import AskPartitions, RangeChunk, ReadFailed, ReadRange
-from gateway.node import Node
-from messaging.cursors import TAP, CursorRefused
 from simulation.tap import number_of
 from simulation.targets import Target, Violation
 from simulation.truth import Truth
+from sluicegate.actors.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
+from sluicegate.actors.directory_messages import FindQueue, QueueHandle
+from sluicegate.actors.messages import BindRefused
+from sluicegate.actors.reading_messages import AskPartitions, RangeChunk, ReadFailed, ReadRange
+from sluicegate.gateway.node import Node
+from sluicegate.messaging.cursors import TAP, CursorRefused
 
 CURSOR = "reader"
 STATUS_WAIT_MS, AGAIN_S = 5_000, 1.0

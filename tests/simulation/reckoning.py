@@ -1,9 +1,9 @@
 """What is held against the truth at the end of a run, when all was drained: nothing that was promised is lost."""
 
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from simulation.scenario import SPARE
 from simulation.targets import QUEUE_KINDS, Message, Target, Violation
 from simulation.truth import Truth
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 
 ON_ITS_WAY_US = 1_000_000  # what a publisher sent may come so much later than what another one sent meanwhile
 

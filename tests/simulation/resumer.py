@@ -9,12 +9,20 @@ from random import Random
 from typing import Final, NamedTuple
 
 from amqp_heard import Ended, Received
-from protocols.amqp.conditions import INTERNAL_ERROR
-from protocols.amqp.dispositions import Disposition, disposition_bytes
-from protocols.amqp.encoding import encode, encode_performative
-from protocols.amqp.frames import HEARTBEAT, frame
-from protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, RELEASED_STATE, DeliveryState, rejected
-from protocols.amqp.performatives import (
+from simulation.client import HOLD, OFFLINE, ONLINE, PROMPT, Later
+from simulation.memory_network import Wire
+from simulation.resumer_tap import IN, OUT, ResumerTap
+from simulation.tap import number_of
+from simulation.targets import Message, Violation
+from simulation.transactor import AMQP_HEADER, OUTGOING_WINDOW, WINDOW, heard_in
+from simulation.truth import Truth
+from simulation.wired import Wired
+from sluicegate.protocols.amqp.conditions import INTERNAL_ERROR
+from sluicegate.protocols.amqp.dispositions import Disposition, disposition_bytes
+from sluicegate.protocols.amqp.encoding import encode, encode_performative
+from sluicegate.protocols.amqp.frames import HEARTBEAT, frame
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, RELEASED_STATE, DeliveryState, rejected
+from sluicegate.protocols.amqp.performatives import (
     CLOSE,
     RECEIVER_FIRST,
     RECEIVER_SECOND,
@@ -26,16 +34,8 @@ from protocols.amqp.performatives import (
     Open,
     encode_ending,
 )
-from protocols.amqp.termini import NEVER, SESSION_END, Source, Target
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
-from simulation.client import HOLD, OFFLINE, ONLINE, PROMPT, Later
-from simulation.memory_network import Wire
-from simulation.resumer_tap import IN, OUT, ResumerTap
-from simulation.tap import number_of
-from simulation.targets import Message, Violation
-from simulation.transactor import AMQP_HEADER, OUTGOING_WINDOW, WINDOW, heard_in
-from simulation.truth import Truth
-from simulation.wired import Wired
+from sluicegate.protocols.amqp.termini import NEVER, SESSION_END, Source, Target
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 
 HANDLES: Final = {OUT: 0, IN: 1}
 SETTLE_US_MAX = 50_000  # what is not held on to is settled within

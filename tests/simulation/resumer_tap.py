@@ -11,16 +11,16 @@ not in it stays with the client, and nothing new is sent before the link is atta
 from typing import NamedTuple
 
 from amqp_heard import Ended, Heard, Received
-from protocols.amqp.dispositions import Disposition
-from protocols.amqp.outcomes import ACCEPTED, MODIFIED, OUTCOMES, REJECTED, DeliveryState, read_state
-from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.sections import MESSAGE_ANNOTATIONS
-from protocols.amqp.values import AmqpMap, Symbol
 from simulation.scenario import HANDOFF_S, SPARE
 from simulation.tap import number_of
 from simulation.targets import DEAD, PARTITIONED, Message, Target, Violation
 from simulation.transactor import check_ending, heard_in
 from simulation.truth import Truth
+from sluicegate.protocols.amqp.dispositions import Disposition
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, OUTCOMES, REJECTED, DeliveryState, read_state
+from sluicegate.protocols.amqp.performatives import Attach, Detach
+from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS
+from sluicegate.protocols.amqp.values import AmqpMap, Symbol
 
 IN, OUT = "in", "out"  # names of the client's links
 REFUSED = 0x97  # as a reason code, what a refusal is to the truth

@@ -8,28 +8,28 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from protocols.flow import codes
-from protocols.flow.client.client_flow import ENDED, OPEN
-from protocols.flow.client.errors import CodedError, FlowClientError
-from protocols.flow.client.inbox import Inbox
-from protocols.flow.client.messages import Message as FlowMessage
-from protocols.flow.client.options import ClientOptions
-from protocols.flow.client.outbox import Outbox
-from protocols.flow.client.session import ClientSession
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.settle_frames import (
-    OUTCOME_ACCEPTED,
-    OUTCOME_EXTEND,
-    OUTCOME_FAILED,
-    OUTCOME_REJECTED,
-    OUTCOME_RELEASED,
-)
 from simulation.client import HOLD, OFFLINE, ONLINE, PROMPT, Later
 from simulation.flow_tap import FlowTap
 from simulation.memory_network import Wire
 from simulation.targets import Message, Violation
 from simulation.truth import Truth
 from simulation.wired import Wired
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.client.client_flow import ENDED, OPEN
+from sluicegate.protocols.flow.client.errors import CodedError, FlowClientError
+from sluicegate.protocols.flow.client.inbox import Inbox
+from sluicegate.protocols.flow.client.messages import Message as FlowMessage
+from sluicegate.protocols.flow.client.options import ClientOptions
+from sluicegate.protocols.flow.client.outbox import Outbox
+from sluicegate.protocols.flow.client.session import ClientSession
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.settle_frames import (
+    OUTCOME_ACCEPTED,
+    OUTCOME_EXTEND,
+    OUTCOME_FAILED,
+    OUTCOME_REJECTED,
+    OUTCOME_RELEASED,
+)
 
 OUTBOX_BYTES, WINDOW_BYTES = 1 << 20, 20_000
 SETTLE_US_MAX = 50_000  # what is not held on to is settled within

@@ -3,10 +3,10 @@
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from messaging.queue_config import QueueDefinition, definition_from_dict
-from messaging.topics import queue_topic
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.queue_config import QueueDefinition, definition_from_dict
+from sluicegate.messaging.topics import queue_topic
 
 Attributes = dict[str, Any]
 

@@ -5,11 +5,11 @@ A commit is first made and later reported, so a power failure can come before, b
 
 from random import Random
 
-from actors.messages import ReadPage, ReloadPartition
-from actors.runtime import Runtime
-from actors.spool_io import PageReads, carry_out, read_back, store_has_room
-from messaging.address import Address
-from storage.interface import CommitJob, Store
+from sluicegate.actors.messages import ReadPage, ReloadPartition
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool_io import PageReads, carry_out, read_back, store_has_room
+from sluicegate.messaging.address import Address
+from sluicegate.storage.interface import CommitJob, Store
 
 QUICK_US = 400
 SLOW_US = 300_000

@@ -2,9 +2,9 @@
 
 import pytest
 
-from actors.stored_answer import StoreRefused
 from simulation.client import ONLINE
 from simulation.world import World
+from sluicegate.actors.stored_answer import StoreRefused
 
 A_WHILE_US = 2_000_000
 

@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
-from actors.cursor_messages import (
+from simulation.client import HOLD
+from simulation.inside import logs_of, queues_of
+from simulation.world import World
+from sluicegate.actors.cursor_messages import (
     AckCursor,
     BindCursor,
     CursorBound,
@@ -13,10 +16,7 @@ from actors.cursor_messages import (
     ListCursors,
     UnbindCursor,
 )
-from messaging.cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
-from simulation.client import HOLD
-from simulation.inside import logs_of, queues_of
-from simulation.world import World
+from sluicegate.messaging.cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
 
 QUEUE, CURSOR = "first", "reader"
 A_WHILE_US = 2_000_000

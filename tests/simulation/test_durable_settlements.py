@@ -4,19 +4,19 @@ from random import Random
 
 import pytest
 
-from actors.data_messages import Confirmed, Deliveries, Refused, Settle, SettleDurably
-from actors.messages import BindFlow
-from actors.spool_health import TRIES_MAX
-from actors.transacting import HeldRanges, TransactionCommit
-from gateway.node import Node
 from lone_actors import recorder
-from messaging.credit import CreditWindow
-from messaging.held import DeliverySource
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from messaging.settlement import ACCEPTED, REJECTED
 from simulation.fate import FAILURES_MAX, Unheard
 from simulation.inside import queues_of
 from simulation.world import World
+from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Settle, SettleDurably
+from sluicegate.actors.messages import BindFlow
+from sluicegate.actors.spool_health import TRIES_MAX
+from sluicegate.actors.transacting import HeldRanges, TransactionCommit
+from sluicegate.gateway.node import Node
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.settlement import ACCEPTED, REJECTED
 
 QUEUE = "first"
 A_MOMENT_US, A_REFUSAL_US, A_WHILE_US, FAILURES_US = 50, 100_000, 2_000_000, 10_000_000

@@ -4,11 +4,11 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from actors.take_messages import DELETE
-from gateway.selections import MessageSelection
-from messaging.message_selection import MessageId
 from simulation.scenario import TEMPORARY
 from simulation.world import World
+from sluicegate.actors.take_messages import DELETE
+from sluicegate.gateway.selections import MessageSelection
+from sluicegate.messaging.message_selection import MessageId
 
 QUEUE = "first"
 A_WHILE_US = 2_000_000

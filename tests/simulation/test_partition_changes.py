@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.answers import Refused
 from simulation.client import HOLD
 from simulation.run import drain
 from simulation.scenario import PLAIN
 from simulation.world import World
+from sluicegate.gateway.answers import Refused
 
 A_WHILE_US = 2_000_000
 KEYS = ("k0", "k1", "k2", "k3")

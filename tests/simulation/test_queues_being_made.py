@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from gateway.answers import QueueAlreadyExists, Refused
 from simulation.world import World
+from sluicegate.gateway.answers import QueueAlreadyExists, Refused
 
 QUEUE = "new"
 Asking = Callable[[World], Coroutine[object, object, None]]

@@ -2,13 +2,13 @@
 
 import pytest
 
-from messaging.topics import queue_topic
 from simulation.request_tap import END, PUBLISH, READ, SETTLE, Asked, Flow, RequestTap
 from simulation.run import drain
 from simulation.scenario import PLAIN
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
+from sluicegate.messaging.topics import queue_topic
 
 A_WHILE_US = 2_000_000
 LOCK_S = 5

@@ -2,19 +2,19 @@
 
 import pytest
 
-from protocols.amqp.dispositions import disposition_bytes
-from protocols.amqp.encoding import encode, encode_performative
-from protocols.amqp.frames import frame
-from protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, DeliveryState
-from protocols.amqp.performatives import TRANSFER, Attach
-from protocols.amqp.sections import MESSAGE_ANNOTATIONS
-from protocols.amqp.termini import Source, Target
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 from simulation.resumer_tap import IN, OUT, ResumerTap
 from simulation.scenario import HANDOFF_S, PLAIN
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
+from sluicegate.protocols.amqp.dispositions import disposition_bytes
+from sluicegate.protocols.amqp.encoding import encode, encode_performative
+from sluicegate.protocols.amqp.frames import frame
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, DeliveryState
+from sluicegate.protocols.amqp.performatives import TRANSFER, Attach
+from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS
+from sluicegate.protocols.amqp.termini import Source, Target
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 
 A_WHILE_US = 2_000_000
 AWAY_S = 20

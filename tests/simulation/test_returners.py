@@ -4,12 +4,6 @@ from contextlib import nullcontext
 
 import pytest
 
-from protocols.flow.directory import SWEEP_MS, PublisherDirectory
-from protocols.flow.flow_frames import Bind, PubOpened
-from protocols.flow.frames import PREFACE
-from protocols.flow.publish_frames import PubAck, Refusal
-from protocols.flow.publisher import ROW_PREFIX
-from protocols.flow.settle_frames import OUTCOME_EXTEND, OUTCOME_FAILED, OUTCOME_RELEASED, Settle
 from simulation.flow_tap import FlowHolder, FlowTap
 from simulation.memory_store import Image
 from simulation.scenario import PLAIN
@@ -17,7 +11,13 @@ from simulation.sequences import SequenceBook
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
-from storage.interface import Table
+from sluicegate.protocols.flow.directory import SWEEP_MS, PublisherDirectory
+from sluicegate.protocols.flow.flow_frames import Bind, PubOpened
+from sluicegate.protocols.flow.frames import PREFACE
+from sluicegate.protocols.flow.publish_frames import PubAck, Refusal
+from sluicegate.protocols.flow.publisher import ROW_PREFIX
+from sluicegate.protocols.flow.settle_frames import OUTCOME_EXTEND, OUTCOME_FAILED, OUTCOME_RELEASED, Settle
+from sluicegate.storage.interface import Table
 
 A_WHILE_US = 2_000_000
 PUBLISHER, CONSUMER = 1, 2  # flow ids

@@ -9,14 +9,6 @@ from random import Random
 from typing import Final
 
 from amqp_heard import Ended, Heard, Received, understood
-from protocols.amqp.conditions import CONNECTION_FORCED
-from protocols.amqp.dispositions import Disposition, disposition_bytes
-from protocols.amqp.encoding import encode
-from protocols.amqp.frames import HEARTBEAT, frame
-from protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, DECLARED, TRANSACTIONAL, DeliveryState
-from protocols.amqp.performatives import CLOSE, Attach, Begin, Detach, Flow, Open, encode_ending
-from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.values import AmqpValue, Described, uint, ulong
 from simulation.client import OFFLINE, ONLINE, Later
 from simulation.memory_network import Wire
 from simulation.tap import number_of
@@ -24,6 +16,14 @@ from simulation.targets import Violation
 from simulation.transaction import Transaction
 from simulation.truth import Truth
 from simulation.wired import Wired
+from sluicegate.protocols.amqp.conditions import CONNECTION_FORCED
+from sluicegate.protocols.amqp.dispositions import Disposition, disposition_bytes
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.frames import HEARTBEAT, frame
+from sluicegate.protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, DECLARED, TRANSACTIONAL, DeliveryState
+from sluicegate.protocols.amqp.performatives import CLOSE, Attach, Begin, Detach, Flow, Open, encode_ending
+from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.values import AmqpValue, Described, uint, ulong
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 COORDINATOR, OUT, IN = 0, 1, 2  # handles of its links

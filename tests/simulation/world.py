@@ -13,17 +13,7 @@ from typing import Any
 
 import pykka
 
-from actors.stored_answer import StoreRefused
 from flow_consumer_referee import SettleTimes
-from gateway.answers import CursorNotFound, QueueNotFound
-from gateway.config.admin import Admin
-from gateway.config.model import Config
-from gateway.config.sections import Queues, Spool
-from gateway.config.virtual_destinations import VirtualDestinationsSection
-from gateway.node import Node
-from gateway.node_port import NodeView
-from gateway.surroundings import Surroundings
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.flow_tap import FlowTap
 from simulation.inside import check_inside, is_being_read_back, queues_of
@@ -60,8 +50,18 @@ from simulation.transactor import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from simulation.wills import Will
-from storage.interface import CommitJob
-from storage.journal_account import RECORDS_TRIMMED_MIN
+from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.gateway.answers import CursorNotFound, QueueNotFound
+from sluicegate.gateway.config.admin import Admin
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections import Queues, Spool
+from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
+from sluicegate.gateway.node import Node
+from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.surroundings import Surroundings
+from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.storage.interface import CommitJob
+from sluicegate.storage.journal_account import RECORDS_TRIMMED_MIN
 from wire_referee import judged
 
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum

@@ -11,12 +11,12 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from pipeline.archive import archive
-from pipeline.configuration import ArchiveJob, ArchiveTable, SessionSettings
-from pipeline.session import spark_session
-from pipeline.streaming_job import run_stream
-from pipeline.supervision import supervise
-from pipeline.trigger import Trigger
+from sluicegate.pipeline.archive import archive
+from sluicegate.pipeline.configuration import ArchiveJob, ArchiveTable, SessionSettings
+from sluicegate.pipeline.session import spark_session
+from sluicegate.pipeline.streaming_job import run_stream
+from sluicegate.pipeline.supervision import supervise
+from sluicegate.pipeline.trigger import Trigger
 
 ENDS_S = 240
 

@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess
-from pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
-from pipeline.aggregate.page import page
-from pipeline.aggregate.windows import WindowsTable
-from pipeline.configuration import SchemaTable
-from pipeline.directories import as_it_is
-from pipeline.report import Table
-from pipeline.streaming_job import run_stream
-from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
+from sluicegate.pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
+from sluicegate.pipeline.aggregate.page import page
+from sluicegate.pipeline.aggregate.windows import WindowsTable
+from sluicegate.pipeline.configuration import SchemaTable
+from sluicegate.pipeline.directories import as_it_is
+from sluicegate.pipeline.report import Table
+from sluicegate.pipeline.streaming_job import run_stream
+from sluicegate.pipeline.trigger import Trigger
 
 BEGAN = datetime(2026, 3, 4, 8, tzinfo=UTC)
 

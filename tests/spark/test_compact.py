@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.archived import Archived
-from pipeline.compact.days import DONE, NEW, OLD, WORK, alone_in
-from pipeline.compact.job import CompactJob, CompactResult, CompactTable, compact
-from pipeline.configuration import DELTA
-from pipeline.delta import ensure_table, enter_batch
-from pipeline.directories import as_it_is, with_day, write_batch
-from pipeline.failures import JobFailed
+from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.compact.days import DONE, NEW, OLD, WORK, alone_in
+from sluicegate.pipeline.compact.job import CompactJob, CompactResult, CompactTable, compact
+from sluicegate.pipeline.configuration import DELTA
+from sluicegate.pipeline.delta import ensure_table, enter_batch
+from sluicegate.pipeline.directories import as_it_is, with_day, write_batch
+from sluicegate.pipeline.failures import JobFailed
 
 pytestmark = pytest.mark.slow
 

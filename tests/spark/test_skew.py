@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archives import Archive, numbered, write_archives
-from messaging.partitioning import key_hash
-from pipeline.archived import Archived
-from pipeline.failures import JobFailed
-from pipeline.skew.job import SkewJob, SkewTable, skew
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.skew.job import SkewJob, SkewTable, skew
 
 HOT = "a-hot-key"
 

@@ -13,8 +13,8 @@ import pytest
 
 from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
 from processes import running
-from storage.interface import CommitJob, Table, TableWrite
-from storage.store import SpoolStore
+from sluicegate.storage.interface import CommitJob, Table, TableWrite
+from sluicegate.storage.store import SpoolStore
 
 ANSWER_S = 45
 

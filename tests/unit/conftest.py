@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.runtime import Runtime
 from lone_actors import lone_runtime
+from sluicegate.actors.runtime import Runtime
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ import mqtt_packets as mqtt
 from amqp_golden import golden
 from amqp_owner import EngineOwner
 from flow_wire import NOW_MS, WALL_MS, open_gateway
-from messaging.headers import Headers
 from mqtt_conversation import Row, all_rows, connected
 from mutated_bytes import mutated
-from protocols.amqp.encoding import encode
-from protocols.amqp.events import DeliveriesReceived
-from protocols.amqp.frames import frame
-from protocols.amqp.values import AmqpValue, uint
-from protocols.flow.engine import FlowEngine
-from protocols.flow.publish_frames import PublishesReceived, write_publish
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.events import DeliveriesReceived
+from sluicegate.protocols.amqp.frames import frame
+from sluicegate.protocols.amqp.values import AmqpValue, uint
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
 
 FlowRow = tuple[int, str, bytes, Headers | None]
 AmqpRow = tuple[int, bytes]

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.burying import BuryingAgain, bury
-from actors.clock import Clock
-from actors.data_messages import Append, Confirmed
-from actors.errands import ErrandPlace
-from actors.events import Events
-from actors.runtime import Runtime
-from actors.unburied import Unburied
 from lone_actors import Idle, spawned
-from messaging.admission import QueueGate
-from messaging.destinations import PartitionTarget, QueueTarget
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.pressure import Pressure
-from messaging.settlement import REJECTED
+from sluicegate.actors.burying import BuryingAgain, bury
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.data_messages import Append, Confirmed
+from sluicegate.actors.errands import ErrandPlace
+from sluicegate.actors.events import Events
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.unburied import Unburied
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.destinations import PartitionTarget, QueueTarget
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.settlement import REJECTED
 from unit.cores.messages import flow_of, numbered
 
 ENDLESS = 1 << 40

@@ -8,22 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cell import ActorCell
-from actors.data_messages import SharedDirect
-from actors.loop_actor import LoopActor
-from actors.publishing import Publisher
-from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION
 from lone_actors import lone_runtime, turn
-from messaging.admission import QueueGate
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
-from messaging.deliver_to_one import PriorityInvalid, priorities_of, priority_of, priority_text
-from messaging.destinations import DELIVER_ALWAYS, PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
-from messaging.headers import Headers
-from messaging.pressure import Pressure
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from messaging.topics import Syntax, TopicFilter, parse_filter
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import SharedDirect
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.deliver_to_one import PriorityInvalid, priorities_of, priority_of, priority_text
+from sluicegate.messaging.destinations import (
+    DELIVER_ALWAYS,
+    PartitionTarget,
+    QueueTarget,
+    ShareGroup,
+    Subscriber,
+    Subscription,
+)
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import Syntax, TopicFilter, parse_filter
 
 CASES = Path(__file__).parents[1] / "data" / "routing" / "deliver_to_one.txt"
 

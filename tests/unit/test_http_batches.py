@@ -5,8 +5,8 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from protocols.http.batches import HEADERS_MAX, MULTIPART, NDJSON, PIECE_BYTES, VALUES_MAX, Entry, read_batch
-from protocols.http.problems import HttpProblem
+from sluicegate.protocols.http.batches import HEADERS_MAX, MULTIPART, NDJSON, PIECE_BYTES, VALUES_MAX, Entry, read_batch
+from sluicegate.protocols.http.problems import HttpProblem
 
 COUNT_MAX = 10_000
 MULTIPART_TYPE = "multipart/mixed; boundary=x"

@@ -4,19 +4,19 @@ import logging
 
 import pytest
 
-from actors.data_messages import Confirmed, Deliveries, Refused, SettleDurably
-from actors.drain_messages import DrainFlow, FlowDrained
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.messages import FlowGone, FlowState
-from actors.runtime import Runtime
-from actors.tasks import run
 from lone_actors import recorder, spawned, turn
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.settlement import ACCEPTED
-from protocols.http.flow import READ_ELSEWHERE, FlowTerms, HttpFlow
-from protocols.http.readers import Poll
+from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, SettleDurably
+from sluicegate.actors.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import FlowGone, FlowState
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.tasks import run
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.settlement import ACCEPTED
+from sluicegate.protocols.http.flow import READ_ELSEWHERE, FlowTerms, HttpFlow
+from sluicegate.protocols.http.readers import Poll
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inside_client import batch_on
-from messaging.address import Address
-from messaging.held import DeliverySource
-from protocols.http.held import Held, HeldMessage
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.protocols.http.held import Held, HeldMessage
 
 LOCK_MS = 10
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(2)]

@@ -8,13 +8,13 @@ from typing import Any
 import pykka
 import pytest
 
-from actors.cell import ActorCell
-from actors.clock import Clock
-from actors.inbox import Dispatcher, FlushCall
-from actors.loop_actor import LoopActor
-from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION, RESTARTED
 from lone_actors import lone_runtime, turn
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.clock import Clock
+from sluicegate.actors.inbox import Dispatcher, FlushCall
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.supervision import ONE_CONNECTION, RESTARTED
 
 
 class Recorder(LoopActor):

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from messaging.destinations import Subscriber, Subscription
-from messaging.routing import TopicSpace
-from messaging.topics import Syntax, parse_filter
-from messaging.trace_records import TraceBuffer
-from messaging.tracing import TraceSampler, Tracing
-from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
+from sluicegate.messaging.destinations import Subscriber, Subscription
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.messaging.trace_records import TraceBuffer
+from sluicegate.messaging.tracing import TraceSampler, Tracing
+from sluicegate.protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
 from unit.cores.messages import batch_of
 from unit.test_client_rights import Told, acl, rules
 

@@ -9,18 +9,25 @@ from typing import Any, NamedTuple
 import pytest
 from joserfc.jwk import ECKey, OctKey
 
-from actors.clock import SystemClock
-from messaging.client_roster import ClientRoster
-from messaging.message_vpn import DEFAULT_VPN
-from protocols.account_secrets import AccountSecrets
-from protocols.authentication import AuthenticationFailed, Authenticator, Challenge, Credentials, Principal, Proven
-from protocols.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
-from protocols.login_attempts import LoginAttempts
-from protocols.message_vpns import MessageVpns
-from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
-from protocols.password_checks import PasswordChecks
-from protocols.sasl import SaslDialogue
-from protocols.transports import PeerInfo
+from sluicegate.actors.clock import SystemClock
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.protocols.account_secrets import AccountSecrets
+from sluicegate.protocols.authentication import (
+    AuthenticationFailed,
+    Authenticator,
+    Challenge,
+    Credentials,
+    Principal,
+    Proven,
+)
+from sluicegate.protocols.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
+from sluicegate.protocols.login_attempts import LoginAttempts
+from sluicegate.protocols.message_vpns import MessageVpns
+from sluicegate.protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.protocols.sasl import SaslDialogue
+from sluicegate.protocols.transports import PeerInfo
 from tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
 
 NOW_S = 1_700_000_000

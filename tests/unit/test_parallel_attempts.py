@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from actors.clock import Clock
-from messaging.client_roster import ClientRoster
-from messaging.message_vpn import DEFAULT_VPN
-from protocols.account_secrets import AccountSecrets
-from protocols.authentication import (
+from sluicegate.actors.clock import Clock
+from sluicegate.messaging.client_roster import ClientRoster
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.protocols.account_secrets import AccountSecrets
+from sluicegate.protocols.authentication import (
     AuthenticationFailed,
     Authenticator,
     Challenge,
@@ -22,12 +22,12 @@ from protocols.authentication import (
     Principal,
     Proven,
 )
-from protocols.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, WAIT_MS_MAX, LoginAttempts
-from protocols.message_vpns import MessageVpns
-from protocols.password_checks import PasswordChecks
-from protocols.sasl import SaslDialogue
-from protocols.scram import NAME
-from protocols.transports import PeerInfo
+from sluicegate.protocols.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, WAIT_MS_MAX, LoginAttempts
+from sluicegate.protocols.message_vpns import MessageVpns
+from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.protocols.sasl import SaslDialogue
+from sluicegate.protocols.scram import NAME
+from sluicegate.protocols.transports import PeerInfo
 
 HOST = "192.0.2.1"
 BURST = 100

@@ -1,17 +1,17 @@
 """A partition in its turns: with a consumer that takes within them, and with one that is paused."""
 
-from actors.cell import ActorCell
-from actors.data_messages import Append, Deliveries, Settle
-from actors.loop_actor import LoopActor
-from actors.messages import Attach, Pause
-from actors.parking_messages import DeliverAgain
-from actors.runtime import Runtime
-from actors.waking import wake_waiters
 from lone_actors import spawned, spawned_partition, turn
-from messaging.address import Address
-from messaging.credit import CreditWindow
-from messaging.flows import Flow
-from messaging.settlement import ACCEPTED
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.data_messages import Append, Deliveries, Settle
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import Attach, Pause
+from sluicegate.actors.parking_messages import DeliverAgain
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.waking import wake_waiters
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.flows import Flow
+from sluicegate.messaging.settlement import ACCEPTED
 from unit.cores.messages import numbered, window_of
 
 

@@ -4,21 +4,27 @@ import random
 
 import pytest
 
-from actors.data_messages import Append
-from actors.publishing import Publisher
-from actors.runtime import Runtime
 from lone_actors import recorder, turn
-from messaging.admission import QueueGate
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
-from messaging.destinations import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
-from messaging.pressure import Pressure
-from messaging.refusals import ADMITTED, REJECT_NEVER, REJECT_WHEN_ENABLED
-from messaging.routing import TopicSpace
-from messaging.selectors import Selectors
-from messaging.topics import Syntax, parse_filter
-from messaging.virtual_destinations import QUEUE, TOPIC, CompositeDestination, ForwardTarget, VirtualDestinations
-from messaging.virtual_names import NamePattern
-from messaging.virtual_routes import VirtualRoutes
+from sluicegate.actors.data_messages import Append
+from sluicegate.actors.publishing import Publisher
+from sluicegate.actors.runtime import Runtime
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.destinations import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.refusals import ADMITTED, REJECT_NEVER, REJECT_WHEN_ENABLED
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.messaging.virtual_destinations import (
+    QUEUE,
+    TOPIC,
+    CompositeDestination,
+    ForwardTarget,
+    VirtualDestinations,
+)
+from sluicegate.messaging.virtual_names import NamePattern
+from sluicegate.messaging.virtual_routes import VirtualRoutes
 
 
 def publisher_on(runtime: Runtime, space: TopicSpace, *, in_transaction: bool) -> Publisher:

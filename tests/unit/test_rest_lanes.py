@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.config.rest_delivery_points import RestConsumer, status_codes
-from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.headers import Headers
-from messaging.held import DeliverySource
-from protocols.http.held import HeldMessage
-from protocols.rest.lanes import Lanes
-from protocols.rest.targets import TargetInvalid, parse_target
+from sluicegate.gateway.config.rest_delivery_points import RestConsumer, status_codes
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.held import DeliverySource
+from sluicegate.protocols.http.held import HeldMessage
+from sluicegate.protocols.rest.lanes import Lanes
+from sluicegate.protocols.rest.targets import TargetInvalid, parse_target
 
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(3)]
 

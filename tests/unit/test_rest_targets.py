@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import ip_addresses, sampled_from
 
-from protocols.rest.allowed_targets import AllowedTargets, parse_targets
-from protocols.rest.header_names import HEADERS_ALLOWED, RESERVED, RESERVED_PREFIX, is_reserved
+from sluicegate.protocols.rest.allowed_targets import AllowedTargets, parse_targets
+from sluicegate.protocols.rest.header_names import HEADERS_ALLOWED, RESERVED, RESERVED_PREFIX, is_reserved
 
 ANYTHING = AllowedTargets()
 METADATA = "169.254.169.254"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from messaging.retained import RetainedTopics
-from messaging.topics import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
+from sluicegate.messaging.retained import RetainedTopics
+from sluicegate.messaging.topics import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
 
 V = TypeVar("V")
 

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cell import ActorCell
-from actors.cursor_messages import CommitSeen, WatchCommits
-from actors.data_messages import Confirmed, Refused, Settled, Store
-from actors.loop_actor import LoopActor
-from actors.messages import PageOut, Withdraw, WriteTables
-from actors.runtime import Runtime
-from actors.spool import JOURNAL_RECORDS_MAX, TRY_AGAIN_MS, Spool
-from actors.spool_health import SpoolHealth
-from actors.spool_io import CommitDone, CommitFailed
-from actors.supervision import ONE_CONNECTION
 from lone_actors import recorder
-from messaging.address import Address
-from messaging.admission import SpoolGate
-from messaging.publication import UNWRITTEN, Publication
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
-from storage.interface import CommitJob, Table, TableWrite
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.cursor_messages import CommitSeen, WatchCommits
+from sluicegate.actors.data_messages import Confirmed, Refused, Settled, Store
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.messages import PageOut, Withdraw, WriteTables
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.spool import JOURNAL_RECORDS_MAX, TRY_AGAIN_MS, Spool
+from sluicegate.actors.spool_health import SpoolHealth
+from sluicegate.actors.spool_io import CommitDone, CommitFailed
+from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import SpoolGate
+from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.storage.interface import CommitJob, Table, TableWrite
 from unit.cores.messages import numbered
 from unit.cores.spool_steps import P, Q, planner_with, publication_to
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from actors.futures import LoopFuture
-from actors.runtime import Runtime
-from actors.tasks import run
 from lone_actors import turn
+from sluicegate.actors.futures import LoopFuture
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.tasks import run
 
 
 async def doubled(number: LoopFuture[int]) -> int:

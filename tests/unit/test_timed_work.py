@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.cell import ActorCell
-from actors.clock import SystemClock
-from actors.data_messages import WAKE
-from actors.inbox import Dispatcher, Inbox, Scheduled
-from actors.runtime import Runtime
 from full_socket import FullSocket
 from lone_actors import Idle, spawned, spawned_partition
-from messaging.pressure import Pressure, PressureLimits
-from protocols.counters import ProtocolCounters
-from protocols.writing_watch import WritingWatch
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.data_messages import WAKE
+from sluicegate.actors.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.runtime import Runtime
+from sluicegate.messaging.pressure import Pressure, PressureLimits
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.writing_watch import WritingWatch
 
 
 def unreachable() -> Inbox:

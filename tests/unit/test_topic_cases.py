@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from messaging.admission import QueueGate
-from messaging.destinations import QueueTarget, Subscriber, Subscription
-from messaging.pressure import Pressure
-from messaging.routing import TopicSpace
-from messaging.subscriptions import SubscriptionIndex
-from messaging.topics import Syntax, matches, parse_filter, parse_queue_subscription
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.destinations import QueueTarget, Subscriber, Subscription
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.subscriptions import SubscriptionIndex
+from sluicegate.messaging.topics import Syntax, matches, parse_filter, parse_queue_subscription
 
 CASES = Path(__file__).parents[1] / "data" / "routing" / "topics.txt"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from messaging.topics import (
+from sluicegate.messaging.topics import (
     Syntax,
     TopicError,
     in_mqtt_syntax,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from protocols.unfilled import Unfilled
+from sluicegate.protocols.unfilled import Unfilled
 
 PAGE_BYTES = 4096
 

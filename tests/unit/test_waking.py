@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cell import ActorCell
-from actors.loop_actor import LoopActor
-from actors.runtime import Runtime
-from actors.waking import wake_waiters, watch_for_room
 from lone_actors import ENDLESS, lone_runtime, spawned, turn
-from messaging.address import Address
-from messaging.credit import CreditPool, CreditWindow
+from sluicegate.actors.cell import ActorCell
+from sluicegate.actors.loop_actor import LoopActor
+from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.waking import wake_waiters, watch_for_room
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditPool, CreditWindow
 
 
 class Hungry(LoopActor):

@@ -14,11 +14,12 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from loops import RunOnLoop
-from protocols.listeners import Listener
-from protocols.transports import PeerInfo, Place
-from protocols.unfinished import UnfinishedBytes
-from protocols.web_pages import ForeignRequest, WebPages
-from protocols.websocket import (
+from recorded_connection import RecordedConnection, Recorder
+from sluicegate.protocols.listeners import Listener
+from sluicegate.protocols.transports import PeerInfo, Place
+from sluicegate.protocols.unfinished import UnfinishedBytes
+from sluicegate.protocols.web_pages import ForeignRequest, WebPages
+from sluicegate.protocols.websocket import (
     EVENTS_PER_TURN_MAX,
     MESSAGE_BYTES_MAX,
     PIECE_BYTES,
@@ -28,7 +29,6 @@ from protocols.websocket import (
     WebSocketSettings,
     over_websocket,
 )
-from recorded_connection import RecordedConnection, Recorder
 
 HOST = "192.0.2.1"
 

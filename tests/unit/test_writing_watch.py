@@ -4,8 +4,8 @@ import asyncio
 
 from full_socket import FullSocket
 from lone_actors import Idle, lone_runtime, spawned
-from protocols.counters import ProtocolCounters
-from protocols.writing_watch import WritingWatch
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.writing_watch import WritingWatch
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

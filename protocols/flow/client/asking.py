@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import final
 
-from protocols.flow.client.errors import FlowClientError, MessageTooLarge, RequestInterrupted, RequestRefused
-from protocols.flow.cursor_frames import Positions, RangeCut
-from protocols.flow.engine import FlowEngine
-from protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
-from protocols.flow.provision_frames import Provisioned
-from protocols.flow.session_frames import Error
-from protocols.flow.stage_frames import StagingAnswer
-from protocols.flow.subscription_frames import Subscribed
+from sluicegate.protocols.flow.client.errors import FlowClientError, MessageTooLarge, RequestInterrupted, RequestRefused
+from sluicegate.protocols.flow.cursor_frames import Positions, RangeCut
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
+from sluicegate.protocols.flow.provision_frames import Provisioned
+from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.protocols.flow.stage_frames import StagingAnswer
+from sluicegate.protocols.flow.subscription_frames import Subscribed
 
 Answer = Positions | RangeCut | StagingAnswer | Subscribed | Provisioned
 

@@ -6,11 +6,11 @@ The gateway's half is `protocols.sasl`.
 from collections.abc import Callable
 from typing import Final, final
 
-from protocols.flow.client import scram
-from protocols.flow.client.errors import AuthenticationRefused
-from protocols.flow.client.options import ClientOptions
-from protocols.flow.client.scram import ScramExchange
-from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, Auth, AuthAnswer
+from sluicegate.protocols.flow.client import scram
+from sluicegate.protocols.flow.client.errors import AuthenticationRefused
+from sluicegate.protocols.flow.client.options import ClientOptions
+from sluicegate.protocols.flow.client.scram import ScramExchange
+from sluicegate.protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, Auth, AuthAnswer
 
 PLAIN: Final = "PLAIN"
 EXTERNAL: Final = "EXTERNAL"

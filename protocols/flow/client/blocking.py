@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from protocols.flow.client.blocking_bulk import BlockingBulk
-from protocols.flow.client.blocking_owner import BlockingOwner, BlockingReceiver
-from protocols.flow.client.blocking_queues import BlockingQueues
-from protocols.flow.client.blocking_subscriber import BlockingSubscriber
-from protocols.flow.client.browser import BROWSE_WINDOW_DEFAULT
-from protocols.flow.client.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
-from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
-from protocols.flow.client.errors import FlowClientError
-from protocols.flow.client.events import ClientEvent
-from protocols.flow.client.loop_thread import LoopThread
-from protocols.flow.client.messages import Delivery, Message, QueueMessage
-from protocols.flow.client.options import ClientOptions
-from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, NEXT, Publisher
-from protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT
-from protocols.flow.partition_frames import PartitionState
+from sluicegate.protocols.flow.client.blocking_bulk import BlockingBulk
+from sluicegate.protocols.flow.client.blocking_owner import BlockingOwner, BlockingReceiver
+from sluicegate.protocols.flow.client.blocking_queues import BlockingQueues
+from sluicegate.protocols.flow.client.blocking_subscriber import BlockingSubscriber
+from sluicegate.protocols.flow.client.browser import BROWSE_WINDOW_DEFAULT
+from sluicegate.protocols.flow.client.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
+from sluicegate.protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
+from sluicegate.protocols.flow.client.errors import FlowClientError
+from sluicegate.protocols.flow.client.events import ClientEvent
+from sluicegate.protocols.flow.client.loop_thread import LoopThread
+from sluicegate.protocols.flow.client.messages import Delivery, Message, QueueMessage
+from sluicegate.protocols.flow.client.options import ClientOptions
+from sluicegate.protocols.flow.client.publisher import BYTES_MAX_DEFAULT, NEXT, Publisher
+from sluicegate.protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT
+from sluicegate.protocols.flow.partition_frames import PartitionState
 
 
 class BlockingClient:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from messaging.cursors import TAP
-from protocols.flow.client.blocking_owner import BlockingIterator
-from protocols.flow.client.bulk import (
+from sluicegate.messaging.cursors import TAP
+from sluicegate.protocols.flow.client.blocking_owner import BlockingIterator
+from sluicegate.protocols.flow.client.bulk import (
     AHEAD_DEFAULT,
     COLUMNS_DEFAULT,
     END_MAX,
@@ -14,11 +14,11 @@ from protocols.flow.client.bulk import (
     Cursor,
     RangeReader,
 )
-from protocols.flow.client.loop_thread import LoopThread
-from protocols.flow.columns import ColumnWriter
-from protocols.flow.cursor_frames import Position, Positions
-from protocols.flow.rows_frames import RowsReceived
-from protocols.flow.stage_frames import StagingAnswer
+from sluicegate.protocols.flow.client.loop_thread import LoopThread
+from sluicegate.protocols.flow.columns import ColumnWriter
+from sluicegate.protocols.flow.cursor_frames import Position, Positions
+from sluicegate.protocols.flow.rows_frames import RowsReceived
+from sluicegate.protocols.flow.stage_frames import StagingAnswer
 
 
 class BlockingCursor:

@@ -6,7 +6,7 @@ Each has its twin on asyncio, and does what that does, on the loop in the client
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from protocols.flow.client.loop_thread import LoopThread
+from sluicegate.protocols.flow.client.loop_thread import LoopThread
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from protocols.flow.client.loop_thread import LoopThread
-from protocols.flow.client.queues import Queue, Queues
+from sluicegate.protocols.flow.client.loop_thread import LoopThread
+from sluicegate.protocols.flow.client.queues import Queue, Queues
 
 
 class BlockingQueues:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from protocols.flow.client.blocking_owner import BlockingReceiver
-from protocols.flow.client.loop_thread import LoopThread
-from protocols.flow.client.messages import Received
-from protocols.flow.client.subscriber import Subscriber
+from sluicegate.protocols.flow.client.blocking_owner import BlockingReceiver
+from sluicegate.protocols.flow.client.loop_thread import LoopThread
+from sluicegate.protocols.flow.client.messages import Received
+from sluicegate.protocols.flow.client.subscriber import Subscriber
 
 
 class BlockingSubscriber(BlockingReceiver[Received]):

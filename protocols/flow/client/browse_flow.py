@@ -7,14 +7,14 @@ case deceives it: between two connections the number of partitions fell and rose
 
 from typing import final
 
-from protocols.flow.client.client_flow import OPEN
-from protocols.flow.client.errors import ConsumerEnded, FlowClientError
-from protocols.flow.client.queue_flow import QueueFlow
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import Bind, Bound
-from protocols.flow.session_frames import Error
-from protocols.flow.settle_frames import Credit
+from sluicegate.protocols.flow.client.client_flow import OPEN
+from sluicegate.protocols.flow.client.errors import ConsumerEnded, FlowClientError
+from sluicegate.protocols.flow.client.queue_flow import QueueFlow
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.flow_frames import Bind, Bound
+from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.protocols.flow.settle_frames import Credit
 
 
 @final

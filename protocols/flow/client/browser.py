@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Final
 
-from protocols.flow.client.browse_flow import BrowseFlow
-from protocols.flow.client.messages import QueueMessage
-from protocols.flow.client.queue_receiver import QueueReceiver, check_wishes
+from sluicegate.protocols.flow.client.browse_flow import BrowseFlow
+from sluicegate.protocols.flow.client.messages import QueueMessage
+from sluicegate.protocols.flow.client.queue_receiver import QueueReceiver, check_wishes
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 BROWSE_WINDOW_DEFAULT: Final = 100  # as many as a gateway shows ahead; they are copies, of up to 30 MB each
 

@@ -10,20 +10,28 @@ from enum import IntFlag
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from messaging.cursors import TAP
-from protocols.flow import columns as c
-from protocols.flow import frames
-from protocols.flow.client.asking import Answer, Request
-from protocols.flow.client.owner import FlowOwner
-from protocols.flow.client.range_flow import RangeFlow
-from protocols.flow.columns import ColumnWriter
-from protocols.flow.cursor_frames import CursorBind, CursorRequest, CutRange, Position, Positions, QueueStatus, RangeCut
-from protocols.flow.limits import ATTEMPTS_MAX, CHUNK_BYTES_MAX, ROWS_MAX
-from protocols.flow.rows_frames import RowsReceived
-from protocols.flow.stage_frames import AbortRows, CommitRows, StagingAnswer, write_stage
+from sluicegate.messaging.cursors import TAP
+from sluicegate.protocols.flow import columns as c
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.client.asking import Answer, Request
+from sluicegate.protocols.flow.client.owner import FlowOwner
+from sluicegate.protocols.flow.client.range_flow import RangeFlow
+from sluicegate.protocols.flow.columns import ColumnWriter
+from sluicegate.protocols.flow.cursor_frames import (
+    CursorBind,
+    CursorRequest,
+    CutRange,
+    Position,
+    Positions,
+    QueueStatus,
+    RangeCut,
+)
+from sluicegate.protocols.flow.limits import ATTEMPTS_MAX, CHUNK_BYTES_MAX, ROWS_MAX
+from sluicegate.protocols.flow.rows_frames import RowsReceived
+from sluicegate.protocols.flow.stage_frames import AbortRows, CommitRows, StagingAnswer, write_stage
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 A = TypeVar("A", Positions, RangeCut, StagingAnswer)
 

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from protocols.flow.client.asking import Answer, Request
-from protocols.flow.client.browser import BROWSE_WINDOW_DEFAULT, Browser
-from protocols.flow.client.bulk import Bulk
-from protocols.flow.client.client_flow import ClientFlow
-from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
-from protocols.flow.client.direct_inbox import DirectInbox
-from protocols.flow.client.errors import ConnectFailed, FlowClientError
-from protocols.flow.client.events import ClientEvent
-from protocols.flow.client.messages import Message
-from protocols.flow.client.options import ClientOptions, target_of
-from protocols.flow.client.owner import FlowOwner
-from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, Publisher
-from protocols.flow.client.queues import Queues
-from protocols.flow.client.session import ClientSession
-from protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT, Subscriber
-from protocols.flow.client.waiting import WaitingLine
-from protocols.flow.client.wire import Wire, default_tls
+from sluicegate.protocols.flow.client.asking import Answer, Request
+from sluicegate.protocols.flow.client.browser import BROWSE_WINDOW_DEFAULT, Browser
+from sluicegate.protocols.flow.client.bulk import Bulk
+from sluicegate.protocols.flow.client.client_flow import ClientFlow
+from sluicegate.protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
+from sluicegate.protocols.flow.client.direct_inbox import DirectInbox
+from sluicegate.protocols.flow.client.errors import ConnectFailed, FlowClientError
+from sluicegate.protocols.flow.client.events import ClientEvent
+from sluicegate.protocols.flow.client.messages import Message
+from sluicegate.protocols.flow.client.options import ClientOptions, target_of
+from sluicegate.protocols.flow.client.owner import FlowOwner
+from sluicegate.protocols.flow.client.publisher import BYTES_MAX_DEFAULT, Publisher
+from sluicegate.protocols.flow.client.queues import Queues
+from sluicegate.protocols.flow.client.session import ClientSession
+from sluicegate.protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT, Subscriber
+from sluicegate.protocols.flow.client.waiting import WaitingLine
+from sluicegate.protocols.flow.client.wire import Wire, default_tls
 
 TICK_S: Final = 0.25
 DIRECT_BYTES_MAX: Final = 256 * 1024  # gathered before they are written

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from protocols.flow.client.errors import FlowClientError
-from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import FlowEnd
-from protocols.flow.session_frames import Error
+from sluicegate.protocols.flow.client.errors import FlowClientError
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.flow_frames import FlowEnd
+from sluicegate.protocols.flow.session_frames import Error
 
 NO_FLOW: Final = 0
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from messaging.settlement import ACCEPTED
-from protocols.flow.client.inbox import Inbox
-from protocols.flow.client.messages import Delivery
-from protocols.flow.client.queue_receiver import QueueReceiver, check_wishes
-from protocols.flow.partition_frames import PartitionState
+from sluicegate.messaging.settlement import ACCEPTED
+from sluicegate.protocols.flow.client.inbox import Inbox
+from sluicegate.protocols.flow.client.messages import Delivery
+from sluicegate.protocols.flow.client.queue_receiver import QueueReceiver, check_wishes
+from sluicegate.protocols.flow.partition_frames import PartitionState
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 WINDOW_BYTES_DEFAULT: Final = 32 * 1024 * 1024
 UNSETTLED_MAX_DEFAULT: Final = 0  # what the gateway allows

@@ -8,12 +8,12 @@ connection.
 from collections import deque
 from typing import Final, final
 
-from protocols.flow.client.asking import Request
-from protocols.flow.client.events import ClientEvent, SubscriptionLost
-from protocols.flow.client.inbox import OVERHEAD_BYTES
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.frames import SUBSCRIBE, UNSUBSCRIBE
-from protocols.flow.subscription_frames import Subscribe
+from sluicegate.protocols.flow.client.asking import Request
+from sluicegate.protocols.flow.client.events import ClientEvent, SubscriptionLost
+from sluicegate.protocols.flow.client.inbox import OVERHEAD_BYTES
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.frames import SUBSCRIBE, UNSUBSCRIBE
+from sluicegate.protocols.flow.subscription_frames import Subscribe
 
 SUBSCRIPTIONS_MAX: Final = 10_000  # of one client: each is said again on each connection
 

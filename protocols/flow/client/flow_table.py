@@ -6,24 +6,24 @@ Deliberately elsewhere: what a publisher, a consumer, a browser and a reader rem
 
 from typing import Final, TypeAlias, final
 
-from protocols.flow.client.browse_flow import BrowseFlow
-from protocols.flow.client.client_flow import CLOSING, ENDED, OPEN, OPENING, RESTING, ClientFlow
-from protocols.flow.client.errors import ClientClosed, FlowClientError, RequestRefused
-from protocols.flow.client.events import ClientEvent
-from protocols.flow.client.inbox import Inbox
-from protocols.flow.client.outbox import Outbox
-from protocols.flow.client.range_flow import RangeFlow
-from protocols.flow.engine import FlowEngine
-from protocols.flow.events import DeliveriesReceived
-from protocols.flow.flow_frames import ENDED as FLOW_ENDED
-from protocols.flow.flow_frames import Bound, FlowEnd, FlowState, PubOpened
-from protocols.flow.frames import CLOSE_PUB, UNBIND
-from protocols.flow.limits import FRAME_BYTES_MAX
-from protocols.flow.partition_frames import Partitions
-from protocols.flow.publish_frames import PubAck
-from protocols.flow.rows_frames import Reading, RowsReceived
-from protocols.flow.session_frames import NO_REQUEST, Error
-from protocols.flow.settle_frames import Credit, Settled
+from sluicegate.protocols.flow.client.browse_flow import BrowseFlow
+from sluicegate.protocols.flow.client.client_flow import CLOSING, ENDED, OPEN, OPENING, RESTING, ClientFlow
+from sluicegate.protocols.flow.client.errors import ClientClosed, FlowClientError, RequestRefused
+from sluicegate.protocols.flow.client.events import ClientEvent
+from sluicegate.protocols.flow.client.inbox import Inbox
+from sluicegate.protocols.flow.client.outbox import Outbox
+from sluicegate.protocols.flow.client.range_flow import RangeFlow
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.events import DeliveriesReceived
+from sluicegate.protocols.flow.flow_frames import ENDED as FLOW_ENDED
+from sluicegate.protocols.flow.flow_frames import Bound, FlowEnd, FlowState, PubOpened
+from sluicegate.protocols.flow.frames import CLOSE_PUB, UNBIND
+from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.partition_frames import Partitions
+from sluicegate.protocols.flow.publish_frames import PubAck
+from sluicegate.protocols.flow.rows_frames import Reading, RowsReceived
+from sluicegate.protocols.flow.session_frames import NO_REQUEST, Error
+from sluicegate.protocols.flow.settle_frames import Credit, Settled
 
 # What is said of a flow.
 FlowWord: TypeAlias = (

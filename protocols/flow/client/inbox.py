@@ -8,11 +8,11 @@ connection that breaks takes all of it away: what was not settled is delivered a
 from collections import deque
 from typing import Final, final
 
-from messaging.ranges import RangeSet
-from messaging.settlement import RELEASED
-from protocols.flow.client.client_flow import ENDED, OPEN
-from protocols.flow.client.errors import ConsumerEnded, FlowClientError
-from protocols.flow.client.events import (
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.settlement import RELEASED
+from sluicegate.protocols.flow.client.client_flow import ENDED, OPEN
+from sluicegate.protocols.flow.client.errors import ConsumerEnded, FlowClientError
+from sluicegate.protocols.flow.client.events import (
     ClientEvent,
     FlowActivated,
     FlowDeactivated,
@@ -20,14 +20,14 @@ from protocols.flow.client.events import (
     PartitionsChanged,
     SettledTooLate,
 )
-from protocols.flow.client.queue_flow import QueueFlow
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowState
-from protocols.flow.limits import RANGES_MAX
-from protocols.flow.partition_frames import DRAINING, Partitions, PartitionsAck, PartitionState
-from protocols.flow.session_frames import Error
-from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit, Settle, Settled
+from sluicegate.protocols.flow.client.queue_flow import QueueFlow
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowState
+from sluicegate.protocols.flow.limits import RANGES_MAX
+from sluicegate.protocols.flow.partition_frames import DRAINING, Partitions, PartitionsAck, PartitionState
+from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.protocols.flow.settle_frames import OUTCOME_EXTEND, Credit, Settle, Settled
 
 OVERHEAD_BYTES: Final = 200  # of a delivery that waits here, beside its payload
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from protocols.flow.client.errors import ClientClosed
+from sluicegate.protocols.flow.client.errors import ClientClosed
 
 T = TypeVar("T")
 

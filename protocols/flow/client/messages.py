@@ -6,11 +6,17 @@ Both are thin: what there is beyond topic and payload lies in `messaging.headers
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers, UserPropertyValue
-from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.publish_frames import write_publish
-from protocols.flow.settle_frames import OUTCOME_EXTEND
+from sluicegate.messaging.headers import (
+    PARTITION_KEY_BYTES_MAX,
+    PRIORITY_DEFAULT,
+    PRIORITY_MAX,
+    Headers,
+    UserPropertyValue,
+)
+from sluicegate.messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.protocols.flow.settle_frames import OUTCOME_EXTEND
 
 TOPIC_BYTES_MAX: Final = 0xFFFF  # what its length on the wire can say; the gateway takes fewer
 

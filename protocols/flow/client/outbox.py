@@ -8,22 +8,22 @@ again what was not answered, under new sequences, and what had been stored is th
 from collections import deque
 from typing import Final, final
 
-from protocols.flow import codes
-from protocols.flow.client.client_flow import OPEN, ClientFlow
-from protocols.flow.client.errors import (
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.client.client_flow import OPEN, ClientFlow
+from sluicegate.protocols.flow.client.errors import (
     FlowClientError,
     IncarnationChanged,
     MessageTooLarge,
     PublisherEnded,
     PublisherForgotten,
 )
-from protocols.flow.client.messages import Message
-from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import OpenPub, PubOpened
-from protocols.flow.frames import CLOSE_PUB
-from protocols.flow.limits import FRAME_BYTES_MAX
-from protocols.flow.publish_frames import PubAck, Refusal, write_publish
-from protocols.flow.session_frames import Error
+from sluicegate.protocols.flow.client.messages import Message
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.flow_frames import OpenPub, PubOpened
+from sluicegate.protocols.flow.frames import CLOSE_PUB
+from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.publish_frames import PubAck, Refusal, write_publish
+from sluicegate.protocols.flow.session_frames import Error
 
 REFUSALS_KEPT_MAX: Final = 1_000  # between two looks of the program; beyond it they are counted only
 PUMP_BYTES_MAX: Final = 256 * 1024  # sent in one turn; what reads the socket gets its turns as well

@@ -4,12 +4,12 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from protocols.flow.client.client_flow import ENDED, ClientFlow
-from protocols.flow.client.errors import ClientClosed
-from protocols.flow.client.waiting import WaitingLine
+from sluicegate.protocols.flow.client.client_flow import ENDED, ClientFlow
+from sluicegate.protocols.flow.client.errors import ClientClosed
+from sluicegate.protocols.flow.client.waiting import WaitingLine
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 
 class FlowOwner:

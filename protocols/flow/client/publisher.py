@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from protocols.flow.client.errors import PublishRefused
-from protocols.flow.client.messages import Message
-from protocols.flow.client.outbox import Outbox, Outgoing
-from protocols.flow.client.owner import FlowOwner
-from protocols.flow.client.waiting import WaitingLine
-from protocols.flow.limits import NAME_BYTES_MAX, WINDOW_MAX
+from sluicegate.protocols.flow.client.errors import PublishRefused
+from sluicegate.protocols.flow.client.messages import Message
+from sluicegate.protocols.flow.client.outbox import Outbox, Outgoing
+from sluicegate.protocols.flow.client.owner import FlowOwner
+from sluicegate.protocols.flow.client.waiting import WaitingLine
+from sluicegate.protocols.flow.limits import NAME_BYTES_MAX, WINDOW_MAX
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 BYTES_MAX_DEFAULT: Final = 64 * 1024 * 1024
 NEXT: Final = 0  # the sequence behind the last one

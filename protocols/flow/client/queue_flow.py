@@ -2,9 +2,9 @@
 
 from collections import deque
 
-from protocols.flow.client.client_flow import ClientFlow
-from protocols.flow.deliver_frames import Delivered
-from protocols.flow.frames import UNBIND
+from sluicegate.protocols.flow.client.client_flow import ClientFlow
+from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.frames import UNBIND
 
 
 class QueueFlow(ClientFlow):

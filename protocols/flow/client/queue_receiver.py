@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Final
 
-from protocols.flow.client.owner import FlowOwner
-from protocols.flow.client.queue_flow import QueueFlow
-from protocols.flow.client.receiving import M, Receiving
-from protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX
+from sluicegate.protocols.flow.client.owner import FlowOwner
+from sluicegate.protocols.flow.client.queue_flow import QueueFlow
+from sluicegate.protocols.flow.client.receiving import M, Receiving
+from sluicegate.protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 WINDOW_MAX: Final = 1_000_000  # messages
 

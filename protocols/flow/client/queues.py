@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from protocols.flow.client.asking import Request
-from protocols.flow.frames import ALTER, DEPROVISION, PROVISION
-from protocols.flow.limits import ATTRIBUTES_BYTES_MAX
-from protocols.flow.provision_frames import AS_TEMPLATES_SAY, DURABLE, TEMPORARY, Provision, Provisioned
+from sluicegate.protocols.flow.client.asking import Request
+from sluicegate.protocols.flow.frames import ALTER, DEPROVISION, PROVISION
+from sluicegate.protocols.flow.limits import ATTRIBUTES_BYTES_MAX
+from sluicegate.protocols.flow.provision_frames import AS_TEMPLATES_SAY, DURABLE, TEMPORARY, Provision, Provisioned
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 
 @dataclass(frozen=True, slots=True)

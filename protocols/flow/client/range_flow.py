@@ -7,13 +7,13 @@ asked for on the next one.
 from collections import deque
 from typing import final
 
-from protocols.flow.client.client_flow import ENDED, OPEN, ClientFlow
-from protocols.flow.client.errors import FlowClientError, IncarnationChanged, ReadFailed
-from protocols.flow.engine import FlowEngine
-from protocols.flow.frames import UNBIND
-from protocols.flow.rows_frames import Read, Reading, RowsReceived
-from protocols.flow.session_frames import Error
-from protocols.flow.settle_frames import Credit
+from sluicegate.protocols.flow.client.client_flow import ENDED, OPEN, ClientFlow
+from sluicegate.protocols.flow.client.errors import FlowClientError, IncarnationChanged, ReadFailed
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.frames import UNBIND
+from sluicegate.protocols.flow.rows_frames import Read, Reading, RowsReceived
+from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.protocols.flow.settle_frames import Credit
 
 
 @final

@@ -5,9 +5,9 @@ Consumers, browsers and subscribers are alike in this; where their messages lie 
 
 from typing import Generic, Self, TypeVar
 
-from protocols.flow.client.errors import ClientClosed
-from protocols.flow.client.messages import Received
-from protocols.flow.client.waiting import WaitingLine
+from sluicegate.protocols.flow.client.errors import ClientClosed
+from sluicegate.protocols.flow.client.messages import Received
+from sluicegate.protocols.flow.client.waiting import WaitingLine
 
 M = TypeVar("M", bound=Received)
 

@@ -8,7 +8,7 @@ import stringprep
 import unicodedata
 from typing import Final, final
 
-from protocols.flow.client.errors import AuthenticationRefused
+from sluicegate.protocols.flow.client.errors import AuthenticationRefused
 
 NAME: Final = "SCRAM-SHA-256"
 ITERATIONS_MAX: Final = 1_000_000  # a second or so of work; more is an attack, or a mistake

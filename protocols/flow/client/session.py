@@ -8,30 +8,30 @@ what is said of flows that of `flow_table`.
 from collections.abc import Callable
 from typing import Final, final
 
-from protocols.flow import codes
-from protocols.flow.client.asking import Asking, Request
-from protocols.flow.client.authentication import Login
-from protocols.flow.client.backoff import Backoff
-from protocols.flow.client.client_flow import NO_FLOW, ClientFlow
-from protocols.flow.client.direct_inbox import DirectInbox
-from protocols.flow.client.errors import (
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.client.asking import Asking, Request
+from sluicegate.protocols.flow.client.authentication import Login
+from sluicegate.protocols.flow.client.backoff import Backoff
+from sluicegate.protocols.flow.client.client_flow import NO_FLOW, ClientFlow
+from sluicegate.protocols.flow.client.direct_inbox import DirectInbox
+from sluicegate.protocols.flow.client.errors import (
     AuthenticationRefused,
     ClientClosed,
     ConnectFailed,
     ConnectionBroken,
     FlowClientError,
 )
-from protocols.flow.client.events import ClientEvent, Connected, Disconnected
-from protocols.flow.client.flow_table import OF_FLOWS, FlowTable
-from protocols.flow.client.messages import Message
-from protocols.flow.client.options import ClientOptions
-from protocols.flow.compression import DEFLATE
-from protocols.flow.cursor_frames import Positions, RangeCut
-from protocols.flow.engine import FlowEngine
-from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
-from protocols.flow.limits import FRAME_BYTES_MAX
-from protocols.flow.provision_frames import Provisioned
-from protocols.flow.session_frames import (
+from sluicegate.protocols.flow.client.events import ClientEvent, Connected, Disconnected
+from sluicegate.protocols.flow.client.flow_table import OF_FLOWS, FlowTable
+from sluicegate.protocols.flow.client.messages import Message
+from sluicegate.protocols.flow.client.options import ClientOptions
+from sluicegate.protocols.flow.compression import DEFLATE
+from sluicegate.protocols.flow.cursor_frames import Positions, RangeCut
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
+from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.provision_frames import Provisioned
+from sluicegate.protocols.flow.session_frames import (
     NO_REQUEST,
     Auth,
     AuthAnswer,
@@ -41,9 +41,9 @@ from protocols.flow.session_frames import (
     Hello,
     Welcome,
 )
-from protocols.flow.stage_frames import StagingAnswer
-from protocols.flow.subscription_frames import Subscribed
-from protocols.flow.turns import CLOSED
+from sluicegate.protocols.flow.stage_frames import StagingAnswer
+from sluicegate.protocols.flow.subscription_frames import Subscribed
+from sluicegate.protocols.flow.turns import CLOSED
 
 PRODUCT: Final = "sluicegate-client"
 

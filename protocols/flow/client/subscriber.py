@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from protocols.flow.client.direct_inbox import Subscription
-from protocols.flow.client.errors import ClientClosed
-from protocols.flow.client.messages import Received
-from protocols.flow.client.receiving import Receiving
-from protocols.flow.limits import SELECTOR_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
+from sluicegate.protocols.flow.client.direct_inbox import Subscription
+from sluicegate.protocols.flow.client.errors import ClientClosed
+from sluicegate.protocols.flow.client.messages import Received
+from sluicegate.protocols.flow.client.receiving import Receiving
+from sluicegate.protocols.flow.limits import SELECTOR_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 WAITING_BYTES_DEFAULT: Final = 16 * 1024 * 1024
 

@@ -5,7 +5,7 @@ import ssl
 from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
-    from protocols.flow.client.client import Client
+    from sluicegate.protocols.flow.client.client import Client
 
 ALPN: Final = "gfp/1"
 

@@ -10,14 +10,26 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import AcknowledgementReceived, Heard
-from protocols.mqtt.first_bytes import NAMES, PUBACK, PUBCOMP, PUBREC, PUBREL
-from protocols.mqtt.limits import PACKET_ID_MAX
-from protocols.mqtt.packets.subscribe import read_packet_id
-from protocols.mqtt.properties import IN_ACKNOWLEDGEMENT, REASON_STRING, read_properties, section, text_property
-from protocols.mqtt.reason_codes import MALFORMED_PACKET, PACKET_TOO_LARGE, PUBLISH_ANSWER_CODES, RELEASE_CODES, SUCCESS
-from protocols.mqtt.wire import fits_string, is_padded, packet, read_length
+from sluicegate.protocols.mqtt.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.events import AcknowledgementReceived, Heard
+from sluicegate.protocols.mqtt.first_bytes import NAMES, PUBACK, PUBCOMP, PUBREC, PUBREL
+from sluicegate.protocols.mqtt.limits import PACKET_ID_MAX
+from sluicegate.protocols.mqtt.packets.subscribe import read_packet_id
+from sluicegate.protocols.mqtt.properties import (
+    IN_ACKNOWLEDGEMENT,
+    REASON_STRING,
+    read_properties,
+    section,
+    text_property,
+)
+from sluicegate.protocols.mqtt.reason_codes import (
+    MALFORMED_PACKET,
+    PACKET_TOO_LARGE,
+    PUBLISH_ANSWER_CODES,
+    RELEASE_CODES,
+    SUCCESS,
+)
+from sluicegate.protocols.mqtt.wire import fits_string, is_padded, packet, read_length
 
 _PACKET_BYTES: Final = 4  # fixed header and packet id
 _TRIAL_FIRST: Final = 8  # packets in the first comparison of a run; each that succeeds is followed by a larger one

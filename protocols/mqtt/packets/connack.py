@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from protocols.mqtt.errors import LocalMisuse
-from protocols.mqtt.limits import PACKET_BYTES_CEILING, MqttLimits
-from protocols.mqtt.packets.session_end import authentication, explanation
-from protocols.mqtt.properties import (
+from sluicegate.protocols.mqtt.errors import LocalMisuse
+from sluicegate.protocols.mqtt.limits import PACKET_BYTES_CEILING, MqttLimits
+from sluicegate.protocols.mqtt.packets.session_end import authentication, explanation
+from sluicegate.protocols.mqtt.properties import (
     ASSIGNED_CLIENT_IDENTIFIER,
     MAXIMUM_PACKET_SIZE,
     MAXIMUM_QOS,
@@ -18,7 +18,7 @@ from protocols.mqtt.properties import (
     section,
     text_property,
 )
-from protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.reason_codes import (
     CLIENT_IDENTIFIER_NOT_VALID,
     CONNACK_3X,
     CONNACK_REFUSALS,
@@ -26,7 +26,7 @@ from protocols.mqtt.reason_codes import (
     SUCCESS,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from protocols.mqtt.wire import packet
+from sluicegate.protocols.mqtt.wire import packet
 
 # 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
 _VIOLATIONS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})

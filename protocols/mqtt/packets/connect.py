@@ -2,11 +2,11 @@
 
 from typing import Final, final
 
-from protocols.mqtt.errors import PeerViolation
-from protocols.mqtt.events import ConnectReceived
-from protocols.mqtt.limits import MqttLimits
-from protocols.mqtt.message_properties import MessageProperties, decode_will_properties
-from protocols.mqtt.properties import (
+from sluicegate.protocols.mqtt.errors import PeerViolation
+from sluicegate.protocols.mqtt.events import ConnectReceived
+from sluicegate.protocols.mqtt.limits import MqttLimits
+from sluicegate.protocols.mqtt.message_properties import MessageProperties, decode_will_properties
+from sluicegate.protocols.mqtt.properties import (
     AUTHENTICATION_DATA,
     AUTHENTICATION_METHOD,
     IN_CONNECT,
@@ -18,7 +18,7 @@ from protocols.mqtt.properties import (
     Properties,
     read_properties,
 )
-from protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.reason_codes import (
     CLIENT_IDENTIFIER_NOT_VALID,
     MALFORMED_PACKET,
     PROTOCOL_ERROR,
@@ -26,9 +26,9 @@ from protocols.mqtt.reason_codes import (
     RETAIN_NOT_SUPPORTED,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from protocols.mqtt.topic_names import decode_topic
-from protocols.mqtt.will import Will
-from protocols.mqtt.wire import (
+from sluicegate.protocols.mqtt.topic_names import decode_topic
+from sluicegate.protocols.mqtt.will import Will
+from sluicegate.protocols.mqtt.wire import (
     has_unwanted_characters,
     read_binary,
     read_string,

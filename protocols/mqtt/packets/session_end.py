@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import AuthReceived, DisconnectReceived
-from protocols.mqtt.properties import (
+from sluicegate.protocols.mqtt.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.events import AuthReceived, DisconnectReceived
+from sluicegate.protocols.mqtt.properties import (
     AUTHENTICATION_DATA,
     AUTHENTICATION_METHOD,
     IN_AUTH,
@@ -16,7 +16,7 @@ from protocols.mqtt.properties import (
     section,
     text_property,
 )
-from protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.reason_codes import (
     CLIENT_DISCONNECT_CODES,
     CONTINUE_AUTHENTICATION,
     MALFORMED_PACKET,
@@ -25,7 +25,7 @@ from protocols.mqtt.reason_codes import (
     SERVER_DISCONNECT_CODES,
     SUCCESS,
 )
-from protocols.mqtt.wire import fits_string, packet
+from sluicegate.protocols.mqtt.wire import fits_string, packet
 
 EXPIRY_UNCHANGED: Final = -1
 

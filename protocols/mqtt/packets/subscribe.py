@@ -4,10 +4,16 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
-from protocols.mqtt.properties import IN_SUBSCRIBE, IN_UNSUBSCRIBE, SUBSCRIPTION_IDENTIFIER, read_properties, section
-from protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
+from sluicegate.protocols.mqtt.properties import (
+    IN_SUBSCRIBE,
+    IN_UNSUBSCRIBE,
+    SUBSCRIPTION_IDENTIFIER,
+    read_properties,
+    section,
+)
+from sluicegate.protocols.mqtt.reason_codes import (
     MALFORMED_PACKET,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
@@ -17,7 +23,7 @@ from protocols.mqtt.reason_codes import (
     UNSPECIFIED_ERROR,
     UNSUBACK_CODES,
 )
-from protocols.mqtt.wire import packet, read_string, read_u8, read_u16, varint
+from sluicegate.protocols.mqtt.wire import packet, read_string, read_u8, read_u16, varint
 
 # Names of User Properties: ours, for 5.0 has neither selectors nor Deliver-To-One nor partitions.
 SELECTOR_NAME: Final = "selector"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import pipeline
+import sluicegate.pipeline
 from copied_rows import everything_is_there_once, gateway_with_rows
 from flow_line import FlowLine
-from pipeline.jobs import JOBS
-from protocols.flow import frames
+from sluicegate.pipeline.jobs import JOBS
+from sluicegate.protocols.flow import frames
 from spark_processes import (
     ENDS_S,
     SAFE_PATH,
@@ -20,7 +20,7 @@ from spark_processes import (
     standalone_cluster,
 )
 
-PROGRAM = Path(pipeline.__file__).with_name("__main__.py")
+PROGRAM = Path(sluicegate.pipeline.__file__).with_name("__main__.py")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -12,11 +12,11 @@ import pytest
 
 from archives import Archive, numbered, write_archives
 from gateway_process import GatewayProcess, gateway, wait_until
-from pipeline.batch_job import FOUND
 from sluicegate import BlockingClient, Message
+from sluicegate.pipeline.batch_job import FOUND
 from spark_processes import ENDS_S, small_spark_environment
 
-RUN: Final = (sys.executable, "-P", "-m", "gateway", "pipeline", "run")
+RUN: Final = (sys.executable, "-P", "-m", "sluicegate", "pipeline", "run")
 SESSION: Final = '[session]\nmaster = "local[2,4]"\nmemory = "512m"\n'
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

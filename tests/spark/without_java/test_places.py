@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway_process import GatewayProcess
-from pipeline.cli import FATAL, app
 from pyspark_sluicegate.offsets import Offset
 from sluicegate import BlockingClient, Message
+from sluicegate.pipeline.cli import FATAL, app
 
 QUERY = "5b9c2a4e-0000-4000-8000-000000000000"
 
@@ -70,7 +70,7 @@ def test_a_command_that_nobody_reads_ends_in_good_order(file: Path, command: lis
     """As with `sluicegate pipeline status ... | true`."""
     reading, writing = os.pipe()
     os.close(reading)
-    line = [sys.executable, "-P", "-m", "pipeline", *command, "--config", str(file)]
+    line = [sys.executable, "-P", "-m", "sluicegate.pipeline", *command, "--config", str(file)]
     try:
         ended = subprocess.run(line, stdout=writing, stderr=subprocess.PIPE, check=False)
     finally:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocols.amqp.addresses import QUEUE, TOPIC, AddressRefused, Node, resolve
-from protocols.amqp.attaching import destination_of_message
-from protocols.amqp.limits import MIN_MAX_FRAME_SIZE
-from protocols.amqp.outcomes import DeliveryState
+from sluicegate.protocols.amqp.addresses import QUEUE, TOPIC, AddressRefused, Node, resolve
+from sluicegate.protocols.amqp.attaching import destination_of_message
+from sluicegate.protocols.amqp.limits import MIN_MAX_FRAME_SIZE
+from sluicegate.protocols.amqp.outcomes import DeliveryState
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,16 @@ import pytest
 from proton import Delivery, Message
 
 from amqp_peer import Wire, accept, body_of, received_messages, remote_condition
-from protocols.amqp.events import CloseReceived, DeliveriesReceived, DispositionReceived, LinkDetached, SessionEnded
-from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.outcomes import MODIFIED, REJECTED, RELEASED, AmqpError
+from sluicegate.protocols.amqp.events import (
+    CloseReceived,
+    DeliveriesReceived,
+    DispositionReceived,
+    LinkDetached,
+    SessionEnded,
+)
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.outcomes import MODIFIED, REJECTED, RELEASED, AmqpError
 
 
 def deliveries(wire: Wire) -> list[DeliveriesReceived]:

@@ -17,20 +17,26 @@ from amqp_golden import (
     normalised_text,
     sections_text,
 )
-from protocols.amqp import outcomes, performatives, sasl_frames
-from protocols.amqp.decoding import decode, skip
-from protocols.amqp.dispositions import disposition_bytes, read_disposition
-from protocols.amqp.encoding import encode
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.frames import frame
-from protocols.amqp.message_in import read_message
-from protocols.amqp.message_out import header_section, write_message
-from protocols.amqp.outcomes import AmqpError, DeliveryState
-from protocols.amqp.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
-from protocols.amqp.sections import find_sections
-from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.transfers import first_transfer, handle_bytes, next_transfer, read_transfer, transfer_lead
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
+from sluicegate.protocols.amqp import outcomes, performatives, sasl_frames
+from sluicegate.protocols.amqp.decoding import decode, skip
+from sluicegate.protocols.amqp.dispositions import disposition_bytes, read_disposition
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.frames import frame
+from sluicegate.protocols.amqp.message_in import read_message
+from sluicegate.protocols.amqp.message_out import header_section, write_message
+from sluicegate.protocols.amqp.outcomes import AmqpError, DeliveryState
+from sluicegate.protocols.amqp.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
+from sluicegate.protocols.amqp.sections import find_sections
+from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.transfers import (
+    first_transfer,
+    handle_bytes,
+    next_transfer,
+    read_transfer,
+    transfer_lead,
+)
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 ERROR = AmqpError("amqp:not-found", "where?", AmqpMap([(Symbol("queue"), "q")]))
 ERROR_TEXT = "error(condition=Symbol('amqp:not-found'), description='where?', info={Symbol('queue'): 'q'})"

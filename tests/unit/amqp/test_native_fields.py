@@ -4,15 +4,15 @@ from typing import Final
 
 import pytest
 
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.headers import NATIVE_AMQP
-from messaging.native_fields import SUBJECT
-from messaging.selectors import Selectors
-from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.message_in import read_message
-from protocols.amqp.native_fields import AmqpFields
-from protocols.amqp.sections import APPLICATION_PROPERTIES, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, VALUE
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.headers import NATIVE_AMQP
+from sluicegate.messaging.native_fields import SUBJECT
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.protocols.amqp.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.message_in import read_message
+from sluicegate.protocols.amqp.native_fields import AmqpFields
+from sluicegate.protocols.amqp.sections import APPLICATION_PROPERTIES, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, VALUE
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint
 
 WALL_MS: Final = 1_700_000_000_000
 

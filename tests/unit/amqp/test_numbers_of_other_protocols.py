@@ -2,13 +2,13 @@
 
 import pytest
 
-from messaging.headers import TIME_MS_MAX, Headers, UserPropertyValue
-from protocols.amqp.decoding import decode
-from protocols.amqp.encoding import encode
-from protocols.amqp.message_in import read_message
-from protocols.amqp.message_out import write_message
-from protocols.amqp.sections import PROPERTIES, find_sections
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, timestamp, ulong
+from sluicegate.messaging.headers import TIME_MS_MAX, Headers, UserPropertyValue
+from sluicegate.protocols.amqp.decoding import decode
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.message_in import read_message
+from sluicegate.protocols.amqp.message_out import write_message
+from sluicegate.protocols.amqp.sections import PROPERTIES, find_sections
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, timestamp, ulong
 
 U64_MAX = (1 << 64) - 1
 

@@ -6,11 +6,20 @@ import pytest
 
 from amqp_client import AMQP_HEADER, SASL_HEADER, body
 from amqp_referee import AmqpReferee
-from protocols.amqp.dispositions import disposition_bytes
-from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.frames import HEARTBEAT, frame, sasl_frame
-from protocols.amqp.outcomes import ACCEPTED_STATE, DECLARED, RELEASED_STATE, TRANSACTIONAL, AmqpError, DeliveryState
-from protocols.amqp.performatives import (
+from referee_calls import Foul
+from referee_steps import Step, hears
+from sluicegate.protocols.amqp.dispositions import disposition_bytes
+from sluicegate.protocols.amqp.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.frames import HEARTBEAT, frame, sasl_frame
+from sluicegate.protocols.amqp.outcomes import (
+    ACCEPTED_STATE,
+    DECLARED,
+    RELEASED_STATE,
+    TRANSACTIONAL,
+    AmqpError,
+    DeliveryState,
+)
+from sluicegate.protocols.amqp.performatives import (
     CLOSE,
     END,
     SENDER_SETTLED,
@@ -22,11 +31,9 @@ from protocols.amqp.performatives import (
     Open,
     encode_ending,
 )
-from protocols.amqp.sasl_frames import INIT, MECHANISMS, OUTCOME
-from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.values import AmqpValue, Described, Symbol, ubyte, uint, ulong
-from referee_calls import Foul
-from referee_steps import Step, hears
+from sluicegate.protocols.amqp.sasl_frames import INIT, MECHANISMS, OUTCOME
+from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.values import AmqpValue, Described, Symbol, ubyte, uint, ulong
 
 TRANSFER = 0x14
 MESSAGE = body("hello")

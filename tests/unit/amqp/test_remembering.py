@@ -2,16 +2,22 @@
 
 import random
 
-from actors.clock import SystemClock
-from actors.data_messages import Confirmed, Refused
-from actors.inbox import Dispatcher, Inbox, Scheduled
-from actors.publishing import Publisher
-from messaging.address import Address
-from messaging.routing import TopicSpace
-from protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE
-from protocols.amqp.remembering import TAGS_PER_CREDIT, RememberedLink, RememberedLinks, begin_expiry, unsettled_map
-from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
-from protocols.amqp.values import AmqpMap
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.data_messages import Confirmed, Refused
+from sluicegate.actors.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.publishing import Publisher
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE
+from sluicegate.protocols.amqp.remembering import (
+    TAGS_PER_CREDIT,
+    RememberedLink,
+    RememberedLinks,
+    begin_expiry,
+    unsettled_map,
+)
+from sluicegate.protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
+from sluicegate.protocols.amqp.values import AmqpMap
 
 CREDIT = 5
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from messaging.headers import Headers
-from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.message_in import read_message
-from protocols.amqp.message_out import write_message
-from protocols.amqp.reply_addresses import JMS_REPLY_TO
-from protocols.amqp.sections import MESSAGE_ANNOTATIONS, PROPERTIES
-from protocols.amqp.values import BYTE, AmqpMap, Scalar, Symbol
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.amqp.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.message_in import read_message
+from sluicegate.protocols.amqp.message_out import write_message
+from sluicegate.protocols.amqp.reply_addresses import JMS_REPLY_TO
+from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS, PROPERTIES
+from sluicegate.protocols.amqp.values import BYTE, AmqpMap, Scalar, Symbol
 
 
 def message(reply_to: str, kind: int | None = None) -> bytes:

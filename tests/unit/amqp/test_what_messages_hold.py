@@ -2,11 +2,11 @@
 
 import pytest
 
-from messaging.headers import USER_PROPERTIES_MAX
-from protocols.amqp.encoding import encode
-from protocols.amqp.errors import DecodeError
-from protocols.amqp.message_in import MESSAGE_VALUES_MAX, read_message
-from protocols.amqp.sections import (
+from sluicegate.messaging.headers import USER_PROPERTIES_MAX
+from sluicegate.protocols.amqp.encoding import encode
+from sluicegate.protocols.amqp.errors import DecodeError
+from sluicegate.protocols.amqp.message_in import MESSAGE_VALUES_MAX, read_message
+from sluicegate.protocols.amqp.sections import (
     APPLICATION_PROPERTIES,
     DATA,
     MESSAGE_ANNOTATIONS,
@@ -14,7 +14,7 @@ from protocols.amqp.sections import (
     SEQUENCE,
     VALUE,
 )
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
+from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
 
 BODY = encode(Described(ulong(DATA), b"payload"))
 

@@ -1,13 +1,13 @@
 """A durable partition with a log beside its ledger, and a store of pages that answers at once."""
 
-from messaging.batch import MessageBatch
-from messaging.flows import DeliveryRules
-from messaging.gaps import Gap
-from messaging.ledger import Ledger
-from messaging.paging import PagePlan, page_loaded
-from messaging.publication import UNWRITTEN, Publication
-from messaging.range_plan import gaps_of, plan_range, runs_of
-from messaging.retention import RetainedLog, RetentionRules
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.gaps import Gap
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.paging import PagePlan, page_loaded
+from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.messaging.range_plan import gaps_of, plan_range, runs_of
+from sluicegate.messaging.retention import RetainedLog, RetentionRules
 from unit.cores.messages import flow_of, published, sequences_of
 
 PARTITION_ID = 7

@@ -1,12 +1,12 @@
 """Batches, flows and publications with defaults, so that every argument a test shows matters."""
 
-from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.credit import CreditWindow
-from messaging.effects import Delivery
-from messaging.flows import UNBOUNDED, Flow
-from messaging.headers import Headers
-from messaging.publication import Publication
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import UNBOUNDED, Flow
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.publication import Publication
 
 
 def batch_of(

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from messaging.effects import Delivery
-from messaging.flows import ORDER_BY_KEY, Flow
-from messaging.headers import Headers
-from messaging.holds import Holds
-from messaging.ledger import Ledger
-from messaging.partitioning import key_hash
-from messaging.rebalance import ATTACH, PAUSE, Move, Rebalancer
-from messaging.rescale import CUT_UNKNOWN, Rescale
-from messaging.settlement import ACCEPTED
-from messaging.slots import modulo_slots, partition_in, resized_slots
-from storage.spool_plan import TableRequest
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import ORDER_BY_KEY, Flow
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.holds import Holds
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.rebalance import ATTACH, PAUSE, Move, Rebalancer
+from sluicegate.messaging.rescale import CUT_UNKNOWN, Rescale
+from sluicegate.messaging.settlement import ACCEPTED
+from sluicegate.messaging.slots import modulo_slots, partition_in, resized_slots
+from sluicegate.storage.spool_plan import TableRequest
 from unit.cores.messages import flow_of, sequences_of
 from unit.cores.spool_in_memory import SpoolInMemory
 

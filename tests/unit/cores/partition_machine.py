@@ -3,17 +3,25 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from messaging.address import Address
-from messaging.credit import CreditWindow
-from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
-from messaging.headers import Headers
-from messaging.holding import renew
-from messaging.ledger import Ledger
-from messaging.moments import pass_time
-from messaging.publication import UNWRITTEN, Publication
-from messaging.ranges import RangeSet
-from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_PURGED, FAILED, REJECTED, RELEASED, WHICHEVER
-from messaging.unsent import give_back
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.holding import renew
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.moments import pass_time
+from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.settlement import (
+    ACCEPTED,
+    DISCARD_NOT_STORED,
+    DISCARD_PURGED,
+    FAILED,
+    REJECTED,
+    RELEASED,
+    WHICHEVER,
+)
+from sluicegate.messaging.unsent import give_back
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, window_of
 from unit.cores.plain_partition import PlainPartition
 

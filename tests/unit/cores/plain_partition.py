@@ -5,10 +5,10 @@ It does not choose flows: it looks at what the ledger delivered and says whether
 
 from dataclasses import dataclass, field
 
-from messaging.effects import Delivery
-from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules
-from messaging.headers import PRIORITY_DEFAULT, Headers
-from messaging.settlement import (
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules
+from sluicegate.messaging.headers import PRIORITY_DEFAULT, Headers
+from sluicegate.messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,

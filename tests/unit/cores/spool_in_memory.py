@@ -6,21 +6,21 @@ Beside it stands what the store promises, kept plainly: which messages were writ
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from gateway.recovery import Recovered, read_store, register_partitions
-from messaging.batch import MessageBatch
-from messaging.effects import Delivery
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.paging import page_loaded, pages_written, plan_pages
-from messaging.publication import Publication
-from messaging.recovery import redelivered_ranges, restore
-from messaging.settlement import DISCARD_NOT_STORED
-from storage.errors import StoreFailed
-from storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
-from storage.record_cursor import decode_cursor, encode_cursor
-from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import PageRuns, Run, decode_page, decode_page_summary, encode_page
-from storage.spool_plan import Commit, PageRequest, SpoolPlanner
+from sluicegate.gateway.recovery import Recovered, read_store, register_partitions
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.recovery import redelivered_ranges, restore
+from sluicegate.messaging.settlement import DISCARD_NOT_STORED
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
+from sluicegate.storage.record_cursor import decode_cursor, encode_cursor
+from sluicegate.storage.record_journal import JournalRecord, decode_journal_record
+from sluicegate.storage.record_page import PageRuns, Run, decode_page, decode_page_summary, encode_page
+from sluicegate.storage.spool_plan import Commit, PageRequest, SpoolPlanner
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 
 

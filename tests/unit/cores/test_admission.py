@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
-from messaging.refusals import (
+from sluicegate.messaging.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
+from sluicegate.messaging.refusals import (
     ADMITTED,
     REFUSED_LOW_PRIORITY,
     REFUSED_MESSAGE_TOO_LARGE,
@@ -19,7 +19,7 @@ from messaging.refusals import (
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
 )
-from messaging.thresholds import Exceedance, Threshold, ThresholdPair
+from sluicegate.messaging.thresholds import Exceedance, Threshold, ThresholdPair
 from unit.cores.messages import batch_of, with_priority
 
 

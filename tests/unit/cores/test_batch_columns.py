@@ -2,8 +2,8 @@
 
 import pytest
 
-from messaging.batch import AT_LEAST_ONCE, MessageBatch, UnequalColumns
-from messaging.headers import Headers
+from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch, UnequalColumns
+from sluicegate.messaging.headers import Headers
 
 
 def batch(payloads: list[bytes], topics: list[str] | None, headers: list[Headers | None] | None) -> MessageBatch:

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.address import Address
-from messaging.credit import CreditPool, CreditWindow
-from messaging.flows import DeliveryRules, Flow
-from messaging.ledger import Ledger
-from messaging.settlement import ACCEPTED
-from messaging.standing import key_standing
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditPool, CreditWindow
+from sluicegate.messaging.flows import DeliveryRules, Flow
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.settlement import ACCEPTED
+from sluicegate.messaging.standing import key_standing
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import flow_of, keyed, numbered
 
 

@@ -1,19 +1,19 @@
 """Messages that a flow gives back for others (AMQP's undeliverable-here). The law is in test_selecting_flows."""
 
-from messaging.batch import MessageBatch
-from messaging.declining import DECLINED_RANGES_MAX
-from messaging.flows import DeliveryRules
-from messaging.headers import Headers
-from messaging.ledger import Ledger
-from messaging.settlement import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.declining import DECLINED_RANGES_MAX
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.settlement import (
     ACCEPTED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_UNDELIVERABLE,
     FAILED_ELSEWHERE,
     RELEASED_ELSEWHERE,
 )
-from messaging.standing import why_waiting
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.standing import why_waiting
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, delivered, flow_of
 
 

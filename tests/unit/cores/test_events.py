@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging import events
-from messaging.events import (
+from sluicegate.messaging import events
+from sluicegate.messaging.events import (
     BURST,
     CLIENT_CONNECTED,
     MQTT_PREFIX,

@@ -1,16 +1,16 @@
 """What a partition holds while slots move, on one ledger: by example, beside the laws in test_rescale."""
 
-from messaging.departures import depart, stay
-from messaging.flows import ORDER_BY_KEY, DeliveryRules
-from messaging.headers import Headers
-from messaging.holds import HELD_RUNS_MAX, Holds
-from messaging.ledger import Ledger
-from messaging.partitioning import key_hash
-from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
-from messaging.settlement import FAILED, RELEASED
-from messaging.slots import modulo_slots
-from messaging.standing import why_waiting
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.departures import depart, stay
+from sluicegate.messaging.flows import ORDER_BY_KEY, DeliveryRules
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.holds import HELD_RUNS_MAX, Holds
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
+from sluicegate.messaging.settlement import FAILED, RELEASED
+from sluicegate.messaging.slots import modulo_slots
+from sluicegate.messaging.standing import why_waiting
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 
 SOURCE, GAINING = 0, 1

@@ -2,13 +2,13 @@
 
 import pytest
 
-from actors.partition_reload import fresh_ledger
-from messaging.admission import QueueGate
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.recovery import StoredBatch, StoredPartition
-from messaging.retention import RetainedLog, RetentionRules
-from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_REPLACED
+from sluicegate.actors.partition_reload import fresh_ledger
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.recovery import StoredBatch, StoredPartition
+from sluicegate.messaging.retention import RetainedLog, RetentionRules
+from sluicegate.messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_REPLACED
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 
 PARTITION_ID = 1

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from messaging.batch import MessageBatch
-from messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow
-from messaging.holding import renew
-from messaging.ledger import Ledger
-from messaging.settlement import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow
+from sluicegate.messaging.holding import renew
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.settlement import (
     ACCEPTED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_NOT_STORED,

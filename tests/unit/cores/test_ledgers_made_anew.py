@@ -2,12 +2,12 @@
 
 import pytest
 
-from actors.partition_reload import fresh_ledger
-from messaging.admission import QueueGate
-from messaging.ledger import Ledger
-from messaging.recovery import StoredPartition
-from messaging.remarks import REMARK_BYTES_MAX, Remarks
-from messaging.settlement import DISCARD_NOT_STORED
+from sluicegate.actors.partition_reload import fresh_ledger
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.recovery import StoredPartition
+from sluicegate.messaging.remarks import REMARK_BYTES_MAX, Remarks
+from sluicegate.messaging.settlement import DISCARD_NOT_STORED
 from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
 from unit.cores.messages import batch_of
 

@@ -1,10 +1,10 @@
 """Messages that wait for their time while the rules of their queue change."""
 
-from messaging.effects import Delivery
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.moments import SEGMENTS_PER_TURN, deadline_ms
-from messaging.settlement import FAILED
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.moments import SEGMENTS_PER_TURN, deadline_ms
+from sluicegate.messaging.settlement import FAILED
 from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
 
 

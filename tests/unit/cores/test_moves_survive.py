@@ -4,9 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from messaging.departures import depart, left, stay
-from messaging.publication import Publication
-from storage.spool_plan import Commit
+from sluicegate.messaging.departures import depart, left, stay
+from sluicegate.messaging.publication import Publication
+from sluicegate.storage.spool_plan import Commit
 from unit.cores.messages import published
 from unit.cores.spool_in_memory import Place, SpoolInMemory
 from unit.cores.test_recovery import PARTITIONS, SpoolMachine

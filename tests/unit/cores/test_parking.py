@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.address import Address
-from messaging.credit import CreditPool, CreditWindow
-from messaging.flows import DeliveryRules
-from messaging.holding import remark
-from messaging.ledger import Ledger
-from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
-from messaging.parking import (
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditPool, CreditWindow
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.holding import remark
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
+from sluicegate.messaging.parking import (
     deliver_again,
     deliver_kept,
     discard_kept,
@@ -20,10 +20,17 @@ from messaging.parking import (
     unpark,
     unsettled_among,
 )
-from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, DISCARD_SESSION_ENDED, FAILED, RELEASED, WHICHEVER
-from messaging.standing import why_waiting
-from messaging.supply import has_more_for
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.settlement import (
+    ACCEPTED,
+    DISCARD_DAMAGED,
+    DISCARD_SESSION_ENDED,
+    FAILED,
+    RELEASED,
+    WHICHEVER,
+)
+from sluicegate.messaging.standing import why_waiting
+from sluicegate.messaging.supply import has_more_for
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 
 ABSENT, OTHER = 1, 2

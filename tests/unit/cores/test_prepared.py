@@ -5,11 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules
-from messaging.headers import Headers
-from messaging.ledger import Ledger
-from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
-from messaging.settlement import ACCEPTED, WHICHEVER
+from sluicegate.messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
+from sluicegate.messaging.settlement import ACCEPTED, WHICHEVER
 from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
 from unit.cores.partition_machine import PartitionMachine
 from unit.cores.plain_partition import PlainPartition

@@ -1,7 +1,7 @@
 """Back-pressure of one destination, and its end when the destination is dead."""
 
-from messaging.address import Address
-from messaging.pressure import Pressure
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.pressure import Pressure
 
 
 def pressed() -> tuple[Pressure, Address]:

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.address import Address
-from messaging.credit import CreditWindow
-from messaging.flows import DeliveryRules
-from messaging.holding import remark
-from messaging.ledger import Ledger
-from messaging.remarks import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
-from messaging.settlement import ACCEPTED, RELEASED, WHICHEVER
-from messaging.supply import has_more_for
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.credit import CreditWindow
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.holding import remark
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.remarks import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
+from sluicegate.messaging.settlement import ACCEPTED, RELEASED, WHICHEVER
+from sluicegate.messaging.supply import has_more_for
 from unit.cores.messages import flow_of, numbered
 
 SEQUENCES = st.integers(1, 12)

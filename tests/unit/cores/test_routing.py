@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.address import Address
-from messaging.admission import QueueGate
-from messaging.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
-from messaging.pressure import Pressure
-from messaging.routing import PLACES_CACHED_MAX, Route, RouteChoices, TopicSpace
-from messaging.selectors import Selectors
-from messaging.topics import Syntax, TopicFilter, matches, parse_filter
+from sluicegate.messaging.address import Address
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.routing import PLACES_CACHED_MAX, Route, RouteChoices, TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import Syntax, TopicFilter, matches, parse_filter
 from unit.cores.messages import batch_of, with_priority
 
 FILTERS = ["a/b", "a/+", "a/#", "#", "b/+"]

@@ -5,15 +5,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from messaging.batch import MessageBatch
-from messaging.effects import Delivery
-from messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
-from messaging.headers import Headers
-from messaging.ledger import Ledger
-from messaging.paging import page_loaded, pages_written, plan_pages
-from messaging.selecting import LOOKS_PER_TURN
-from messaging.selectors import Selectors
-from messaging.settlement import (
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.effects import Delivery
+from sluicegate.messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.selecting import LOOKS_PER_TURN
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.settlement import (
     ACCEPTED,
     DISCARD_UNDELIVERABLE,
     FAILED,
@@ -21,8 +21,8 @@ from messaging.settlement import (
     RELEASED,
     RELEASED_ELSEWHERE,
 )
-from messaging.standing import why_waiting
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.standing import why_waiting
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
 
 SELECTORS = Selectors({})

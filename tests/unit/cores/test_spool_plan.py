@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from messaging.publication import UNWRITTEN, Publication
-from storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
-from storage.journal_account import SPENT_BYTES_MAX
-from storage.record_cursor import CursorState
-from storage.record_journal import JournalRecord, Settlement, decode_journal_record
-from storage.spool_plan import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
-from storage.unwritten import NEVER
+from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
+from sluicegate.storage.journal_account import SPENT_BYTES_MAX
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.record_journal import JournalRecord, Settlement, decode_journal_record
+from sluicegate.storage.spool_plan import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
+from sluicegate.storage.unwritten import NEVER
 from unit.cores.messages import batch_of, published
 from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 

@@ -1,10 +1,10 @@
 """Why the messages of a key wait: one example for each reason that a ledger knows."""
 
-from messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
-from messaging.ledger import Ledger
-from messaging.settlement import ACCEPTED, FAILED
-from messaging.standing import key_standing, why_waiting
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.settlement import ACCEPTED, FAILED
+from sluicegate.messaging.standing import key_standing, why_waiting
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import flow_of, keyed, window_of
 
 FAR = 1000

@@ -2,13 +2,13 @@
 
 import pytest
 
-from messaging.batch import MessageBatch
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.publication import Publication
-from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, FAILED
-from messaging.standing import why_waiting
-from messaging.wait_reason import WaitReason
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, FAILED
+from sluicegate.messaging.standing import why_waiting
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, with_priority
 
 PARTITION_ID = 1

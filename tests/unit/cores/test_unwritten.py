@@ -1,10 +1,10 @@
 """Which publications are worth a commit, and from when on."""
 
-from messaging.publication import Publication
-from storage.interface import Table, TableWrite
-from storage.record_journal import Settlement
-from storage.spool_plan import SpoolPlanner, TableRequest
-from storage.unwritten import GIVEN_TIME_MAX, NEVER, Unwritten
+from sluicegate.messaging.publication import Publication
+from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.record_journal import Settlement
+from sluicegate.storage.spool_plan import SpoolPlanner, TableRequest
+from sluicegate.storage.unwritten import GIVEN_TIME_MAX, NEVER, Unwritten
 from unit.cores.spool_steps import P, Q, planner_with, publication_to, record_of
 
 PATIENCE_MS = 10

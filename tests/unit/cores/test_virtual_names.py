@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.topics import matches
-from messaging.virtual_names import ConsumerNames, NameInvalid, NamePattern
+from sluicegate.messaging.topics import matches
+from sluicegate.messaging.virtual_names import ConsumerNames, NameInvalid, NamePattern
 
 LEVELS = st.sampled_from(["a", "b", "c"])
 NAMES = st.tuples(st.lists(LEVELS, min_size=1, max_size=4), st.sampled_from("./")).map(

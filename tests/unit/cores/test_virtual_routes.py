@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.admission import QueueGate
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
-from messaging.destinations import QueueTarget, Subscriber, Subscription
-from messaging.headers import Headers
-from messaging.pressure import Pressure
-from messaging.routing import PLACES_CACHED_MAX, TopicSpace
-from messaging.selectors import Selectors
-from messaging.topics import Syntax, parse_filter, queue_topic_filter
-from messaging.virtual_check import errors_of
-from messaging.virtual_destinations import (
+from sluicegate.messaging.admission import QueueGate
+from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.destinations import QueueTarget, Subscriber, Subscription
+from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.routing import PLACES_CACHED_MAX, TopicSpace
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import Syntax, parse_filter, queue_topic_filter
+from sluicegate.messaging.virtual_check import errors_of
+from sluicegate.messaging.virtual_destinations import (
     QUEUE,
     TOPIC,
     CompositeDestination,
@@ -20,8 +20,8 @@ from messaging.virtual_destinations import (
     VirtualDestinations,
     VirtualTopic,
 )
-from messaging.virtual_names import ConsumerNames, NamePattern
-from messaging.virtual_routes import HOPS_MAX, VirtualRoutes
+from sluicegate.messaging.virtual_names import ConsumerNames, NamePattern
+from sluicegate.messaging.virtual_routes import HOPS_MAX, VirtualRoutes
 
 COLORS = ["red", "blue"]
 QUEUES = ["q0", "q1", "q2", "Consumer.A.t0", "Consumer.B.t0", "Consumer.A.t1"]

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.flow import codes
-from protocols.flow.client.errors import IncarnationChanged, PublisherForgotten
-from protocols.flow.client.messages import Message
-from protocols.flow.client.outbox import Outbox
-from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import PubOpened
-from protocols.flow.frames import cut_frame
-from protocols.flow.limits import FRAME_BYTES_MAX
-from protocols.flow.publish_frames import PubAck, Refusal, read_publish
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.client.errors import IncarnationChanged, PublisherForgotten
+from sluicegate.protocols.flow.client.messages import Message
+from sluicegate.protocols.flow.client.outbox import Outbox
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.flow_frames import PubOpened
+from sluicegate.protocols.flow.frames import cut_frame
+from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.publish_frames import PubAck, Refusal, read_publish
 
 SPOOL = 0x5B001  # its incarnation
 RESTORED = 0x5B002  # that of another one

@@ -16,14 +16,14 @@ from flow_wire import (
     open_gateway,
 )
 from flow_wire import engine as one_end
-from protocols.flow import codes, frames
-from protocols.flow.engine import FlowEngine
-from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
-from protocols.flow.frames import CRITICAL, PREFACE, encode_frame
-from protocols.flow.publish_frames import PublishesReceived, write_publish
-from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Close, Error, Hello
-from protocols.flow.settle_frames import Ping
-from protocols.flow.turns import AUTHENTICATING, CLOSED, GREETING, OPEN, TO_CLIENT, TO_GATEWAY
+from sluicegate.protocols.flow import codes, frames
+from sluicegate.protocols.flow.engine import FlowEngine
+from sluicegate.protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
+from sluicegate.protocols.flow.frames import CRITICAL, PREFACE, encode_frame
+from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
+from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Close, Error, Hello
+from sluicegate.protocols.flow.settle_frames import Ping
+from sluicegate.protocols.flow.turns import AUTHENTICATING, CLOSED, GREETING, OPEN, TO_CLIENT, TO_GATEWAY
 
 GOLDEN = {case.name: case.data for case in golden_frames()}
 

@@ -3,14 +3,14 @@
 import pytest
 
 from flow_golden import GoldenFrame, decoded, golden_frames
-from protocols.flow import frames
-from protocols.flow.columns import KINDS, Columns, ColumnWriter
-from protocols.flow.deliver_frames import Delivered, DeliverHead, write_deliver
-from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import PREFACE
-from protocols.flow.publish_frames import PublishesReceived, write_publish
-from protocols.flow.rows_frames import RowsReceived, write_rows
-from protocols.flow.stage_frames import StageRows, write_stage
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.columns import KINDS, Columns, ColumnWriter
+from sluicegate.protocols.flow.deliver_frames import Delivered, DeliverHead, write_deliver
+from sluicegate.protocols.flow.errors import PeerViolation
+from sluicegate.protocols.flow.frames import PREFACE
+from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
+from sluicegate.protocols.flow.rows_frames import RowsReceived, write_rows
+from sluicegate.protocols.flow.stage_frames import StageRows, write_stage
 
 CASES = golden_frames()
 SENT_MS = 1_700_000_000_500

@@ -2,13 +2,13 @@
 
 import pytest
 
-from actors.runtime import Runtime
 from flow_wire import open_gateway
 from full_socket import FullSocket
 from lone_actors import Idle, spawned
-from protocols.counters import ProtocolCounters
-from protocols.flow.output import Output
-from protocols.unread_answers import UNREAD_ANSWERS_BYTES_MAX
+from sluicegate.actors.runtime import Runtime
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.flow.output import Output
+from sluicegate.protocols.unread_answers import UNREAD_ANSWERS_BYTES_MAX
 
 ANSWER = bytes(UNREAD_ANSWERS_BYTES_MAX // 16)
 

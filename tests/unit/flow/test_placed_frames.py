@@ -3,11 +3,11 @@
 import pytest
 
 from flow_wire import NOW_MS, WALL_MS, FlowWire
-from protocols.flow import codes
-from protocols.flow.events import FlowEvent, PeerViolated
-from protocols.flow.publish_frames import PublishesReceived, write_publish
-from protocols.flow.turns import CLOSED
-from protocols.transports import PLACED_BYTES_MIN
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.events import FlowEvent, PeerViolated
+from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
+from sluicegate.protocols.flow.turns import CLOSED
+from sluicegate.protocols.transports import PLACED_BYTES_MIN
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
 

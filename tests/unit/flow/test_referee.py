@@ -7,16 +7,16 @@ import pytest
 from flow_consumer_referee import SettleTimes
 from flow_golden import compressed_frames, golden_frames
 from flow_referee import FlowProtocolReferee, Names, matches
-from protocols.flow import frames
-from protocols.flow.deliver_frames import DeliverHead, write_deliver
-from protocols.flow.flow_frames import Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
-from protocols.flow.partition_frames import Partitions, PartitionState
-from protocols.flow.publish_frames import PubAck, Refusal, write_publish
-from protocols.flow.session_frames import Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
-from protocols.flow.settle_frames import Credit, Ping, Settle, Settled
-from protocols.flow.subscription_frames import Subscribe
 from referee_calls import Foul
 from referee_steps import Step, client, gateway, hears
+from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_deliver
+from sluicegate.protocols.flow.flow_frames import Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
+from sluicegate.protocols.flow.partition_frames import Partitions, PartitionState
+from sluicegate.protocols.flow.publish_frames import PubAck, Refusal, write_publish
+from sluicegate.protocols.flow.session_frames import Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
+from sluicegate.protocols.flow.settle_frames import Credit, Ping, Settle, Settled
+from sluicegate.protocols.flow.subscription_frames import Subscribe
 
 GOLDEN = {frame.name: frame.data for frame in golden_frames()}
 PUBLISHER, CONSUMER, READER = 1, 2, 3  # flow ids

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gateway.answers import (
+from sluicegate.gateway.answers import (
     ClientNotFound,
     CursorNotFound,
     QueueAlreadyExists,
@@ -17,22 +17,29 @@ from gateway.answers import (
     TemplateNotFound,
     VpnNotFound,
 )
-from gateway.client_views import ClientQuestion, ClientsView, ClientView
-from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
-from gateway.name_patterns import name_pattern
-from gateway.ports import template_of
-from gateway.process_figures import ProcessFigures
-from gateway.reader_batches import ReaderBatch
-from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
-from gateway.replay_start import ReplayStart
-from gateway.routing_views import DurableSelectorView, ReloadView
-from gateway.samples import Sample
-from gateway.selections import MessageSelection
-from gateway.smrp import answer, rows_of
-from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
-from gateway.specimen import Specimen
-from gateway.views import (
+from sluicegate.gateway.client_views import ClientQuestion, ClientsView, ClientView
+from sluicegate.gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
+from sluicegate.gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.name_patterns import name_pattern
+from sluicegate.gateway.ports import template_of
+from sluicegate.gateway.process_figures import ProcessFigures
+from sluicegate.gateway.reader_batches import ReaderBatch
+from sluicegate.gateway.reader_views import (
+    BackupState,
+    BackupView,
+    CursorPartitionView,
+    CursorState,
+    CursorView,
+    SpoolView,
+)
+from sluicegate.gateway.replay_start import ReplayStart
+from sluicegate.gateway.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.samples import Sample
+from sluicegate.gateway.selections import MessageSelection
+from sluicegate.gateway.smrp import answer, rows_of
+from sluicegate.gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.specimen import Specimen
+from sluicegate.gateway.views import (
     ActorView,
     EventView,
     FlowView,
@@ -45,12 +52,12 @@ from gateway.views import (
     TakenView,
     payload_preview,
 )
-from gateway.vpn_views import MessageVpnsView, MessageVpnView
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import QueueDefinition, QueueInvalid, changed, definition_from_dict
-from messaging.queue_template import QueueTemplate, changed_template
-from messaging.routing import TopicSpace
-from messaging.wait_reason import WaitReason
+from sluicegate.gateway.vpn_views import MessageVpnsView, MessageVpnView
+from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid, changed, definition_from_dict
+from sluicegate.messaging.queue_template import QueueTemplate, changed_template
+from sluicegate.messaging.routing import TopicSpace
+from sluicegate.messaging.wait_reason import WaitReason
 from unit.gateway.memory_profiles import MemoryProfiles
 from unit.gateway.memory_rest_points import MemoryRestPoints
 from unit.gateway.memory_users import MemoryUsers

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.answers import (
+from sluicegate.gateway.answers import (
     AclProfileAlreadyExists,
     AclProfileNotFound,
     ClientProfileAlreadyExists,
     ClientProfileNotFound,
     Refused,
 )
-from gateway.config.authentication import Authentication
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.described import changed, described
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.profile_views import (
+from sluicegate.gateway.config.authentication import Authentication
+from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.described import changed, described
+from sluicegate.gateway.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.profile_views import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,
     AclException,
@@ -24,7 +24,7 @@ from gateway.profile_views import (
     ProfilesView,
     ProfileView,
 )
-from gateway.profiles import with_exception, without_exception
+from sluicegate.gateway.profiles import with_exception, without_exception
 
 Profile = ClientProfileSettings | AclProfileSettings
 

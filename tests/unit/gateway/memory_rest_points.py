@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway.answers import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
-from gateway.config.rest_delivery_points import RestDeliveryPoint
-from gateway.described import changed, described
-from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
+from sluicegate.gateway.answers import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.described import changed, described
+from sluicegate.gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
 
 BILLING = described(
     RestDeliveryPoint,

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gateway.answers import Refused, UserAlreadyExists, UserNotFound
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.stored_users import AskedUser, asked_user
-from gateway.user_views import UserView
-from messaging.queue_config import QueueInvalid
+from sluicegate.gateway.answers import Refused, UserAlreadyExists, UserNotFound
+from sluicegate.gateway.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.stored_users import AskedUser, asked_user
+from sluicegate.gateway.user_views import UserView
+from sluicegate.messaging.queue_config import QueueInvalid
 
 FIXED = asked_user({"name": "fixed"})  # of the configuration
 

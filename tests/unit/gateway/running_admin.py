@@ -11,16 +11,16 @@ from random import Random
 
 import orjson
 
-from actors.clock import SystemClock
-from actors.events import Events
-from gateway.admin.places import Places
-from gateway.admin.server import AdminServer, serve_admin
-from gateway.admin_accounts import AdminAccounts
-from gateway.config.admin import Admin
-from gateway.ports import NodePort
-from gateway.proofs import read_proofs
-from protocols.password_checks import PasswordChecks
-from protocols.socket_loop import SocketLoop
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.events import Events
+from sluicegate.gateway.admin.places import Places
+from sluicegate.gateway.admin.server import AdminServer, serve_admin
+from sluicegate.gateway.admin_accounts import AdminAccounts
+from sluicegate.gateway.config.admin import Admin
+from sluicegate.gateway.ports import NodePort
+from sluicegate.gateway.proofs import read_proofs
+from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.protocols.socket_loop import SocketLoop
 
 ANSWER_S = 30
 WITHOUT_ACCOUNTS = Admin()

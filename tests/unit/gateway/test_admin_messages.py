@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, IDS_MAX, selection_from_dict
-from messaging.message_selection import MessageId
-from messaging.queue_config import QueueInvalid
-from messaging.selectors import Selectors
+from sluicegate.gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, IDS_MAX, selection_from_dict
+from sluicegate.messaging.message_selection import MessageId
+from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.selectors import Selectors
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 

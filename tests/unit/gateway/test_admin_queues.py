@@ -5,8 +5,8 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from gateway.admin.requests import BODY_BYTES_MAX
-from gateway.replay_start import SEQUENCE_MAX, ReplayStart
+from sluicegate.gateway.admin.requests import BODY_BYTES_MAX
+from sluicegate.gateway.replay_start import SEQUENCE_MAX, ReplayStart
 from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import Answer, RunningAdmin
 

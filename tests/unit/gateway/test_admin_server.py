@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.admin import server
-from gateway.admin.server import AdminServer
-from protocols import socket_loop
+from sluicegate.gateway.admin import server
+from sluicegate.gateway.admin.server import AdminServer
+from sluicegate.protocols import socket_loop
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin, running_admin
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-COMMAND = "from gateway.cli import main; main()"
+COMMAND = "from sluicegate.gateway.cli import main; main()"
 
 
 @pytest.fixture

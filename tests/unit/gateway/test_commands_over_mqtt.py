@@ -10,9 +10,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from gateway.cli import app
 from gateway_process import PYTHON, free_port, wait_until
 from processes import running
+from sluicegate.gateway.cli import app
 
 ANSWER_S = 45
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"

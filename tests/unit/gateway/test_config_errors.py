@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from certificates import make_certificates
-from gateway.config.allowed import allowed_by, leaves
-from gateway.config.errors import ConfigError
-from gateway.config.load import load
-from gateway.config.model import Config
+from sluicegate.gateway.config.allowed import allowed_by, leaves
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
 
 
 def problems_of(text: str, tmp_path: Path, **environment: str) -> list[str]:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.allowed import allowed_by, leaves
-from gateway.config.errors import ConfigError
-from gateway.config.load import load
-from gateway.config.model import Config
-from gateway.config.reload import RELOADABLE, diff, is_reloadable
-from gateway.config.sizes import UNITS, format_size, parse_size, rounded_size
+from sluicegate.gateway.config.allowed import allowed_by, leaves
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.reload import RELOADABLE, diff, is_reloadable
+from sluicegate.gateway.config.sizes import UNITS, format_size, parse_size, rounded_size
 
 
 @pytest.fixture

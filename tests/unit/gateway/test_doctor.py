@@ -8,17 +8,17 @@ import orjson
 import pytest
 
 from certificates import make_certificates
-from gateway.certificates import SOON_S, Validity, validity_of
-from gateway.config.load import load
-from gateway.config_lint import lint
-from gateway.stored_users import USERS, StoredUser
-from protocols.scram import stored_text
-from storage.backup import Backup
-from storage.folder_lock import DATA_FILE
-from storage.interface import CommitJob, PageWrite, Table, TableWrite
-from storage.record_journal import Entry, Match
-from storage.record_page import Run
-from storage.store import SpoolStore
+from sluicegate.gateway.certificates import SOON_S, Validity, validity_of
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config_lint import lint
+from sluicegate.gateway.stored_users import USERS, StoredUser
+from sluicegate.protocols.scram import stored_text
+from sluicegate.storage.backup import Backup
+from sluicegate.storage.folder_lock import DATA_FILE
+from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
+from sluicegate.storage.record_journal import Entry, Match
+from sluicegate.storage.record_page import Run
+from sluicegate.storage.store import SpoolStore
 from unit.gateway.test_commands import Shell
 from unit.storage.half_records import half, page_of_version_1, record_of_version_1
 from unit.storage.samples import batch, publish_job

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from messaging import events
+from sluicegate.messaging import events
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `((?:SYSTEM|VPN|CLIENT)_[A-Z_]+)` \| ([a-z]+) \| \S", re.MULTILINE)

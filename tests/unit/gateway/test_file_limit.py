@@ -10,8 +10,8 @@ KEPT_BACK = 25  # for operators
 
 PROGRAM = f"""
 import logging, resource, sys
-from gateway.config.load import load
-from gateway.file_limit import files_for_clients, raise_file_limit
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.file_limit import files_for_clients, raise_file_limit
 
 resource.setrlimit(resource.RLIMIT_NOFILE, ({SOFT}, {HARD}))
 logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s")

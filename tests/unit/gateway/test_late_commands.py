@@ -10,14 +10,14 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from gateway.cli import app, late_commands
-from gateway.cli.late_commands import COMMANDS
+from sluicegate.gateway.cli import app, late_commands
+from sluicegate.gateway.cli.late_commands import COMMANDS
 from unit.storage.spool_file import same_imports
 
 OF_THE_BROKER: Final = {"aiohttp", "asyncio", "joserfc", "lmdb", "prometheus_client", "pykka", "starlette", "uvicorn"}
 ASKING_NOBODY: Final = """
 import sys
-from gateway.cli import main
+from sluicegate.gateway.cli import main
 try:
     main(["queue", "list", "--url", "http://127.0.0.1:1"])
 finally:
@@ -26,7 +26,7 @@ finally:
 
 SAYING_THE_RELEASE: Final = """
 import sys
-from gateway.cli import main
+from sluicegate.gateway.cli import main
 try:
     main(["version"])
 finally:
@@ -38,7 +38,7 @@ import importlib.metadata
 def looked_for(**of):
     raise AssertionError(of)
 importlib.metadata.entry_points = looked_for
-import gateway.config.model
+import sluicegate.gateway.config.model
 """
 
 
@@ -73,14 +73,14 @@ def test_a_command_for_the_admin_port_imports_nothing_of_the_broker() -> None:
     """A start costs what it imports: an operator's command is to answer at once."""
     command = [sys.executable, "-P", "-c", ASKING_NOBODY]
     imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
-    assert "gateway.cli.queues" in imported
+    assert "sluicegate.gateway.cli.queues" in imported
     assert not OF_THE_BROKER.intersection(imported)
 
 
 def test_a_command_that_asks_no_gateway_imports_no_tls() -> None:
     command = [sys.executable, "-P", "-c", SAYING_THE_RELEASE]
     imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
-    assert "gateway.cli.version" in imported
+    assert "sluicegate.gateway.cli.version" in imported
     assert "ssl" not in imported
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from gateway.metrics import METRICS
+from sluicegate.gateway.metrics import METRICS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z_, ]*) ?\| ", re.MULTILINE)

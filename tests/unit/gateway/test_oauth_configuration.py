@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.runtime import Runtime
-from gateway.accounts import Accounts
-from gateway.config.errors import ConfigError
-from gateway.config.load import load
-from gateway.proofs import read_proofs
-from protocols.login_attempts import LoginAttempts
-from protocols.password_checks import PasswordChecks
+from sluicegate.actors.runtime import Runtime
+from sluicegate.gateway.accounts import Accounts
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.proofs import read_proofs
+from sluicegate.protocols.login_attempts import LoginAttempts
+from sluicegate.protocols.password_checks import PasswordChecks
 from tokens import TokenServer
 
 

@@ -7,7 +7,7 @@ import sys
 from itertools import count, pairwise
 from typing import Final
 
-from gateway.operator_ports import IMPORTED, turn_without
+from sluicegate.gateway.operator_ports import IMPORTED, turn_without
 from unit.storage.spool_file import same_imports
 
 MODULES_MAX: Final = 60  # of one step: some 20 ms in which clients wait
@@ -15,25 +15,25 @@ STEPS: Final = """
 import json
 import sys
 from importlib import import_module
-import gateway.cli.node
-import gateway.process
-from gateway.operator_ports import IMPORTED
+import sluicegate.gateway.cli.node
+import sluicegate.gateway.process
+from sluicegate.gateway.operator_ports import IMPORTED
 counts = [len(sys.modules)]
 before = sorted(sys.modules)
 for name in IMPORTED:
     import_module(name)
     counts.append(len(sys.modules))
-import gateway.admin.server
-import gateway.node_port
+import sluicegate.gateway.admin.server
+import sluicegate.gateway.node_port
 print(json.dumps({"before": before, "counts": counts, "all": len(sys.modules)}))
 """
 
 
 def test_a_node_that_has_no_file_to_read_imports_no_yaml() -> None:
     """PyYAML takes some twentieth of a start, for an expression of all characters that a file may have."""
-    started = "import sys, gateway.process; from gateway.config.load import load; {}; print(*sys.modules)"
+    imports = "import sys, sluicegate.gateway.process; from sluicegate.gateway.config.load import load"
     for reads, wanted in (("load(settings=['admin.port=1'])", False), ("load(settings=['admin.users=[]'])", True)):
-        command = [sys.executable, "-P", "-c", started.format(reads)]
+        command = [sys.executable, "-P", "-c", f"{imports}; {reads}; print(*sys.modules)"]
         told = subprocess.run(command, capture_output=True, env=same_imports(), timeout=60, check=True).stdout
         assert ("yaml" in told.decode().split()) is wanted, reads
 

@@ -6,12 +6,12 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from gateway.config.authentication import Authentication
-from gateway.semp.query import cursor_after
-from gateway.views import FlowView
-from messaging.deliver_to_one import priorities_of
-from messaging.destinations import Subscriber, Subscription
-from messaging.topics import Syntax, parse_filter
+from sluicegate.gateway.config.authentication import Authentication
+from sluicegate.gateway.semp.query import cursor_after
+from sluicegate.gateway.views import FlowView
+from sluicegate.messaging.deliver_to_one import priorities_of
+from sluicegate.messaging.destinations import Subscriber, Subscription
+from sluicegate.messaging.topics import Syntax, parse_filter
 from unit.gateway.memory_node import MemoryNode, client_view
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.semp_client import refused, semp

@@ -5,7 +5,6 @@ import threading
 
 from typer.testing import CliRunner
 
-from gateway.cli import app
 from mqtt_packets import (
     CONNACK,
     CONNECT,
@@ -22,6 +21,7 @@ from mqtt_packets import (
     take_packets,
     u16,
 )
+from sluicegate.gateway.cli import app
 
 PATIENCE_S = 30.0
 

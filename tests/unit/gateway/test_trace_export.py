@@ -9,14 +9,14 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from actors.clock import SystemClock
-from actors.runtime import Runtime
-from gateway import trace_export
-from gateway.trace_export import RECORDS_PER_REQUEST, TraceExport
-from gateway.trace_spans import SpanMaker
 from loops import RunOnLoop
-from messaging.trace_context import TraceContext
-from messaging.trace_records import WRITTEN, SpoolTraced, TraceBuffer
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.runtime import Runtime
+from sluicegate.gateway import trace_export
+from sluicegate.gateway.trace_export import RECORDS_PER_REQUEST, TraceExport
+from sluicegate.gateway.trace_spans import SpanMaker
+from sluicegate.messaging.trace_context import TraceContext
+from sluicegate.messaging.trace_records import WRITTEN, SpoolTraced, TraceBuffer
 
 
 class Collector(SpanExporter):

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.errors import ConfigError
-from gateway.config.load import load
-from gateway.config.model import Config
-from gateway.config.virtual_destinations import VirtualDestinationsSection
-from messaging.virtual_destinations import DEFINITIONS_MAX
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
+from sluicegate.messaging.virtual_destinations import DEFINITIONS_MAX
 
 FILE = """\
 virtual_destinations:

@@ -2,26 +2,26 @@
 
 from collections.abc import Callable
 
-from actors.clock import SystemClock
-from actors.data_messages import Deliveries, Settle
-from actors.events import Events
-from actors.inbox import Dispatcher, Inbox, Scheduled
-from actors.parking_messages import GiveBack
-from messaging.batch import EXACTLY_ONCE
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.publication import Publication
-from messaging.retained_messages import RetainedMessage, RetainedMessages
-from messaging.selectors import Selectors
-from messaging.topics import Syntax, parse_filter
-from messaging.unsent import give_back
 from mqtt_conversation import connected
-from protocols.counters import ProtocolCounters
-from protocols.mqtt.bound_flow import BoundFlow
-from protocols.mqtt.delivering import DeliveringSide
-from protocols.mqtt.granted import GrantedSubscription
-from protocols.mqtt.session import ExtraSubscription, Session
-from protocols.mqtt.stored_session import StoredSession
+from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.data_messages import Deliveries, Settle
+from sluicegate.actors.events import Events
+from sluicegate.actors.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.parking_messages import GiveBack
+from sluicegate.messaging.batch import EXACTLY_ONCE
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.retained_messages import RetainedMessage, RetainedMessages
+from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.messaging.unsent import give_back
+from sluicegate.protocols.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.bound_flow import BoundFlow
+from sluicegate.protocols.mqtt.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.granted import GrantedSubscription
+from sluicegate.protocols.mqtt.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.stored_session import StoredSession
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 OWN, SHARED, NAMED = "the session's own queue", "that of a shared subscription", "a named queue"

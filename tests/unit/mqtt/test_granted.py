@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.topics import Syntax, parse_filter
-from protocols.mqtt.granted import NO_SUBSCRIPTIONS, NOT_WANTED, GrantedSubscription, SubscriptionTable
-from protocols.mqtt.session import Session
+from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.protocols.mqtt.granted import NO_SUBSCRIPTIONS, NOT_WANTED, GrantedSubscription, SubscriptionTable
+from sluicegate.protocols.mqtt.session import Session
 
 FILTERS = ["a", "a/+", "b/#"]
 

@@ -3,15 +3,15 @@
 import pytest
 
 import mqtt_packets as mqtt
-from messaging.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
-from messaging.partitioning import key_hash
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected, only, rows_of
-from protocols.mqtt.events import PeerViolated, PublishReceived
-from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
-from protocols.mqtt.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits
-from protocols.mqtt.publish_writer import encode_at_most_once
-from protocols.mqtt.reason_codes import QUOTA_EXCEEDED
-from protocols.mqtt.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
+from sluicegate.messaging.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
+from sluicegate.messaging.partitioning import key_hash
+from sluicegate.protocols.mqtt.events import PeerViolated, PublishReceived
+from sluicegate.protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
+from sluicegate.protocols.mqtt.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits
+from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
+from sluicegate.protocols.mqtt.reason_codes import QUOTA_EXCEEDED
+from sluicegate.protocols.mqtt.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
 
 LEVELS = (3, 4, 5)
 

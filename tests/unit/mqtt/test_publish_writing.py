@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mqtt_packets as mqtt
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected
-from protocols.mqtt.errors import LocalMisuse
-from protocols.mqtt.first_bytes import PUBACK
-from protocols.mqtt.granted import DeliveryOptions
-from protocols.mqtt.publish_writer import encode_at_most_once
-from protocols.mqtt.rows_out import RowsOut
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.protocols.mqtt.errors import LocalMisuse
+from sluicegate.protocols.mqtt.first_bytes import PUBACK
+from sluicegate.protocols.mqtt.granted import DeliveryOptions
+from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
+from sluicegate.protocols.mqtt.rows_out import RowsOut
 
 LEVELS = (3, 4, 5)
 

@@ -4,9 +4,9 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import connected, only
-from protocols.mqtt.errors import LocalMisuse
-from protocols.mqtt.events import SubscribeReceived, UnsubscribeReceived
-from protocols.mqtt.limits import MqttLimits
+from sluicegate.protocols.mqtt.errors import LocalMisuse
+from sluicegate.protocols.mqtt.events import SubscribeReceived, UnsubscribeReceived
+from sluicegate.protocols.mqtt.limits import MqttLimits
 
 LEVELS = (3, 4, 5)
 

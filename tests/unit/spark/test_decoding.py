@@ -17,10 +17,10 @@ from google.protobuf.timestamp_pb2 import DESCRIPTOR as TIMESTAMP_FILE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.decode.avro import AvroDecoder
-from pipeline.decode.decoder import Decoder, SchemaError, Undecodable
-from pipeline.decode.protobuf import ProtobufDecoder
-from pipeline.decode.text import CsvDecoder, JsonDecoder
+from sluicegate.pipeline.decode.avro import AvroDecoder
+from sluicegate.pipeline.decode.decoder import Decoder, SchemaError, Undecodable
+from sluicegate.pipeline.decode.protobuf import ProtobufDecoder
+from sluicegate.pipeline.decode.text import CsvDecoder, JsonDecoder
 
 READING = pa.struct(
     [

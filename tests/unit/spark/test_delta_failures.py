@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from pipeline.delta import TableFailed, ensure_table, has_batch
-from pipeline.directories import PARTITIONED_BY
+from sluicegate.pipeline.delta import TableFailed, ensure_table, has_batch
+from sluicegate.pipeline.directories import PARTITIONED_BY
 
 COLUMNS = StructType([StructField(name, LongType()) for name in (*PARTITIONED_BY, "sequence")])
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.aggregate.job import AggregateJob
-from pipeline.audit.job import AuditJob
-from pipeline.configuration import ConfigError, JobFile, load
-from pipeline.replay import ReplayJob
-from pipeline.skew.job import SkewJob
+from sluicegate.pipeline.aggregate.job import AggregateJob
+from sluicegate.pipeline.audit.job import AuditJob
+from sluicegate.pipeline.configuration import ConfigError, JobFile, load
+from sluicegate.pipeline.replay import ReplayJob
+from sluicegate.pipeline.skew.job import SkewJob
 
 AUDIT = """
 [audit]

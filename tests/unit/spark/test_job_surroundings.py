@@ -10,15 +10,15 @@ from typing import Final
 
 import pytest
 
-from pipeline.cli import FATAL
-from pipeline.spark_environment import spark_environment
-from pipeline.working_folder import PREFIX, working_folder
 from processes import running
+from sluicegate.pipeline.cli import FATAL
+from sluicegate.pipeline.spark_environment import spark_environment
+from sluicegate.pipeline.working_folder import PREFIX, working_folder
 from unit.storage.spool_file import same_imports
 
 HOLDS_ONE: Final = """\
 import signal
-from pipeline.working_folder import working_folder
+from sluicegate.pipeline.working_folder import working_folder
 with working_folder() as folder:
     (folder / "blockmgr-1").mkdir()
     print(folder, flush=True)
@@ -80,7 +80,7 @@ def test_a_spark_that_does_not_begin_is_told_in_one_line_and_is_no_finding(tmp_p
     file = tmp_path / "audit.toml"
     tables = "".join(f'[audit.{each}]\npath = "/none"\n' for each in ("ingress", "egress"))
     file.write_text(f'[audit]\nreport = "/none"\nidentity = "message_id"\n{tables}')
-    command = [sys.executable, "-P", "-m", "pipeline", "run", "audit", "--config", str(file)]
+    command = [sys.executable, "-P", "-m", "sluicegate.pipeline", "run", "audit", "--config", str(file)]
     environment = {**same_imports(), "JAVA_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == FATAL, done.stderr

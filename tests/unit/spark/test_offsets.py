@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate.checkpoint import CheckpointError, last_progress
 from pyspark_sluicegate.offsets import Offset, OffsetError, named_places
+from sluicegate.protocols.flow.cursor_frames import Position
 
 offsets = st.builds(
     Offset,

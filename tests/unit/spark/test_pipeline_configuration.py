@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli import USAGE, app
-from pipeline.configuration import ArchiveJob, ConfigError, load
+from sluicegate.pipeline.cli import USAGE, app
+from sluicegate.pipeline.configuration import ArchiveJob, ConfigError, load
 
 WHOLE = """
 checkpoint = "/c"

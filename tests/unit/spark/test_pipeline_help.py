@@ -4,9 +4,9 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from typer.testing import CliRunner
 
-from pipeline import cli
-from pipeline.cli import FATAL, INTERRUPTED, app
-from pipeline.invocation import Invocation
+from sluicegate.pipeline import cli
+from sluicegate.pipeline.cli import FATAL, INTERRUPTED, app
+from sluicegate.pipeline.invocation import Invocation
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["run"], ["plan"], ["status"], ["ack"]])

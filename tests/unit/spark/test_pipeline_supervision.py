@@ -7,11 +7,11 @@ from threading import Event
 import pytest
 from pyspark.errors import PySparkException
 
-from pipeline.failures import GATEWAY_AWAY, HOST_TOO_BUSY, JobFailed, failure_of
-from pipeline.progress import lag_by_partition
-from pipeline.supervision import ATTEMPTS_MAX, supervise
 from pyspark_sluicegate.offsets import Offset
 from sluicegate import AuthenticationRefused, ConnectFailed
+from sluicegate.pipeline.failures import GATEWAY_AWAY, HOST_TOO_BUSY, JobFailed, failure_of
+from sluicegate.pipeline.progress import lag_by_partition
+from sluicegate.pipeline.supervision import ATTEMPTS_MAX, supervise
 
 OF_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:
 Traceback (most recent call last):

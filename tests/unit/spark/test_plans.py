@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline import plan
-from pipeline.dmq.job import DmqJob
-from protocols.flow.cursor_frames import Position, Positions
-from protocols.flow.frames import QUEUE_STATUS
+from sluicegate.pipeline import plan
+from sluicegate.pipeline.dmq.job import DmqJob
+from sluicegate.protocols.flow.cursor_frames import Position, Positions
+from sluicegate.protocols.flow.frames import QUEUE_STATUS
 
 
 class TwoPartitions:

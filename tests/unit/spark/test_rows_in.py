@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from messaging.headers import TIME_MS_MAX
-from protocols.flow import columns as wire
-from protocols.flow.columns import ColumnWriter, read_columns
 from pyspark_sluicegate.columns import chosen_columns, record_batch
+from sluicegate.messaging.headers import TIME_MS_MAX
+from sluicegate.protocols.flow import columns as wire
+from sluicegate.protocols.flow.columns import ColumnWriter, read_columns
 
 
 def test_a_time_that_no_calendar_has_is_never() -> None:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
 
-from protocols.flow import columns as wire
-from protocols.flow.columns import Columns, counts_of, cut_values, read_columns
 from pyspark_sluicegate.options import OptionError, SinkOptions
 from pyspark_sluicegate.rows_out import RowError, encode_rows, rows_with_destination
 from pyspark_sluicegate.source import SluicegateSource
+from sluicegate.protocols.flow import columns as wire
+from sluicegate.protocols.flow.columns import Columns, counts_of, cut_values, read_columns
 
 texts = st.one_of(st.none(), st.text(max_size=6))
 rows = st.lists(

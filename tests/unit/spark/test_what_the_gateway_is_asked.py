@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from protocols.flow import codes
-from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate import acknowledging, stream
 from pyspark_sluicegate.offsets import Offset, OffsetError
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading import RangeReader
 from sluicegate import ConnectFailed, FlowClientError, RequestRefused
+from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.cursor_frames import Position
 
 OPTIONS = SourceOptions.of({"url": "flow://gateway", "queue": "orders", "longPollMs": "500"})
 REFUSED_FOR_NOW = RequestRefused(codes.PERMISSION_DENIED, "queue 'orders' lets nobody read", None)

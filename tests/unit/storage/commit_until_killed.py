@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from storage.interface import CommitJob, PageWrite
-from storage.record_cursor import CursorState
-from storage.store import SpoolStore
+from sluicegate.storage.interface import CommitJob, PageWrite
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 
 

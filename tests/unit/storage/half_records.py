@@ -2,12 +2,12 @@
 
 import struct
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from storage.record import encode_batch
-from storage.record_journal import Entry
-from storage.record_page import Run, directory_row, encode_page
-from storage.record_seal import seal
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.storage.record import encode_batch
+from sluicegate.storage.record_journal import Entry
+from sluicegate.storage.record_page import Run, directory_row, encode_page
+from sluicegate.storage.record_seal import seal
 from unit.storage.samples import batch
 
 

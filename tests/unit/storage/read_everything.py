@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from storage.errors import StorageError
-from storage.store import SpoolStore
+from sluicegate.storage.errors import StorageError
+from sluicegate.storage.store import SpoolStore
 
 
 def main(folder: Path) -> None:

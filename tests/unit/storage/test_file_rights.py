@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.backup import Backup
-from storage.backup_folder import NOTE_FILE, PARTIAL_FILE, BackupNote, write_note
-from storage.errors import BackupRefused
-from storage.file_rights import make_file, open_to_others, told_rights
-from storage.folder_lock import DATA_FILE
-from storage.restore import restore_backup
-from storage.store import SPOOL_FILES, SpoolStore
+from sluicegate.storage.backup import Backup
+from sluicegate.storage.backup_folder import NOTE_FILE, PARTIAL_FILE, BackupNote, write_note
+from sluicegate.storage.errors import BackupRefused
+from sluicegate.storage.file_rights import make_file, open_to_others, told_rights
+from sluicegate.storage.folder_lock import DATA_FILE
+from sluicegate.storage.restore import restore_backup
+from sluicegate.storage.store import SPOOL_FILES, SpoolStore
 from unit.storage.samples import publish_job
 
 MIB = 1 << 20

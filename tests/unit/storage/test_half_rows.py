@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from storage.errors import DamagedRecord
-from storage.interface import CommitJob, PageDamage, PageKey, PageWrite
-from storage.record import decode_batch, encode_batch
-from storage.record_batches import put_batches
-from storage.record_journal import Entry, JournalRecord, Match, decode_journal_record, encode_journal_record
-from storage.record_page import Run, decode_page, directory_row, encode_page
-from storage.record_seal import SEAL_BYTES, seal
-from storage.spool_reader import SpoolReader
-from storage.store import SpoolStore
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite
+from sluicegate.storage.record import decode_batch, encode_batch
+from sluicegate.storage.record_batches import put_batches
+from sluicegate.storage.record_journal import Entry, JournalRecord, Match, decode_journal_record, encode_journal_record
+from sluicegate.storage.record_page import Run, decode_page, directory_row, encode_page
+from sluicegate.storage.record_seal import SEAL_BYTES, seal
+from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.storage.store import SpoolStore
 from unit.storage.half_records import half, page_of_version_1, record_of_version_1
 from unit.storage.samples import batch, rows_of
 

@@ -5,17 +5,17 @@ from pathlib import Path
 import orjson
 import pytest
 
-from messaging.cursors import TAP, DurableCursor
-from messaging.queue_config import definition_from_dict
-from messaging.staging import StagedPage
-from storage.databases import PAGE_KEY, RECORD_KEY
-from storage.inspection import Finding, Severity, inspect_spool
-from storage.interface import CommitJob, PageWrite, Table, TableWrite
-from storage.queue_catalog import PartitionIds, StoredQueue, queue_row
-from storage.record_cursor import CursorState
-from storage.spool_reader import SpoolReader
-from storage.staging_rows import page_row
-from storage.store import SpoolStore
+from sluicegate.messaging.cursors import TAP, DurableCursor
+from sluicegate.messaging.queue_config import definition_from_dict
+from sluicegate.messaging.staging import StagedPage
+from sluicegate.storage.databases import PAGE_KEY, RECORD_KEY
+from sluicegate.storage.inspection import Finding, Severity, inspect_spool
+from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
+from sluicegate.storage.queue_catalog import PartitionIds, StoredQueue, queue_row
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.storage.staging_rows import page_row
+from sluicegate.storage.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 from unit.storage.spool_file import flip_raw, get_raw, put_raw
 

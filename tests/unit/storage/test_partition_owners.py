@@ -5,17 +5,17 @@ from pathlib import Path
 import orjson
 import pytest
 
-from messaging.queue_config import definition_from_dict
-from messaging.rescale import Rescale
-from messaging.slots import modulo_slots, resized_slots
-from storage.interface import CommitJob, PageWrite, Table, TableWrite
-from storage.partition_owners import find_lost, owner_rows, owner_rows_deleted, staging_owner_row
-from storage.queue_catalog import PartitionIds, StoredQueue, queue_row, staging_partition_id
-from storage.record_cursor import CursorState
-from storage.salvage_copy import salvage_spool
-from storage.spool_reader import SpoolReader
-from storage.store import SpoolStore
-from storage.stored_state import StoredVpn, read_partitions, read_vpns
+from sluicegate.messaging.queue_config import definition_from_dict
+from sluicegate.messaging.rescale import Rescale
+from sluicegate.messaging.slots import modulo_slots, resized_slots
+from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
+from sluicegate.storage.partition_owners import find_lost, owner_rows, owner_rows_deleted, staging_owner_row
+from sluicegate.storage.queue_catalog import PartitionIds, StoredQueue, queue_row, staging_partition_id
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.salvage_copy import salvage_spool
+from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.stored_state import StoredVpn, read_partitions, read_vpns
 from unit.storage.samples import page_bytes, publish_job
 from unit.storage.spool_file import flip_raw
 

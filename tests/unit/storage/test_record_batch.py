@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.batch import MessageBatch
-from messaging.headers import Headers
-from storage.errors import DamagedRecord, UnsupportedFormat
-from storage.record import BATCH_FORMAT, decode_batch, encode_batch, encode_rows
+from sluicegate.messaging.batch import MessageBatch
+from sluicegate.messaging.headers import Headers
+from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.record import BATCH_FORMAT, decode_batch, encode_batch, encode_rows
 from unit.storage.samples import attributes_of, batch, batches, rows_of
 
 

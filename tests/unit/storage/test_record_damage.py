@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.marks import marks_of, marks_together
-from storage.errors import DamagedRecord, StorageError, UnsupportedFormat
-from storage.record_cursor import CursorState, decode_cursor, encode_cursor
-from storage.record_journal import Entry, JournalRecord, Match, Settlement, decode_journal_record, encode_journal_record
-from storage.record_page import (
+from sluicegate.messaging.marks import marks_of, marks_together
+from sluicegate.storage.errors import DamagedRecord, StorageError, UnsupportedFormat
+from sluicegate.storage.record_cursor import CursorState, decode_cursor, encode_cursor
+from sluicegate.storage.record_journal import (
+    Entry,
+    JournalRecord,
+    Match,
+    Settlement,
+    decode_journal_record,
+    encode_journal_record,
+)
+from sluicegate.storage.record_page import (
     PageRuns,
     PageSummary,
     Run,
@@ -20,8 +27,8 @@ from storage.record_page import (
     directory_row,
     encode_page,
 )
-from storage.record_seal import SEAL_BYTES, seal
-from storage.record_table import decode_row, encode_row, stored_key
+from sluicegate.storage.record_seal import SEAL_BYTES, seal
+from sluicegate.storage.record_table import decode_row, encode_row, stored_key
 from unit.storage.samples import attributes_of, batch, cursors, entries, page_runs, rows_of, settlements
 
 SAMPLES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import BackupRefused, StoreFailed
-from storage.interface import CommitJob, PageKey, PageWrite, Recovery, Table, TableWrite
-from storage.record_cursor import CursorState
-from storage.record_journal import Entry, Match, encode_journal_record
-from storage.record_page import Run, encode_page
-from storage.salvage_copy import Salvaged, salvage_spool
-from storage.store import SpoolStore
-from storage.tree_pages import BRANCH, LEAF, DataFile
-from storage.tree_walk import NAMES, walk_trees
+from sluicegate.storage.errors import BackupRefused, StoreFailed
+from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, Table, TableWrite
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.record_journal import Entry, Match, encode_journal_record
+from sluicegate.storage.record_page import Run, encode_page
+from sluicegate.storage.salvage_copy import Salvaged, salvage_spool
+from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.tree_pages import BRANCH, LEAF, DataFile
+from sluicegate.storage.tree_walk import NAMES, walk_trees
 from unit.cores.messages import numbered
 from unit.storage.tree_files import tree_pages, walked
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from messaging.marks import marks_of
-from storage.errors import FolderInUse, PageNotFound, UnsupportedFormat
-from storage.identity import STORE_KIND
-from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Store, StoredPage, Table, TableWrite
-from storage.record_cursor import CursorState
-from storage.record_page import PageSummary
-from storage.record_seal import seal
-from storage.store import SpoolStore
+from sluicegate.messaging.marks import marks_of
+from sluicegate.storage.errors import FolderInUse, PageNotFound, UnsupportedFormat
+from sluicegate.storage.identity import STORE_KIND
+from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Store, StoredPage, Table, TableWrite
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.record_page import PageSummary
+from sluicegate.storage.record_seal import seal
+from sluicegate.storage.store import SpoolStore
 from unit.storage.samples import batch, page_bytes, publish_job, rows_of
 from unit.storage.spool_file import put_raw
 

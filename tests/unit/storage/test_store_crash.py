@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from processes import running
-from storage.interface import Recovery
-from storage.store import SpoolStore
+from sluicegate.storage.interface import Recovery
+from sluicegate.storage.store import SpoolStore
 from unit.storage.spool_file import same_imports
 
 PROGRAM = Path(__file__).with_name("commit_until_killed.py")

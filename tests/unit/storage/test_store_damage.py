@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from messaging.flows import DeliveryRules
-from messaging.ledger import Ledger
-from messaging.recovery import restore
-from storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
-from storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, UnsupportedFormat
-from storage.interface import CommitJob, PageDamage, PageWrite, QuarantinedBytes, Recovery, Table, TableWrite
-from storage.record_cursor import CursorState
-from storage.record_journal import JOURNAL_FORMAT, JOURNAL_KIND
-from storage.record_page import directory_row
-from storage.record_seal import seal
-from storage.spool_reader import SpoolReader
-from storage.store import SpoolStore
-from storage.stored_state import SEQUENCES_SKIPPED, read_partitions
+from sluicegate.messaging.flows import DeliveryRules
+from sluicegate.messaging.ledger import Ledger
+from sluicegate.messaging.recovery import restore
+from sluicegate.storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
+from sluicegate.storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, UnsupportedFormat
+from sluicegate.storage.interface import CommitJob, PageDamage, PageWrite, QuarantinedBytes, Recovery, Table, TableWrite
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.record_journal import JOURNAL_FORMAT, JOURNAL_KIND
+from sluicegate.storage.record_page import directory_row
+from sluicegate.storage.record_seal import seal
+from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.stored_state import SEQUENCES_SKIPPED, read_partitions
 from unit.storage.samples import page_bytes, publish_job
 from unit.storage.spool_file import flip_raw, get_raw, put_raw, same_imports
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import StoreFull
-from storage.interface import CommitJob, PageKey, PageWrite, StoreUsage
-from storage.record_cursor import CursorState
-from storage.store import SpoolStore
+from sluicegate.storage.errors import StoreFull
+from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, StoreUsage
+from sluicegate.storage.record_cursor import CursorState
+from sluicegate.storage.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 
 RESERVE_BYTES = 256 << 10

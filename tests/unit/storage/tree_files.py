@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from storage.tree_pages import BRANCH, LEAF, DataFile
-from storage.tree_walk import TreeWalk
+from sluicegate.storage.tree_pages import BRANCH, LEAF, DataFile
+from sluicegate.storage.tree_walk import TreeWalk
 
 
 def walked(path: Path) -> TreeWalk:

@@ -1,0 +1,113 @@
+"""The public names of the client library, which programs import as `sluicegate.NAME`.
+
+The code lives in `protocols.flow.client`; `docs/flow-client.md` is for its users.
+"""
+
+from sluicegate.messaging.headers import UserPropertyValue
+from sluicegate.protocols.flow.client.blocking import BlockingClient, BlockingConsumer, BlockingPublisher
+from sluicegate.protocols.flow.client.blocking_bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
+from sluicegate.protocols.flow.client.blocking_owner import BlockingReceiver
+from sluicegate.protocols.flow.client.blocking_queues import BlockingQueues
+from sluicegate.protocols.flow.client.blocking_subscriber import BlockingSubscriber
+from sluicegate.protocols.flow.client.browser import Browser
+from sluicegate.protocols.flow.client.bulk import Bulk, Column, Cursor, RangeReader
+from sluicegate.protocols.flow.client.client import Client
+from sluicegate.protocols.flow.client.consumer import Consumer
+from sluicegate.protocols.flow.client.errors import (
+    AuthenticationRefused,
+    ClientClosed,
+    CodedError,
+    ConnectFailed,
+    ConnectionBroken,
+    ConsumerEnded,
+    FlowClientError,
+    IncarnationChanged,
+    MessageTooLarge,
+    PublisherEnded,
+    PublisherForgotten,
+    PublishRefused,
+    ReadFailed,
+    RequestInterrupted,
+    RequestRefused,
+)
+from sluicegate.protocols.flow.client.events import (
+    ClientEvent,
+    Connected,
+    Disconnected,
+    FlowActivated,
+    FlowDeactivated,
+    FlowInterrupted,
+    PartitionsChanged,
+    SettledTooLate,
+    SubscriptionLost,
+)
+from sluicegate.protocols.flow.client.messages import Delivery, Message, QueueMessage, Received
+from sluicegate.protocols.flow.client.options import ClientOptions
+from sluicegate.protocols.flow.client.publisher import Publisher
+from sluicegate.protocols.flow.client.queues import Queue, Queues
+from sluicegate.protocols.flow.client.subscriber import Subscriber
+from sluicegate.protocols.flow.columns import Columns, ColumnWriter
+from sluicegate.protocols.flow.cursor_frames import Position, Positions
+from sluicegate.protocols.flow.partition_frames import PartitionState
+from sluicegate.protocols.flow.rows_frames import RowsReceived
+from sluicegate.protocols.flow.stage_frames import StagingAnswer
+
+__all__ = [
+    "AuthenticationRefused",
+    "BlockingBulk",
+    "BlockingClient",
+    "BlockingConsumer",
+    "BlockingCursor",
+    "BlockingPublisher",
+    "BlockingQueues",
+    "BlockingRangeReader",
+    "BlockingReceiver",
+    "BlockingSubscriber",
+    "Browser",
+    "Bulk",
+    "Client",
+    "ClientClosed",
+    "ClientEvent",
+    "ClientOptions",
+    "CodedError",
+    "Column",
+    "ColumnWriter",
+    "Columns",
+    "ConnectFailed",
+    "Connected",
+    "ConnectionBroken",
+    "Consumer",
+    "ConsumerEnded",
+    "Cursor",
+    "Delivery",
+    "Disconnected",
+    "FlowActivated",
+    "FlowClientError",
+    "FlowDeactivated",
+    "FlowInterrupted",
+    "IncarnationChanged",
+    "Message",
+    "MessageTooLarge",
+    "PartitionState",
+    "PartitionsChanged",
+    "Position",
+    "Positions",
+    "PublishRefused",
+    "Publisher",
+    "PublisherEnded",
+    "PublisherForgotten",
+    "Queue",
+    "QueueMessage",
+    "Queues",
+    "RangeReader",
+    "ReadFailed",
+    "Received",
+    "RequestInterrupted",
+    "RequestRefused",
+    "RowsReceived",
+    "SettledTooLate",
+    "StagingAnswer",
+    "Subscriber",
+    "SubscriptionLost",
+    "UserPropertyValue",
+]
