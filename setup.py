@@ -28,86 +28,75 @@ PACKAGE: Final = ROOT / "sluicegate"  # by its links: a module is compiled under
 # Patterns below PACKAGE.
 COMPILED: Final = (
     "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
-    "storage/record*.py",  # the at-rest format: one call per message written or read back
-    "storage/journal_account.py",  # which records of the journal may go; the planner's own
-    "storage/spool_plan.py",  # the spool's accounts: every guaranteed batch passes through them
-    "storage/unwritten.py",  # and waits here for its commit
-    "actors/asking.py",
-    "actors/browsing.py",  # an address, like inboxes: what inherits from a compiled class is compiled
-    "actors/burying.py",  # so are errands, and those that derive from them
-    "actors/errands.py",
-    "actors/events.py",  # what each client does is told
-    "actors/futures.py",  # an answer comes with each request of a client
-    "actors/moving.py",
-    "actors/picking.py",
-    "actors/preparing.py",
-    "actors/taking.py",
-    "actors/topic_router.py",  # each SUBSCRIBE asks it
-    "actors/commit_watch.py",
-    "actors/consumer_asks.py",  # who waits is looked at in every turn of a partition
-    "actors/router_messages.py",  # each SUBSCRIBE makes some
-    "actors/runtime.py",  # an actor begins with each connection
-    "actors/stored_answer.py",
-    "actors/unburied.py",  # errands hold it
-    "actors/tasks.py",  # what waits stands in the dispatcher's line
-    "actors/transacting.py",  # has an address
-    "actors/transaction_messages.py",
-    "actors/cell.py",  # what every message between actors costs, whatever it says
-    "actors/clock.py",
-    "actors/data_messages.py",
-    "actors/delivering.py",
-    "actors/inbox.py",
-    "actors/page_arrivals.py",
-    "actors/paging_out.py",
-    "actors/parking.py",
-    "actors/partition.py",
-    "actors/partition_ranges.py",  # has an address as well
-    "actors/pressure_watch.py",
-    "actors/publish_result.py",
-    "actors/publishing.py",
-    "actors/retaining.py",
-    "actors/spool.py",  # what is published or settled durably comes to it
-    "actors/turn_timer.py",  # compiled code sets it in every turn
-    "actors/waking.py",  # so it does with each settlement
-    "protocols/accepting.py",  # each client comes by it
-    "protocols/counters.py",
-    "protocols/destination.py",
-    "protocols/gathered.py",  # every write passes it
-    "protocols/identity.py",  # compiled connections ask it
-    "protocols/message_vpns.py",  # each connection is in one
-    "protocols/pieces.py",  # large messages come in many
-    "protocols/reading_gate.py",  # every publish passes it
-    "protocols/settling.py",  # each settlement is made there
-    "protocols/shown_ahead.py",  # compiled browsers hold it
-    "protocols/sockets.py",  # looks at all of them
-    "protocols/streams.py",  # one for each connection
-    "protocols/tcp_transport.py",  # and one of these beneath
-    "protocols/transports.py",  # who is at its other end
-    "protocols/unfinished.py",  # every large packet is counted there
-    "protocols/unread_answers.py",  # the watch holds it
-    "protocols/web_pages.py",  # each HTTP request asks it
-    "protocols/writing_watch.py",  # every direct message to a client passes it
-    "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
+    "storage/records/*.py",  # the at-rest format: one call per message written or read back
+    "storage/commit/journal.py",  # which records of the journal may go; the planner's own
+    "storage/commit/planner.py",  # the spool's accounts: every guaranteed batch passes through them
+    "storage/commit/pending.py",  # and waits here for its commit
+    "actors/runtime/asking.py",
+    "actors/partitions/browse.py",  # an address, like inboxes: what inherits from a compiled class is compiled
+    "actors/partitions/jobs/dead_lettering.py",  # so are errands, and those that derive from them
+    "actors/partitions/jobs/job.py",
+    "actors/runtime/events.py",  # what each client does is told
+    "actors/runtime/asks.py",  # an answer comes with each request of a client
+    "actors/partitions/jobs/move.py",
+    "actors/partitions/jobs/pick.py",
+    "actors/partitions/jobs/prepare.py",
+    "actors/partitions/jobs/operator_actions.py",
+    "actors/routing/router.py",  # each SUBSCRIBE asks it
+    "actors/partitions/commit_watch.py",
+    "actors/partitions/consumer_requests.py",  # who waits is looked at in every turn of a partition
+    "actors/messages/router.py",  # each SUBSCRIBE makes some
+    "actors/runtime/runtime.py",  # an actor begins with each connection
+    "actors/spool/stored_answer.py",
+    "actors/partitions/jobs/unburied.py",  # errands hold it
+    "actors/runtime/tasks.py",  # what waits stands in the dispatcher's line
+    "actors/transactions/commit.py",  # has an address
+    "actors/messages/transactions.py",
+    "actors/runtime/cell.py",  # what every message between actors costs, whatever it says
+    "actors/runtime/clock.py",
+    "actors/messages/data.py",
+    "actors/partitions/delivering.py",
+    "actors/runtime/inbox.py",
+    "actors/partitions/page_arrivals.py",
+    "actors/partitions/paging.py",
+    "actors/partitions/parking.py",
+    "actors/partitions/partition.py",
+    "actors/partitions/range_reads.py",  # has an address as well
+    "actors/partitions/pressure_watch.py",
+    "actors/publishing/result.py",
+    "actors/publishing/publisher.py",
+    "actors/publishing/retain.py",
+    "actors/spool/actor.py",  # what is published or settled durably comes to it
+    "actors/partitions/turn_timer.py",  # compiled code sets it in every turn
+    "actors/partitions/triggers.py",  # so it does with each settlement
+    "protocols/transport/loop/accepting.py",  # each client comes by it
+    "protocols/connection/counters.py",
+    "protocols/connection/gathered.py",  # every write passes it
+    "protocols/connection/identity.py",  # compiled connections ask it
+    "protocols/connection/message_vpns.py",  # each connection is in one
+    "protocols/connection/pieces.py",  # large messages come in many
+    "protocols/connection/read_control.py",  # every publish passes it
+    "protocols/connection/settling.py",  # each settlement is made there
+    "protocols/connection/browse_buffer.py",  # compiled browsers hold it
+    "protocols/transport/loop/selector.py",  # looks at all of them
+    "protocols/transport/stream.py",  # one for each connection
+    "protocols/transport/loop/tcp.py",  # and one of these beneath
+    "protocols/transport/interface.py",  # who is at its other end
+    "protocols/transport/unfinished.py",  # every large packet is counted there
+    "protocols/connection/unread_answers.py",  # the watch holds it
+    "protocols/transport/origins.py",  # each HTTP request asks it
+    "protocols/connection/write_control.py",  # every direct message to a client passes it
+    "protocols/amqp/**/*.py",  # wire engines and codecs
+    "protocols/flow/**/*.py",
+    "protocols/http/**/*.py",
+    "protocols/mqtt/**/*.py",
 )
 
 INTERPRETED: Final = {
     "**/__init__.py": "holds a docstring and names, nothing that runs",
-    "protocols/flow/directory.py": "an actor: a class mypyc compiles cannot inherit from pykka.Actor",
-    "protocols/flow/client/blocking*.py": "threads and asyncio; what is decided is decided in the cores beside it",
-    "protocols/flow/client/browser.py": "asyncio as well",
-    "protocols/flow/client/bulk.py": "asyncio as well",
-    "protocols/flow/client/client.py": "asyncio as well",
-    "protocols/flow/client/consumer.py": "asyncio as well",
-    "protocols/flow/client/loop_thread.py": "asyncio and a thread",
-    "protocols/flow/client/owner.py": "asyncio as well",
-    "protocols/flow/client/publisher.py": "asyncio as well",
-    "protocols/flow/client/queue_receiver.py": "asyncio as well",
-    "protocols/flow/client/queues.py": "asyncio as well",
-    "protocols/flow/client/receiving.py": "asyncio as well",
-    "protocols/flow/client/subscriber.py": "asyncio as well",
-    "protocols/flow/client/waiting.py": "asyncio as well",
-    "protocols/flow/client/wire.py": "asyncio as well",
-    "protocols/rest/*.py": "waits for aiohttp and web servers at every step",
+    "protocols/flow/publishers/directory.py": "an actor: a class mypyc compiles cannot inherit from pykka.Actor",
+    "protocols/flow/client/aio/*.py": "asyncio; what is decided is decided in the cores beside it",
+    "protocols/flow/client/blocking/*.py": "threads and asyncio as well",
 }
 
 # What mypyc makes every C file include: declarations of all modules; to read them took a seventh of the time. gcc

@@ -9,14 +9,14 @@ from typing import Final, final
 from pyspark.sql import SparkSession
 
 from demo.traffic import CURSOR, SOURCE, TARGET
-from sluicegate.pipeline.aggregate.job import AggregateJob, aggregate
-from sluicegate.pipeline.archive import archive
-from sluicegate.pipeline.audit.findings import AuditResult
-from sluicegate.pipeline.audit.job import AuditJob, audit
 from sluicegate.pipeline.configuration import ArchiveJob, load
-from sluicegate.pipeline.streaming_job import run_stream
-from sluicegate.pipeline.supervision import supervise
-from sluicegate.pipeline.trigger import Trigger
+from sluicegate.pipeline.jobs.aggregate.job import AggregateJob, aggregate
+from sluicegate.pipeline.jobs.archive import archive
+from sluicegate.pipeline.jobs.audit.findings import AuditResult
+from sluicegate.pipeline.jobs.audit.job import AuditJob, audit
+from sluicegate.pipeline.run.streaming_job import run_stream
+from sluicegate.pipeline.run.supervision import supervise
+from sluicegate.pipeline.run.trigger import Trigger
 
 ARCHIVE_IN: Final = """\
 # What came in, read beside the workers.

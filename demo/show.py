@@ -13,9 +13,9 @@ from demo.analysis import Analysis
 from demo.gateway import gateway
 from demo.readings import readings
 from demo.traffic import SOURCE, TARGET, WORKERS, traffic
-from sluicegate.pipeline.audit.findings import AuditResult
 from sluicegate.pipeline.configuration import SessionSettings
-from sluicegate.pipeline.session import spark_session
+from sluicegate.pipeline.jobs.audit.findings import AuditResult
+from sluicegate.pipeline.spark.session import spark_session
 
 MASTER: Final = "local[2,4]"
 

@@ -13,7 +13,8 @@ from typing import Final
 from sluicegate.gateway.version import VERSION
 
 ROOMS_WITH_COMPILED_MODULES: Final = ("messaging", "storage", "actors", "protocols")
-WITNESS: Final = "sluicegate.messaging.batch"  # the build compiles all of its modules or none, so one can speak for all
+# The build compiles all of its modules or none, so one can speak for all.
+WITNESS: Final = "sluicegate.messaging.message.batch"
 
 
 def release() -> str:

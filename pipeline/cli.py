@@ -17,21 +17,21 @@ from typing import Annotated, Final
 
 import typer
 
-from pyspark_sluicegate.acknowledging import sweep
-from pyspark_sluicegate.checkpoint import CheckpointError
-from pyspark_sluicegate.offsets import OffsetError
 from pyspark_sluicegate.options import OptionError, SourceOptions
+from pyspark_sluicegate.reading.acknowledging import sweep
+from pyspark_sluicegate.reading.checkpoint import CheckpointError
+from pyspark_sluicegate.reading.offsets import OffsetError
 from sluicegate import FlowClientError
-from sluicegate.gateway.cli.closed_pipes import ReadGroup
-from sluicegate.gateway.cli.flags import show_flags
-from sluicegate.pipeline.batch_job import BatchJob
+from sluicegate.gateway.cli.terminal.closed_pipes import ReadGroup
+from sluicegate.gateway.cli.terminal.flags import show_flags
 from sluicegate.pipeline.configuration import ConfigError, load
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.invocation import Invocation
-from sluicegate.pipeline.jobs import JOBS, Job
-from sluicegate.pipeline.places import StreamPlace, place_of
-from sluicegate.pipeline.plan import plan_of
-from sluicegate.pipeline.trigger import Trigger
+from sluicegate.pipeline.jobs.registry import JOBS, Job
+from sluicegate.pipeline.run.batch_job import BatchJob
+from sluicegate.pipeline.run.invocation import Invocation
+from sluicegate.pipeline.run.places import StreamPlace, place_of
+from sluicegate.pipeline.run.plan import plan_of
+from sluicegate.pipeline.run.trigger import Trigger
 
 USAGE: Final = 2
 FATAL: Final = 3

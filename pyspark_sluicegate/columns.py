@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_sluicegate.options import OptionError
-from sluicegate.messaging.headers import PRIORITY_DEFAULT, TIME_MS_MAX
-from sluicegate.protocols.flow import columns as wire
-from sluicegate.protocols.flow.columns import Columns
+from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, TIME_MS_MAX
+from sluicegate.protocols.flow.codec import columns as wire
+from sluicegate.protocols.flow.codec.columns import Columns
 
 Array: TypeAlias = Any  # pyarrow ships no types
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, Self, final
 
 from sluicegate import ClientOptions
-from sluicegate.messaging.cursors import CONSUME, EARLIEST, LATEST, TAP
+from sluicegate.messaging.bulk.durable_cursors import CONSUME, EARLIEST, LATEST, TAP
 from sluicegate.protocols.flow.client.options import target_of
-from sluicegate.protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
+from sluicegate.protocols.flow.codec.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
 
 LONG_POLL_MS_DEFAULT: Final = 1_000
 LONG_POLL_MS_MAX: Final = 60_000  # as long as the gateway lets a question wait

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 from pyspark_sluicegate.options import OptionError, SinkOptions, SourceOptions
 
 if TYPE_CHECKING:
-    from pyspark_sluicegate.batch import QueueReader
-    from pyspark_sluicegate.sink import QueueStreamWriter, QueueWriter
-    from pyspark_sluicegate.stream import QueueStreamReader
+    from pyspark_sluicegate.reading.batch import QueueReader
+    from pyspark_sluicegate.reading.stream import QueueStreamReader
+    from pyspark_sluicegate.writing.sink import QueueStreamWriter, QueueWriter
 
 
 class SluicegateSource(DataSource):
@@ -35,8 +35,8 @@ class SluicegateSource(DataSource):
 
     def reader(self, schema: StructType) -> "QueueReader":
         """Return the batch reader. Raises OptionError."""
-        from pyspark_sluicegate.batch import QueueReader, QueueReaderWithFilters
-        from pyspark_sluicegate.reading import RangeReader
+        from pyspark_sluicegate.reading.batch import QueueReader, QueueReaderWithFilters
+        from pyspark_sluicegate.reading.tasks import RangeReader
 
         options = _source_options(self.options, schema)
         make = QueueReaderWithFilters if options.pushdown else QueueReader
@@ -44,15 +44,15 @@ class SluicegateSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "QueueStreamReader":  # noqa: N802, Spark's name
         """Return the stream reader. Raises OptionError."""
-        from pyspark_sluicegate.reading import RangeReader
-        from pyspark_sluicegate.stream import QueueStreamReader
+        from pyspark_sluicegate.reading.stream import QueueStreamReader
+        from pyspark_sluicegate.reading.tasks import RangeReader
 
         options = _source_options(self.options, schema)
         return QueueStreamReader(options, RangeReader(options, _arrow_schema(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":
         """Return the batch writer. Raises OptionError."""
-        from pyspark_sluicegate.sink import QueueWriter
+        from pyspark_sluicegate.writing.sink import QueueWriter
 
         if overwrite:
             raise OptionError("a queue cannot be overwritten: write with mode append")
@@ -61,7 +61,7 @@ class SluicegateSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "QueueStreamWriter":  # noqa: N802, Spark's name
         """Return the stream writer. Raises OptionError."""
-        from pyspark_sluicegate.sink import QueueStreamWriter
+        from pyspark_sluicegate.writing.sink import QueueStreamWriter
 
         if overwrite:
             raise OptionError("a queue cannot be overwritten: write with output mode append")
@@ -82,7 +82,7 @@ def _source_options(given: Mapping[str, str], schema: StructType) -> SourceOptio
 
 def _sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     """Check options and columns before any task begins: each would fail, as often as tasks are tried."""
-    from pyspark_sluicegate.rows_out import check_columns
+    from pyspark_sluicegate.writing.rows_out import check_columns
 
     options = SinkOptions.of(given, schema.names)
     check_columns(_arrow_schema(schema), options)

@@ -3,16 +3,19 @@
 The code lives in `protocols.flow.client`; `docs/flow-client.md` is for its users.
 """
 
-from sluicegate.messaging.headers import UserPropertyValue
-from sluicegate.protocols.flow.client.blocking import BlockingClient, BlockingConsumer, BlockingPublisher
-from sluicegate.protocols.flow.client.blocking_bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
-from sluicegate.protocols.flow.client.blocking_owner import BlockingReceiver
-from sluicegate.protocols.flow.client.blocking_queues import BlockingQueues
-from sluicegate.protocols.flow.client.blocking_subscriber import BlockingSubscriber
-from sluicegate.protocols.flow.client.browser import Browser
-from sluicegate.protocols.flow.client.bulk import Bulk, Column, Cursor, RangeReader
-from sluicegate.protocols.flow.client.client import Client
-from sluicegate.protocols.flow.client.consumer import Consumer
+from sluicegate.messaging.message.headers import UserPropertyValue
+from sluicegate.protocols.flow.client.aio.browser import Browser
+from sluicegate.protocols.flow.client.aio.bulk import Bulk, Column, Cursor, RangeReader
+from sluicegate.protocols.flow.client.aio.client import Client
+from sluicegate.protocols.flow.client.aio.consumer import Consumer
+from sluicegate.protocols.flow.client.aio.publisher import Publisher
+from sluicegate.protocols.flow.client.aio.queues import Queue, Queues
+from sluicegate.protocols.flow.client.aio.subscriber import Subscriber
+from sluicegate.protocols.flow.client.blocking.blocking_queues import BlockingQueues
+from sluicegate.protocols.flow.client.blocking.blocking_subscriber import BlockingSubscriber
+from sluicegate.protocols.flow.client.blocking.bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
+from sluicegate.protocols.flow.client.blocking.client import BlockingClient, BlockingConsumer, BlockingPublisher
+from sluicegate.protocols.flow.client.blocking.owner import BlockingReceiver
 from sluicegate.protocols.flow.client.errors import (
     AuthenticationRefused,
     ClientClosed,
@@ -43,14 +46,11 @@ from sluicegate.protocols.flow.client.events import (
 )
 from sluicegate.protocols.flow.client.messages import Delivery, Message, QueueMessage, Received
 from sluicegate.protocols.flow.client.options import ClientOptions
-from sluicegate.protocols.flow.client.publisher import Publisher
-from sluicegate.protocols.flow.client.queues import Queue, Queues
-from sluicegate.protocols.flow.client.subscriber import Subscriber
-from sluicegate.protocols.flow.columns import Columns, ColumnWriter
-from sluicegate.protocols.flow.cursor_frames import Position, Positions
-from sluicegate.protocols.flow.partition_frames import PartitionState
-from sluicegate.protocols.flow.rows_frames import RowsReceived
-from sluicegate.protocols.flow.stage_frames import StagingAnswer
+from sluicegate.protocols.flow.codec.columns import Columns, ColumnWriter
+from sluicegate.protocols.flow.codec.frames.cursor import Position, Positions
+from sluicegate.protocols.flow.codec.frames.partition import PartitionState
+from sluicegate.protocols.flow.codec.frames.rows import RowsReceived
+from sluicegate.protocols.flow.codec.frames.stage import StagingAnswer
 
 __all__ = [
     "AuthenticationRefused",

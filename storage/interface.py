@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.record_journal import JournalRecord
-from sluicegate.storage.record_page import PageRuns, PageSummary
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.journal import JournalRecord
+from sluicegate.storage.records.page import PageRuns, PageSummary
 
 
 class Table(StrEnum):

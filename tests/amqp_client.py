@@ -13,11 +13,10 @@ from typing import Final, cast
 from amqp_heard import Ended, Heard, Kind, Received, understood
 from closing_stream import open_closing
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.dispositions import Disposition, disposition_bytes
-from sluicegate.protocols.amqp.encoding import encode, encode_composite
-from sluicegate.protocols.amqp.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
-from sluicegate.protocols.amqp.performatives import (
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
+from sluicegate.protocols.amqp.codec.dispositions import Disposition, disposition_bytes
+from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.codec.performatives import (
     CLOSE,
     END,
     SENDER_MIXED,
@@ -30,9 +29,10 @@ from sluicegate.protocols.amqp.performatives import (
     Open,
     encode_ending,
 )
-from sluicegate.protocols.amqp.sasl_frames import INIT
-from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong
+from sluicegate.protocols.amqp.codec.sasl_frames import INIT
+from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong
 
 DEADLINE_S: Final = 20.0
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.frames import Frame, cut_frame
-from sluicegate.protocols.amqp.message_in import read_message
-from sluicegate.protocols.amqp.values import ULONG, AmqpArray, AmqpMap, AmqpValue, Described, Scalar, Symbol
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.codec.frames import Frame, cut_frame
+from sluicegate.protocols.amqp.messages.decode import read_message
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.values import ULONG, AmqpArray, AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 DATA: Final = Path(__file__).parent / "data" / "amqp"
 FRAME_BYTES_MAX: Final = 1 << 20

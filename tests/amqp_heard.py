@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from sluicegate.protocols.amqp.decoding import decode, read_fields
-from sluicegate.protocols.amqp.dispositions import Disposition, read_disposition
-from sluicegate.protocols.amqp.outcomes import AmqpError
-from sluicegate.protocols.amqp.performatives import (
+from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
+from sluicegate.protocols.amqp.codec.dispositions import Disposition, read_disposition
+from sluicegate.protocols.amqp.codec.performatives import (
     ATTACH,
     BEGIN,
     CLOSE,
@@ -28,8 +27,9 @@ from sluicegate.protocols.amqp.performatives import (
     read_flow,
     read_open,
 )
-from sluicegate.protocols.amqp.transfers import Transfer, read_transfer
-from sluicegate.protocols.amqp.values import AmqpValue, Described, Scalar
+from sluicegate.protocols.amqp.codec.transfers import Transfer, read_transfer
+from sluicegate.protocols.amqp.types.decoding import decode, read_fields
+from sluicegate.protocols.amqp.types.values import AmqpValue, Described, Scalar
 
 HEADER = 0x70
 DATA = 0x75

@@ -1,7 +1,10 @@
 """An owner of an AMQP engine that says yes to everything, for tests that write the client's frames themselves."""
 
-from sluicegate.protocols.amqp.engine import CLOSED, AmqpEngine
-from sluicegate.protocols.amqp.events import (
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, RECEIVED
+from sluicegate.protocols.amqp.codec.performatives import Open
+from sluicegate.protocols.amqp.codec.sasl_frames import SASL_OK
+from sluicegate.protocols.amqp.engine.engine import CLOSED, AmqpEngine
+from sluicegate.protocols.amqp.engine.events import (
     AmqpEvent,
     AttachReceived,
     CreditReceived,
@@ -11,11 +14,8 @@ from sluicegate.protocols.amqp.events import (
     SaslInitReceived,
     SaslResponseReceived,
 )
+from sluicegate.protocols.amqp.engine.link import ATTACHED, IncomingLink
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.link import ATTACHED, IncomingLink
-from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, RECEIVED
-from sluicegate.protocols.amqp.performatives import Open
-from sluicegate.protocols.amqp.sasl_frames import SASL_OK
 
 CREDIT = 100
 PAYLOAD = bytes.fromhex("005377a1026869")

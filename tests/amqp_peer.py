@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 from proton import Collector, Connection, Delivery, Link, Message, Receiver, Sender, Session, Transport
 
-from sluicegate.protocols.amqp.engine import AmqpEngine
-from sluicegate.protocols.amqp.events import (
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE
+from sluicegate.protocols.amqp.codec.performatives import Open
+from sluicegate.protocols.amqp.codec.sasl_frames import SASL_OK
+from sluicegate.protocols.amqp.engine.engine import AmqpEngine
+from sluicegate.protocols.amqp.engine.events import (
     AmqpEvent,
     AttachReceived,
     CreditReceived,
@@ -13,11 +16,8 @@ from sluicegate.protocols.amqp.events import (
     OpenReceived,
     SaslInitReceived,
 )
+from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
-from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE
-from sluicegate.protocols.amqp.performatives import Open
-from sluicegate.protocols.amqp.sasl_frames import SASL_OK
 
 MOVES_MAX = 10_000
 

@@ -4,12 +4,12 @@ import asyncio
 
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.directory_messages import FindQueue, QueueHandle
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.messages import BrowsedMessage, FlowGone, UnbindFlow
-from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.actors.messages.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.queues import BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 
 
 class Reader(LoopActor):

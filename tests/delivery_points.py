@@ -8,7 +8,7 @@ import yaml
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 from web_server import Pushed, WebServer
 
 

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from recorded_connection import RecordedConnection, Recorder
-from sluicegate.protocols.listeners import Listener
-from sluicegate.protocols.tls import ClientCertificates, TlsFiles
+from sluicegate.protocols.transport.listeners import Listener
+from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles
 
 
 def listens(recorder: Recorder, **options: Any) -> Listener:

@@ -5,9 +5,9 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from sluicegate.protocols.accepting import Accepting
-from sluicegate.protocols.socket_loop import running_sockets
-from sluicegate.protocols.tcp_transport import TcpTransport
+from sluicegate.protocols.transport.loop.accepting import Accepting
+from sluicegate.protocols.transport.loop.event_loop import running_sockets
+from sluicegate.protocols.transport.loop.tcp import TcpTransport
 
 MIB = 1 << 20
 

@@ -3,10 +3,11 @@
 from typing import TypeVar
 
 from flow_client import FlowClient
-from sluicegate.protocols.flow import columns as c
-from sluicegate.protocols.flow import frames
-from sluicegate.protocols.flow.columns import ColumnWriter
-from sluicegate.protocols.flow.cursor_frames import (
+from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.columns import ColumnWriter
+from sluicegate.protocols.flow.codec.frame import UNBIND
+from sluicegate.protocols.flow.codec.frames.cursor import (
     CursorBind,
     CursorRequest,
     CutRange,
@@ -14,11 +15,10 @@ from sluicegate.protocols.flow.cursor_frames import (
     QueueStatus,
     RangeCut,
 )
-from sluicegate.protocols.flow.flow_frames import FlowEnd
-from sluicegate.protocols.flow.frames import UNBIND
-from sluicegate.protocols.flow.rows_frames import Read, Reading, RowsReceived
-from sluicegate.protocols.flow.settle_frames import Credit
-from sluicegate.protocols.flow.stage_frames import AbortRows, CommitRows, StagingAnswer, write_stage
+from sluicegate.protocols.flow.codec.frames.flow import FlowEnd
+from sluicegate.protocols.flow.codec.frames.rows import Read, Reading, RowsReceived
+from sluicegate.protocols.flow.codec.frames.settle import Credit
+from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, StagingAnswer, write_stage
 
 A = TypeVar("A", Positions, RangeCut, StagingAnswer)
 

@@ -9,15 +9,15 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.flow.deliver_frames import Delivered
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
-from sluicegate.protocols.flow.flow_frames import Bind, Bound, FlowEnd, OpenPub, PubOpened
-from sluicegate.protocols.flow.frames import CLOSE_PUB, UNBIND
-from sluicegate.protocols.flow.publish_frames import PubAck, Refusal, write_publish
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Error, Hello, Welcome
-from sluicegate.protocols.flow.settle_frames import OUTCOME_ACCEPTED, Credit, Settle
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.flow.codec.frame import CLOSE_PUB, UNBIND
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound, FlowEnd, OpenPub, PubOpened
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, Refusal, write_publish
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Error, Hello, Welcome
+from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_ACCEPTED, Credit, Settle
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
 
 DEADLINE_S = 20
 FRAME_BYTES_MAX = 64 * 1024 * 1024

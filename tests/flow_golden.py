@@ -4,23 +4,28 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from sluicegate.protocols.flow import frames
-from sluicegate.protocols.flow.cursor_frames import CURSOR_FRAMES, CursorFrame, read_cursor_frame
-from sluicegate.protocols.flow.deliver_frames import Delivered, read_deliver
-from sluicegate.protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
-from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX, HEAD_BYTES
-from sluicegate.protocols.flow.partition_frames import Partitions, PartitionsAck, read_partitions, read_partitions_ack
-from sluicegate.protocols.flow.provision_frames import PROVISION_FRAMES, ProvisionFrame, read_provision_frame
-from sluicegate.protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
-from sluicegate.protocols.flow.rows_frames import Read, Reading, RowsReceived, read_read, read_rows
-from sluicegate.protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
-from sluicegate.protocols.flow.settle_frames import SettleFrame, read_settle_frame
-from sluicegate.protocols.flow.stage_frames import STAGING_FRAMES, StagingFrame, read_staging_frame
-from sluicegate.protocols.flow.subscription_frames import (
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.cursor import CURSOR_FRAMES, CursorFrame, read_cursor_frame
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered, read_deliver
+from sluicegate.protocols.flow.codec.frames.flow import FLOW_FRAMES, FlowFrame, read_flow_frame
+from sluicegate.protocols.flow.codec.frames.partition import (
+    Partitions,
+    PartitionsAck,
+    read_partitions,
+    read_partitions_ack,
+)
+from sluicegate.protocols.flow.codec.frames.provision import PROVISION_FRAMES, ProvisionFrame, read_provision_frame
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, PublishesReceived, read_pub_ack, read_publish
+from sluicegate.protocols.flow.codec.frames.rows import Read, Reading, RowsReceived, read_read, read_rows
+from sluicegate.protocols.flow.codec.frames.session import SESSION_FRAMES, SessionFrame, read_session_frame
+from sluicegate.protocols.flow.codec.frames.settle import SettleFrame, read_settle_frame
+from sluicegate.protocols.flow.codec.frames.stage import STAGING_FRAMES, StagingFrame, read_staging_frame
+from sluicegate.protocols.flow.codec.frames.subscription import (
     SUBSCRIPTION_FRAMES,
     SubscriptionFrame,
     read_subscription_frame,
 )
+from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX, HEAD_BYTES
 
 DATA = Path(__file__).parent / "data" / "flow"
 FRAMES = DATA / "frames.txt"

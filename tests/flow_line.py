@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Self
 
-from sluicegate.protocols.flow.limits import PREFACE_BYTES
+from sluicegate.protocols.flow.codec.limits import PREFACE_BYTES
 
 HEARD_OF_S: Final = 300  # a JVM may have to start first, on a busy machine
 _LENGTH_BYTES: Final = 4

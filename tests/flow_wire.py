@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from sluicegate.protocols.flow.compression import DEFLATE
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.events import FlowEvent
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.protocols.flow.codec.compression import DEFLATE
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import FlowEvent
 
 NOW_MS = 1_000
 WALL_MS = 1_700_000_000_500

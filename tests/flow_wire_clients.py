@@ -5,13 +5,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from sluicegate.protocols.flow.client.client_flow import ENDED, OPEN, ClientFlow
-from sluicegate.protocols.flow.client.inbox import Inbox
 from sluicegate.protocols.flow.client.messages import Message
 from sluicegate.protocols.flow.client.options import ClientOptions
-from sluicegate.protocols.flow.client.outbox import Outbox
-from sluicegate.protocols.flow.client.session import ClientSession
-from sluicegate.protocols.flow.settle_frames import OUTCOME_ACCEPTED
+from sluicegate.protocols.flow.client.session.flow import ENDED, OPEN, ClientFlow
+from sluicegate.protocols.flow.client.session.inbox import Inbox
+from sluicegate.protocols.flow.client.session.outbox import Outbox
+from sluicegate.protocols.flow.client.session.session import ClientSession
+from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_ACCEPTED
 from wire_clients import Account, NumberedPublisher, Received, Sent, WireClient, dialled
 
 BYTES_MAX = 1 << 20

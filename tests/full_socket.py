@@ -1,6 +1,6 @@
 """A socket that takes nothing."""
 
-from sluicegate.protocols.transports import Place
+from sluicegate.protocols.transport.interface import Place
 
 
 class FullSocket:

@@ -23,7 +23,7 @@ import httpx
 
 from plain_http import HTTP
 from processes import running
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 START_S: Final = 45  # a cold start with a large spool, on a busy machine
 STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from running_broker import RunningBroker
-from sluicegate.protocols.authentication import Principal
+from sluicegate.protocols.security.authentication import Principal
 
 
 @dataclass

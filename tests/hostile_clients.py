@@ -21,13 +21,13 @@ from amqp_heard import Received
 from flow_client import FlowClient, Refused
 from mutated_bytes import mutated, spoiled
 from raw_client import RawClient
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.outcomes import ACCEPTED
-from sluicegate.protocols.amqp.performatives import Detach
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
-from sluicegate.protocols.flow.publish_frames import write_publish
-from sluicegate.protocols.flow.session_frames import AUTH_DONE
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED
+from sluicegate.protocols.amqp.codec.performatives import Detach
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ulong
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE
 from wire_clients import Account
 
 FORBIDDEN: Final = "load/forbidden"  # a topic that none of them may publish to

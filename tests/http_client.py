@@ -12,7 +12,7 @@ import orjson
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 
 LINES = {"Accept": "application/x-ndjson"}
 EVENTS = {"Accept": "text/event-stream"}

@@ -6,16 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from running_broker import RunningBroker
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
-from sluicegate.actors.data_messages import WAKE, Confirmed, Deliveries, Refused, Settle
-from sluicegate.actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.messages import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
-from sluicegate.actors.publishing import Publisher
-from sluicegate.actors.queue_assembly import NAMED
-from sluicegate.actors.reading_messages import AskPartitions, RangeChunk, ReadRange
-from sluicegate.actors.staging_messages import (
+from sluicegate.actors.messages.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
+from sluicegate.actors.messages.data import WAKE, Confirmed, Deliveries, Refused, Settle
+from sluicegate.actors.messages.directory import CreateQueue, DeleteQueue, FindQueue, QueueHandle
+from sluicegate.actors.messages.queues import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
+from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadRange
+from sluicegate.actors.messages.staging import (
     CommitStaged,
     DescribeStaging,
     Stage,
@@ -23,18 +19,22 @@ from sluicegate.actors.staging_messages import (
     StagedCommitted,
     StagingOverview,
 )
-from sluicegate.actors.supervision import VITAL
-from sluicegate.gateway.vpn import MessageVpn
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.cursors import LIMITS_DEFAULT, TAP, CursorLimits
-from sluicegate.messaging.gaps import Gap
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.messaging.queue_config import definition_from_dict
-from sluicegate.messaging.settlement import ACCEPTED
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.queues.assembly import NAMED
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.supervision import VITAL
+from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.messaging.bulk.durable_cursors import LIMITS_DEFAULT, TAP, CursorLimits
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import ACCEPTED
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.partitions.state.gaps import Gap
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.queues.definition import definition_from_dict
 
 DEADLINE_S = 20
 

@@ -5,21 +5,21 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sluicegate.actors.cell import ActorCell, Behaviour
-from sluicegate.actors.clock import SystemClock
-from sluicegate.actors.events import Events
-from sluicegate.actors.inbox import Inbox
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.partition import Partition
-from sluicegate.actors.partition_actor import PartitionActor
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.supervision import ONE_CONNECTION
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.memory import MemoryBudget
-from sluicegate.messaging.pressure import Pressure, PressureLimits
-from sluicegate.messaging.retention import RetainedLog, RetentionRules
+from sluicegate.actors.partitions.actor import PartitionActor
+from sluicegate.actors.partitions.partition import Partition
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.inbox import Inbox
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.messaging.bulk.retained_log import RetainedLog, RetentionRules
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.memory import MemoryBudget
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 
 ENDLESS = 1 << 40
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
-from sluicegate.protocols.socket_loop import SocketLoop
-from sluicegate.protocols.sockets import Sockets
+from sluicegate.protocols.transport.loop.event_loop import SocketLoop
+from sluicegate.protocols.transport.loop.selector import Sockets
 
 RunOnLoop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 SCENARIO_S = 45  # a scenario that waits in vain ends with the place where it waits

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import lmdb
 
-from sluicegate.messaging.message_vpn import DEFAULT_VPN, row_prefix
-from sluicegate.storage.databases import CATALOG_COPY, DATABASE_COUNT
-from sluicegate.storage.partition_owners import OWNER_ROW
-from sluicegate.storage.queue_catalog import QUEUE_ROW
+from sluicegate.messaging.message.vpn import DEFAULT_VPN, row_prefix
+from sluicegate.storage.catalog.partition_owners import OWNER_ROW
+from sluicegate.storage.catalog.queues import QUEUE_ROW
+from sluicegate.storage.environment.databases import CATALOG_COPY, DATABASE_COUNT
 
 CATALOGS = ("catalog", CATALOG_COPY)
 

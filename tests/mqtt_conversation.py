@@ -3,10 +3,10 @@
 from typing import TypeVar
 
 import mqtt_packets as mqtt
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.protocols.mqtt.engine import MqttEngine
-from sluicegate.protocols.mqtt.events import MqttEvent, PeerViolated, PublishReceived
-from sluicegate.protocols.mqtt.limits import MqttLimits
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.protocols.mqtt.codec.events import MqttEvent, PeerViolated, PublishReceived
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 
 WALL_MS = 1_700_000_000_000
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.views import QueueView
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.queues import QueueView
 
 
 async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from sluicegate.protocols.transports import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 
 
 class RecordedConnection:

@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from raw_client import DEADLINE_S, Clients
-from sluicegate.actors.clock import Clock, SystemClock
-from sluicegate.actors.directory_messages import ListQueues
+from sluicegate.actors.messages.directory import ListQueues
+from sluicegate.actors.runtime.clock import Clock, SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.node import Node, open_store
-from sluicegate.gateway.surroundings import Surroundings
+from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.node import Node, open_store
 from wire_referee import judged
 
 

@@ -17,15 +17,15 @@ from flow_client import FlowClient, Refused
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.encoding import encode_composite
-from sluicegate.protocols.amqp.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.outcomes import AmqpError
-from sluicegate.protocols.amqp.performatives import Begin, Detach, Flow, Open
-from sluicegate.protocols.amqp.sasl_frames import INIT
-from sluicegate.protocols.amqp.values import Symbol
-from sluicegate.protocols.flow.frames import SUBSCRIBE
-from sluicegate.protocols.flow.session_frames import AUTH_DONE
-from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
+from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
+from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.codec.performatives import Begin, Detach, Flow, Open
+from sluicegate.protocols.amqp.codec.sasl_frames import INIT
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.amqp.types.values import Symbol
+from sluicegate.protocols.flow.codec.frame import SUBSCRIBE
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
 
 OK: Final = "ok"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"

@@ -19,9 +19,9 @@ from flow_client import FlowClient
 from gateway_process import GatewayProcess
 from paho_client import MQTT_3_1_1, MQTT_5, PahoClient, properties
 from plain_http import HTTP, plain_client
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.amqp.reply_addresses import JMS_REPLY_TO
-from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.messages.reply_to import JMS_REPLY_TO
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
 
 ANSWER_S: Final = 20
 TOPIC_ADDRESS: Final = "topic://"  # a plain name is a queue in AMQP

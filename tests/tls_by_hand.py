@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 
-from sluicegate.protocols.listeners import Listener
+from sluicegate.protocols.transport.listeners import Listener
 
 
 class TlsByHand:

@@ -12,10 +12,10 @@ from amqp_client import AmqpClient
 from amqp_heard import Ended
 from flow_client import FlowClient
 from raw_client import DEADLINE_S, RawClient
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.values import AmqpValue, uint
-from sluicegate.protocols.flow.publish_frames import write_publish
-from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpValue, uint
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from sluicegate.protocols.flow.codec.frames.session import Error
 
 LARGE: Final = bytes(8 << 20)  # of which only the beginning is ever sent
 NUMBERS: Final = count()

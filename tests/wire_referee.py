@@ -15,8 +15,8 @@ from http_referee import HttpReferee
 from mqtt_deliveries import Sessions
 from mqtt_referee import MqttReferee
 from referee_calls import ClientFoul, Referee
-from sluicegate.protocols.listeners import Listener
-from sluicegate.protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from sluicegate.protocols.transport.interface import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from sluicegate.protocols.transport.listeners import Listener
 from websocket_referee import WebSocketReferee
 
 _NOT_TOLD: Final = SettleTimes()

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from bench import amqp_wire as wire
 from bench.cores.bench_unbatched import ListTransport
-from sluicegate.actors.clock import SystemClock
-from sluicegate.actors.directory_messages import CreateQueue
-from sluicegate.actors.queue_assembly import NAMED
+from sluicegate.actors.messages.directory import CreateQueue
+from sluicegate.actors.queues.assembly import NAMED
+from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node import Node, open_store
-from sluicegate.messaging.queue_config import definition_from_dict
-from sluicegate.protocols import socket_loop
+from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.protocols.amqp.connection import AmqpConnection
-from sluicegate.protocols.transports import Connection, PeerInfo
+from sluicegate.protocols.transport.interface import Connection, PeerInfo
+from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 QUEUE = "relay"
 TOPIC = "topic://relay/t"

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from time import process_time_ns
 from typing import Final
 
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.flow import engine as engine_module
-from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_alike, write_deliver
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.frames import PREFACE
-from sluicegate.protocols.flow.publish_frames import write_publish
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.flow.codec.frame import PREFACE
+from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_alike, write_deliver
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.protocols.flow.engine import engine as engine_module
+from sluicegate.protocols.flow.engine.engine import FlowEngine
 
 COUNT: Final = 1_000
 PAYLOAD: Final = b"x" * 100

@@ -13,14 +13,14 @@ from functools import partial
 from time import thread_time_ns
 from typing import Final
 
-from sluicegate.messaging import grouping
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.flows import DeliveryRules, Flow
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.settlement import ACCEPTED
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import ACCEPTED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules import groups as grouping
+from sluicegate.messaging.partitions.state.flows import DeliveryRules, Flow
+from sluicegate.messaging.queues.credit import CreditWindow
 
 FLOWS: Final = 3
 KEYS: Final = 20

@@ -9,16 +9,16 @@ from random import Random
 from time import thread_time_ns
 from typing import Final
 
-from sluicegate.messaging import ledger as ledger_module
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.flows import DeliveryRules, Flow
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.publication import Publication
-from sluicegate.messaging.recovery import redelivered_ranges
-from sluicegate.messaging.settlement import ACCEPTED, FAILED
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions import ledger as ledger_module
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.partitions.recovery import redelivered_ranges
+from sluicegate.messaging.partitions.state.flows import DeliveryRules, Flow
+from sluicegate.messaging.queues.credit import CreditWindow
 
 PAYLOAD: Final = bytes(100)
 BATCH_MESSAGES: Final = 300

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Final
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.protocols.mqtt import engine as engine_module
-from sluicegate.protocols.mqtt.engine import MqttEngine
-from sluicegate.protocols.mqtt.events import PublishReceived
-from sluicegate.protocols.mqtt.first_bytes import PUBACK
-from sluicegate.protocols.mqtt.granted import DeliveryOptions
-from sluicegate.protocols.mqtt.limits import MqttLimits
-from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
-from sluicegate.protocols.mqtt.rows_out import RowsOut
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.protocols.mqtt.codec.events import PublishReceived
+from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.engine import engine as engine_module
+from sluicegate.protocols.mqtt.engine.engine import MqttEngine
+from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
+from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
+from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
 
 READ_BYTES: Final = 256 * 1024
 PAYLOAD: Final = b"x" * 100

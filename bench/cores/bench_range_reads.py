@@ -9,16 +9,16 @@ from pathlib import Path
 from time import thread_time_ns
 from typing import Final
 
-from sluicegate.messaging import range_plan
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.publication import Publication
-from sluicegate.messaging.range_plan import RangeRun, gaps_of, plan_range, runs_of
-from sluicegate.messaging.retention import RetainedLog, RetentionRules
+from sluicegate.messaging.bulk import range_reads as range_plan
+from sluicegate.messaging.bulk.range_reads import RangeRun, gaps_of, plan_range, runs_of
+from sluicegate.messaging.bulk.retained_log import RetainedLog, RetentionRules
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.storage.interface import CommitJob, PageWrite
-from sluicegate.storage.record_page import Run, encode_page
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.page import Run, encode_page
+from sluicegate.storage.store.store import SpoolStore
 
 ROWS: Final = 200_000
 PAYLOAD: Final = bytes(200)

@@ -23,11 +23,11 @@ from typing import Final, final
 from bench import mqtt_wire as wire
 from bench.cores.clients import WARM_UP, Arrivals, Client
 from bench.cores.virtual_time import run_on_jumping_time, start_node
-from sluicegate.actors.directory_messages import CreateQueue
-from sluicegate.actors.queue_assembly import NAMED
-from sluicegate.gateway.node import Node
-from sluicegate.gateway.process import GC_THRESHOLDS
-from sluicegate.messaging.queue_config import definition_from_dict
+from sluicegate.actors.messages.directory import CreateQueue
+from sluicegate.actors.queues.assembly import NAMED
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.process.run import GC_THRESHOLDS
+from sluicegate.messaging.queues.definition import definition_from_dict
 
 LANES_AT_ONCE: Final = 10
 BATCH: Final = 10  # messages of a lane in a round

@@ -7,10 +7,10 @@ compiled build. Each row is the best of several rounds.
 from time import perf_counter_ns
 from typing import Final
 
-from sluicegate.messaging import selectors
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.selectors import Selectors
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.selectors import selector as selectors
+from sluicegate.messaging.selectors.selector import Selectors
 
 MESSAGES: Final = 1_000
 ROUNDS: Final = 15

@@ -14,15 +14,15 @@ from random import Random
 from time import perf_counter_ns, thread_time_ns
 from typing import Final
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.storage import record
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite
-from sluicegate.storage.record import decode_batch, encode_batch
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.record_journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
-from sluicegate.storage.record_page import Run, decode_page, encode_page
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records import batch as record
+from sluicegate.storage.records.batch import decode_batch, encode_batch
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.page import Run, decode_page, encode_page
+from sluicegate.storage.store.store import SpoolStore
 
 MAP_BYTES: Final = 16 << 30
 PAYLOAD_BYTES: Final = 100

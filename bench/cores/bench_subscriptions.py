@@ -8,9 +8,9 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from sluicegate.messaging import subscriptions
-from sluicegate.messaging.subscriptions import SubscriptionIndex
-from sluicegate.messaging.topics import Syntax, TopicFilter, parse_filter
+from sluicegate.messaging.topics import subscription_index as subscriptions
+from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
+from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, parse_filter
 
 SUBSCRIPTION_COUNT: Final = 10_000
 TOPIC_COUNT: Final = 1_000  # asked in turn, so that no single path stays in the processor's cache

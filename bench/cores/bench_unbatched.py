@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node import Node, open_store
-from sluicegate.protocols import socket_loop
-from sluicegate.protocols.transports import Connection, PeerInfo, Place
+from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.protocols.transport.interface import Connection, PeerInfo, Place
+from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 TOPIC: Final = b"bench/t"

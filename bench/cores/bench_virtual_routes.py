@@ -10,19 +10,17 @@ import random
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from sluicegate.actors.clock import SystemClock
-from sluicegate.actors.inbox import Dispatcher, Inbox, Scheduled
-from sluicegate.actors.publishing import Publisher
-from sluicegate.messaging import virtual_routes
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.destinations import PartitionTarget, QueueTarget, Subscriber, Subscription
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.topics import Syntax, parse_filter, queue_topic_filter
-from sluicegate.messaging.virtual_destinations import (
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget, Subscriber, Subscription
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.routing.virtual import resolver as virtual_routes
+from sluicegate.messaging.routing.virtual.definitions import (
     QUEUE,
     TOPIC,
     CompositeDestination,
@@ -30,8 +28,10 @@ from sluicegate.messaging.virtual_destinations import (
     VirtualDestinations,
     VirtualTopic,
 )
-from sluicegate.messaging.virtual_names import ConsumerNames, NamePattern
-from sluicegate.messaging.virtual_routes import VirtualRoutes
+from sluicegate.messaging.routing.virtual.names import ConsumerNames, NamePattern
+from sluicegate.messaging.routing.virtual.resolver import VirtualRoutes
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter, queue_topic_filter
 
 DEFINITIONS_MANY: Final = 1_000
 SUBSCRIPTIONS_MANY: Final = 100_000

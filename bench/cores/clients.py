@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final, cast, final
 
 from bench import mqtt_wire as wire
-from sluicegate.gateway.node import Node
+from sluicegate.gateway.node.node import Node
 
 TOPIC_OF_ALL: Final = "storm"
 AT_ONCE: Final = 10  # clients that come in a round

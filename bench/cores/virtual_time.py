@@ -11,16 +11,16 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, final
 
-from sluicegate.actors.clock import Clock
-from sluicegate.actors.messages import ReadPage, ReloadPartition
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.spool_io import PageReads, carry_out, read_back, store_has_room
+from sluicegate.actors.messages.queues import ReadPage, ReloadPartition
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.spool.store_threads import PageReads, carry_out, read_back, store_has_room
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node import Node, open_store
-from sluicegate.gateway.surroundings import Surroundings
-from sluicegate.messaging.address import Address
-from sluicegate.protocols.socket_loop import SocketLoop
-from sluicegate.protocols.sockets import Sockets
+from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.messaging.message.address import Address
+from sluicegate.protocols.transport.loop.event_loop import SocketLoop
+from sluicegate.protocols.transport.loop.selector import Sockets
 from sluicegate.storage.interface import CommitJob, Store
 
 _WALL_START_MS = 1_700_000_000_000

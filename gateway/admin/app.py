@@ -11,27 +11,27 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from sluicegate.actors.events import Events
-from sluicegate.actors.stored_answer import StoreRefused
-from sluicegate.gateway.admin.answer_headers import AnswerHeaders
-from sluicegate.gateway.admin.api import AdminApi
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.admin.access.answer_headers import AnswerHeaders
+from sluicegate.gateway.admin.access.guard import Guard
+from sluicegate.gateway.admin.access.places import Places
+from sluicegate.gateway.admin.access.turnstile import Desk, Door
 from sluicegate.gateway.admin.console_files import console_routes
-from sluicegate.gateway.admin.guard import Guard
 from sluicegate.gateway.admin.operation import Operation
-from sluicegate.gateway.admin.operations import OPERATIONS, PROBED, VPN_PARAMETER
 from sluicegate.gateway.admin.permission import permit
-from sluicegate.gateway.admin.places import Places
 from sluicegate.gateway.admin.problems import Unacceptable, answer_error
 from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, text
-from sluicegate.gateway.admin.turnstile import Desk, Door
-from sluicegate.gateway.admin_accounts import AdminAccounts
-from sluicegate.gateway.answers import AlreadyExists, NotFound, Refused
-from sluicegate.gateway.metrics import Exposition
-from sluicegate.gateway.ports import NodePort
-from sluicegate.gateway.semp.app import semp_routes
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.protocols.web_pages import WebPages
+from sluicegate.gateway.admin.rest.api import AdminApi
+from sluicegate.gateway.admin.rest.operations import OPERATIONS, PROBED, VPN_PARAMETER
+from sluicegate.gateway.admin.semp.routes import semp_routes
+from sluicegate.gateway.observability.metrics import Exposition
+from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.security.operators import AdminAccounts
+from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.protocols.transport.origins import WebPages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -1,6 +1,6 @@
 """The files of the web console on the admin port: read once, served as they are, under a policy that lets in no others.
 
-What is in them lies in `gateway/console`; nothing here knows it.
+What is in them lies in `gateway/admin/console`; nothing here knows it.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class ConsoleFile:
 
 def console_routes() -> list[Route]:
     """Return the routes of the console: `/console` leads to `/console/`, and below are its files."""
-    found = _read(files("sluicegate.gateway.console"), "")
+    found = _read(files("sluicegate.gateway.admin.console"), "")
 
     async def console(request: Request) -> Response:
         return RedirectResponse("console/", status_code=308)

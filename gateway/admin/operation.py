@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sluicegate.gateway.access_levels import AccessLevel
+from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
 
 JSON: Final = "application/json"
 

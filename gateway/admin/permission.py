@@ -4,8 +4,8 @@ from typing import Final
 
 from starlette.requests import Request
 
-from sluicegate.gateway.access_levels import AccessLevel, AdminAccount
 from sluicegate.gateway.admin.problems import NotPermitted
+from sluicegate.gateway.config.sections.security.access_levels import AccessLevel, AdminAccount
 
 READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 

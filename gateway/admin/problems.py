@@ -7,9 +7,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sluicegate.actors.stored_answer import StoreRefused
-from sluicegate.gateway.answers import AlreadyExists, NotFound, Refused
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 MEDIA_TYPE: Final = "application/problem+json"
 

@@ -13,18 +13,18 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from sluicegate.actors.events import Events
+from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.admin.access.places import REQUESTS_MAX, Places
+from sluicegate.gateway.admin.access.turnstile import is_known
 from sluicegate.gateway.admin.app import build_app
-from sluicegate.gateway.admin.places import REQUESTS_MAX, Places
-from sluicegate.gateway.admin.turnstile import is_known
-from sluicegate.gateway.admin_accounts import AdminAccounts
-from sluicegate.gateway.config.listeners import is_loopback
-from sluicegate.gateway.listening import tell_failed_handshakes
-from sluicegate.gateway.ports import NodePort
-from sluicegate.protocols.listeners import BaseListener
-from sluicegate.protocols.login_line import network_of
-from sluicegate.protocols.tls import TlsFiles
-from sluicegate.protocols.web_pages import WebPages
+from sluicegate.gateway.config.sections.listeners import is_loopback
+from sluicegate.gateway.node.servers.listening import tell_failed_handshakes
+from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.security.operators import AdminAccounts
+from sluicegate.protocols.security.login_line import network_of
+from sluicegate.protocols.transport.listeners import BaseListener
+from sluicegate.protocols.transport.origins import WebPages
+from sluicegate.protocols.transport.tls_context import TlsFiles
 
 CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # with more of them the largest crowd of strangers loses one
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe
@@ -65,7 +65,7 @@ class AdminServer:
         return f"{self._origin}:{self.port}"
 
     async def start(self, bound: Sequence[socket.socket] = ()) -> None:
-        """Bind, unless what `protocols.listeners.bind` returned is given, and serve.
+        """Bind, unless what `protocols.transport.listeners.bind` returned is given, and serve.
 
         Raises OSError when the address cannot be had.
         """
@@ -105,8 +105,8 @@ async def serve_admin(
     """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which.
 
     `places` bounds the requests under way, and a body has to come to its end within `body_timeout_s`. `allowed_hosts`
-    returns the names by which browsers may call the node. `bound` is what `protocols.listeners.bind` returned for that
-    address, if it was bound before.
+    returns the names by which browsers may call the node. `bound` is what `protocols.transport.listeners.bind` returned
+    for that address, if it was bound before.
 
     Raises OSError when the address cannot be had, and TlsFilesRefused.
     """

@@ -8,9 +8,9 @@ from typing import Final
 
 import typer
 
-from sluicegate.gateway.cli.admin_login import take_login
-from sluicegate.gateway.cli.failures import FAILED, CommandFailed, report
+from sluicegate.gateway.cli.admin.login import take_login
 from sluicegate.gateway.cli.late_commands import LateCommands
+from sluicegate.gateway.cli.terminal.failures import FAILED, CommandFailed, report
 
 INTERRUPTED: Final = 130  # the shells' number for Ctrl-C
 TERMINATED: Final = 143  # and for SIGTERM

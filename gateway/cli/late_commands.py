@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from sluicegate.gateway.cli.failures import ReportingGroup
-from sluicegate.gateway.cli.flags import show_flags
+from sluicegate.gateway.cli.terminal.failures import ReportingGroup
+from sluicegate.gateway.cli.terminal.flags import show_flags
 
 
 class Place(NamedTuple):
@@ -26,30 +26,30 @@ class Place(NamedTuple):
 
 COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
     {
-        "serve": Place("node", "serve"),
-        "check-config": Place("node", "check_config"),
-        "doctor": Place("doctor", "doctor"),
-        "hash-password": Place("node", "hash_password"),
-        "pub": Place("publish", "pub"),
-        "sub": Place("subscribe", "sub"),
-        "queue": Place("queues"),
-        "template": Place("templates"),
-        "selector": Place("selectors"),
-        "rest-delivery-point": Place("rest_delivery_points"),
-        "user": Place("users"),
-        "config": Place("declarations"),
-        "reload": Place("selectors", "reload"),
-        "explain": Place("explain"),
-        "show": Place("show"),
-        "backup": Place("backup", "backup"),
-        "backup-status": Place("backup", "backup_status"),
-        "backup-cancel": Place("backup", "backup_cancel"),
-        "restore": Place("backup", "restore"),
-        "bench": Place("bench", "bench"),
-        "actors": Place("actors", "actors"),
-        "events": Place("events", "events"),
-        "top": Place("top", "top"),
-        "pipeline": Place("pipeline", "pipeline", is_program=True),
+        "serve": Place("commands.node.node", "serve"),
+        "check-config": Place("commands.node.node", "check_config"),
+        "doctor": Place("commands.node.doctor", "doctor"),
+        "hash-password": Place("commands.node.node", "hash_password"),
+        "pub": Place("commands.mqtt.publish", "pub"),
+        "sub": Place("commands.mqtt.subscribe", "sub"),
+        "queue": Place("commands.queues.queues"),
+        "template": Place("commands.queues.templates"),
+        "selector": Place("commands.selectors"),
+        "rest-delivery-point": Place("commands.rest_delivery_points"),
+        "user": Place("commands.users"),
+        "config": Place("commands.config.declarations"),
+        "reload": Place("commands.selectors", "reload"),
+        "explain": Place("commands.explain"),
+        "show": Place("commands.show.show"),
+        "backup": Place("commands.node.backup", "backup"),
+        "backup-status": Place("commands.node.backup", "backup_status"),
+        "backup-cancel": Place("commands.node.backup", "backup_cancel"),
+        "restore": Place("commands.node.backup", "restore"),
+        "bench": Place("bench.command", "bench"),
+        "actors": Place("commands.node.actors", "actors"),
+        "events": Place("commands.node.events", "events"),
+        "top": Place("commands.node.top", "top"),
+        "pipeline": Place("commands.pipeline", "pipeline", is_program=True),
         "version": Place("version", "version"),
     }
 )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sluicegate.gateway.cli.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 
 
 def version(as_json: JsonOption = False) -> None:

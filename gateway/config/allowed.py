@@ -9,10 +9,10 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from sluicegate.gateway.config.authentication import AllowAnonymous
 from sluicegate.gateway.config.document import Path
-from sluicegate.gateway.config.sizes import Size, format_size
-from sluicegate.messaging.queue_config import QueueDefinition
+from sluicegate.gateway.config.sections.security.authentication import AllowAnonymous
+from sluicegate.gateway.config.sections.sizes import Size, format_size
+from sluicegate.messaging.queues.definition import QueueDefinition
 
 PATH: Final = "a path"
 TEXT: Final = "a text"

@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 from sluicegate.gateway.config.allowed import PATH, TEXT, Setting, allowed_by, allowed_item, is_secret, setting_at
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.errors import no_such_key
-from sluicegate.messaging.wrong_value import seen
+from sluicegate.messaging.queues.wrong_value import seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ from pydantic_core import ErrorDetails
 from sluicegate.gateway.config.document import BYTES_MAX, Document, Path
 from sluicegate.gateway.config.errors import ConfigError, Place, Problem, no_such_key
 from sluicegate.gateway.config.findings import Finding, finding_of
-from sluicegate.gateway.config.message_vpns import vpn_path
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections import QUEUE_PROBLEM
+from sluicegate.gateway.config.rest_refusals import refused_hosts, reserved_headers
+from sluicegate.gateway.config.rest_settings import consumer_settings
+from sluicegate.gateway.config.sections.message_vpns import vpn_path
+from sluicegate.gateway.config.sections.node import QUEUE_PROBLEM
+from sluicegate.gateway.config.sections.virtual_destinations import PLACED_PROBLEM
 from sluicegate.gateway.config.sources import (
     ENVIRONMENT_PREFIX,
     ENVIRONMENT_SOURCE,
@@ -20,15 +23,12 @@ from sluicegate.gateway.config.sources import (
     apply_environment,
     apply_settings,
 )
-from sluicegate.gateway.config.virtual_destinations import PLACED_PROBLEM
-from sluicegate.gateway.rest_refusals import refused_hosts, reserved_headers
-from sluicegate.gateway.rest_settings import consumer_settings
-from sluicegate.messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
-from sluicegate.messaging.queue_attributes import ATTRIBUTE_BY_NAME
-from sluicegate.messaging.queue_config import QueueInvalid, check_queue_name
-from sluicegate.messaging.queue_template import NOT_IN_TEMPLATES
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.wrong_value import seen
+from sluicegate.messaging.message.vpn import NAME_CHARS_MAX, NAME_PATTERN
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME
+from sluicegate.messaging.queues.definition import QueueInvalid, check_queue_name
+from sluicegate.messaging.queues.template import NOT_IN_TEMPLATES
+from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.messaging.selectors.selector import Selectors
 
 TEMPLATE_KEYS: Final = (
     "name",

@@ -5,14 +5,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from sluicegate.gateway.config.admin import Admin, AdminTls
-from sluicegate.gateway.config.authentication import Account, Authentication
 from sluicegate.gateway.config.document import Path
-from sluicegate.gateway.config.listeners import Listener, Listeners, TlsPort
-from sluicegate.gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
-from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoints
-from sluicegate.gateway.config.section import Section
-from sluicegate.gateway.config.sections import (
+from sluicegate.gateway.config.sections.admin import Admin, AdminTls
+from sluicegate.gateway.config.sections.listeners import Listener, Listeners, TlsPort
+from sluicegate.gateway.config.sections.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
+from sluicegate.gateway.config.sections.node import (
     Amqp,
     Backpressure,
     Backup,
@@ -32,9 +29,12 @@ from sluicegate.gateway.config.sections import (
     Spool,
     Transactions,
 )
-from sluicegate.gateway.config.tracing import Tracing
-from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
+from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoints
+from sluicegate.gateway.config.sections.section import Section
+from sluicegate.gateway.config.sections.security.authentication import Account, Authentication
+from sluicegate.gateway.config.sections.tracing import Tracing
+from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 
 class Config(Section):

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sluicegate.gateway.config.allowed import is_secret, leaves, shown
-from sluicegate.gateway.config.listeners import Listeners
-from sluicegate.gateway.config.message_vpns import Vpn
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.section import Section
+from sluicegate.gateway.config.sections.listeners import Listeners
+from sluicegate.gateway.config.sections.message_vpns import Vpn
+from sluicegate.gateway.config.sections.section import Section
 
 # Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
 RELOADABLE: Final[tuple[str, ...]] = (

@@ -11,7 +11,7 @@ from typing import Final
 
 from sluicegate.gateway.config.document import Document, Path
 from sluicegate.gateway.config.errors import ConfigError, Place, Problem
-from sluicegate.messaging.wrong_value import seen
+from sluicegate.messaging.queues.wrong_value import seen
 
 ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
 LEVEL_SEPARATOR: Final = "__"

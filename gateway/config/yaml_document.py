@@ -10,7 +10,7 @@ import yaml
 
 from sluicegate.gateway.config.document import Document, Path
 from sluicegate.gateway.config.errors import ConfigError, Place, Problem
-from sluicegate.messaging.wrong_value import seen
+from sluicegate.messaging.queues.wrong_value import seen
 
 DEPTH_MAX: Final = 50  # sections and lists within one another; an alias of what it stands in is deeper than any
 NODES_MAX: Final = 100_000  # aliases of aliases can make a small file endless

@@ -8,21 +8,22 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from sluicegate.actors.browser_messages import Browsed
-from sluicegate.actors.cell import ActorCell, Behaviour
-from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Resume
-from sluicegate.actors.drain_messages import FlowDrained
-from sluicegate.actors.inbox import Flushed, Scheduled
-from sluicegate.actors.messages import FlowGone, FlowState
-from sluicegate.actors.tasks import run_for
-from sluicegate.messaging.client_rights import NOT_AUTHENTICATED
-from sluicegate.messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind, as_word
-from sluicegate.protocols.amqp import conditions
-from sluicegate.protocols.amqp.attaching import attach_publisher
-from sluicegate.protocols.amqp.binding import attach_consumer, end_browser, end_consumer
-from sluicegate.protocols.amqp.consuming import DurableSettlement, check_writable
-from sluicegate.protocols.amqp.engine import AmqpEngine
-from sluicegate.protocols.amqp.events import (
+from sluicegate.actors.messages.browser_messages import Browsed
+from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume
+from sluicegate.actors.messages.drain_messages import FlowDrained
+from sluicegate.actors.messages.queues import FlowGone, FlowState
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED
+from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind, as_word
+from sluicegate.protocols.amqp.client import Sides
+from sluicegate.protocols.amqp.codec.delivery_states import TRANSACTIONAL, AmqpError
+from sluicegate.protocols.amqp.codec.performatives import Open
+from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.datapath.consuming import DurableSettlement, check_writable
+from sluicegate.protocols.amqp.engine.engine import AmqpEngine
+from sluicegate.protocols.amqp.engine.events import (
     AmqpEvent,
     AttachReceived,
     CloseReceived,
@@ -38,24 +39,23 @@ from sluicegate.protocols.amqp.events import (
     SessionEnded,
     WindowOpened,
 )
-from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
-from sluicegate.protocols.amqp.opening import CAPABILITIES, answer_open
-from sluicegate.protocols.amqp.outcomes import TRANSACTIONAL, AmqpError
-from sluicegate.protocols.amqp.performatives import Open
-from sluicegate.protocols.amqp.sasl import AmqpSasl
+from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.engine.session import Session
+from sluicegate.protocols.amqp.handshake.open import CAPABILITIES, answer_open
+from sluicegate.protocols.amqp.handshake.sasl import AmqpSasl
+from sluicegate.protocols.amqp.links.attach_receiver import attach_consumer, end_browser, end_consumer
+from sluicegate.protocols.amqp.links.attach_sender import attach_publisher
+from sluicegate.protocols.amqp.links.subscriptions import end_look_up
 from sluicegate.protocols.amqp.services import AmqpServices
-from sluicegate.protocols.amqp.session import Session
-from sluicegate.protocols.amqp.sides import Sides
-from sluicegate.protocols.amqp.subscriptions import end_look_up
-from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
-from sluicegate.protocols.gathered import write_gathered
-from sluicegate.protocols.identity import Identity
-from sluicegate.protocols.message_vpns import MessageVpns
-from sluicegate.protocols.reading_gate import ReadingGate
-from sluicegate.protocols.sasl import ANONYMOUS_NAME
-from sluicegate.protocols.transports import ByteTransport, PeerInfo
-from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
-from sluicegate.protocols.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.connection.gathered import write_gathered
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
+from sluicegate.protocols.connection.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.amqp")
 

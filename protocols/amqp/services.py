@@ -3,22 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.events import Events
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.client_roster import ClientRoster
-from sluicegate.messaging.credit import CreditPool
-from sluicegate.messaging.queue_config import QueueDefinition
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.selectors import Selectors
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.messaging.queues.definition import QueueDefinition
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.protocols.amqp.datapath.sender_recovery import RememberedLinks
+from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.registry import Registry
-from sluicegate.protocols.amqp.remembering import RememberedLinks
-from sluicegate.protocols.amqp.subscriptions import SubscriptionQueue
-from sluicegate.protocols.amqp.transaction import TransactionAccounts
-from sluicegate.protocols.authentication import Authenticator
-from sluicegate.protocols.counters import ProtocolCounters
-from sluicegate.protocols.unfinished import UnfinishedBytes
+from sluicegate.protocols.amqp.links.registry import Registry
+from sluicegate.protocols.amqp.links.subscriptions import SubscriptionQueue
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.security.authentication import Authenticator
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,14 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from sluicegate.actors.browser_messages import Browsed
-from sluicegate.actors.cell import ActorCell, Behaviour
-from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
-from sluicegate.actors.handoff_messages import Assignment
-from sluicegate.actors.messages import FlowGone, FlowState, UnbindFlow
-from sluicegate.actors.publishing import Publisher
-from sluicegate.actors.tasks import run_for
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.client_rights import (
+from sluicegate.actors.messages.browser_messages import Browsed
+from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from sluicegate.actors.messages.handoff_messages import Assignment
+from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.clients.rights import (
     LOGINS_BUSY,
     NOT_AUTHENTICATED,
     TOO_MANY_CONNECTIONS,
@@ -24,37 +23,47 @@ from sluicegate.messaging.client_rights import (
     VPN_UNKNOWN,
     ClientDenied,
 )
-from sluicegate.messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
-from sluicegate.protocols.authentication import Principal
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.binding import RETRY_AFTER_MS, close_publisher
-from sluicegate.protocols.flow.browsing import BrowsingSide
-from sluicegate.protocols.flow.client_requests import take_request
-from sluicegate.protocols.flow.consuming import ConsumingSide, check_writable
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.errors import FlowBroken, PeerViolation
-from sluicegate.protocols.flow.events import FlowEvent, PeerViolated
-from sluicegate.protocols.flow.flow_ids import FlowIds
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.observability.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.sasl import SaslDialogue
+from sluicegate.protocols.connection.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.errors import FlowBroken, PeerViolation
+from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived
+from sluicegate.protocols.flow.codec.frames.session import (
+    NO_REQUEST,
+    Auth,
+    AuthAnswer,
+    Close,
+    Error,
+    Goaway,
+    Hello,
+    Welcome,
+)
+from sluicegate.protocols.flow.codec.frames.settle import Credit, Settle
+from sluicegate.protocols.flow.datapath.browsing import BrowsingSide
+from sluicegate.protocols.flow.datapath.bulk_reads import ReadingSide
+from sluicegate.protocols.flow.datapath.consuming import ConsumingSide, check_writable
+from sluicegate.protocols.flow.datapath.flow_ids import FlowIds
+from sluicegate.protocols.flow.datapath.output import Output
+from sluicegate.protocols.flow.datapath.publishing import PublishingSide
+from sluicegate.protocols.flow.datapath.subscribing import SubscribingSide
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
+from sluicegate.protocols.flow.engine.frame_rules import CLOSED, OPEN
 from sluicegate.protocols.flow.frame_place import FramePlace
-from sluicegate.protocols.flow.greeting import authenticate, greet
-from sluicegate.protocols.flow.messages import FencePublisher
-from sluicegate.protocols.flow.output import Output
-from sluicegate.protocols.flow.publish_frames import PublishesReceived
-from sluicegate.protocols.flow.publishing import PublishingSide
-from sluicegate.protocols.flow.range_reading import ReadingSide
+from sluicegate.protocols.flow.publishers.messages import FencePublisher
+from sluicegate.protocols.flow.requests.bind import RETRY_AFTER_MS, close_publisher
+from sluicegate.protocols.flow.requests.handshake import authenticate, greet
+from sluicegate.protocols.flow.requests.requests import take_request
+from sluicegate.protocols.flow.requests.session_requests import SessionRequests
 from sluicegate.protocols.flow.services import FlowServices
-from sluicegate.protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
-from sluicegate.protocols.flow.session_requests import SessionRequests
-from sluicegate.protocols.flow.settle_frames import Credit, Settle
-from sluicegate.protocols.flow.subscribing import SubscribingSide
-from sluicegate.protocols.flow.turns import CLOSED, OPEN
-from sluicegate.protocols.identity import Identity
-from sluicegate.protocols.message_vpns import MessageVpns
-from sluicegate.protocols.reading_gate import ReadingGate
-from sluicegate.protocols.sasl import SaslDialogue
-from sluicegate.protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
-from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
-from sluicegate.protocols.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.security.authentication import Principal
+from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN, ByteTransport, PeerInfo
+from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.flow")
 

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.events import Events
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.client_roster import ClientRoster
-from sluicegate.messaging.credit import CreditPool
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.protocols.authentication import Authenticator
-from sluicegate.protocols.counters import ProtocolCounters
-from sluicegate.protocols.flow.limits import FlowLimits
-from sluicegate.protocols.unfinished import UnfinishedBytes
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.flow.codec.limits import FlowLimits
+from sluicegate.protocols.security.authentication import Authenticator
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)

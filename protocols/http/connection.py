@@ -6,35 +6,35 @@ What a request is, and what it asks of the broker, is in `serving`; the HTTP its
 import logging
 from typing import Any, Final
 
-from sluicegate.actors.cell import ActorCell, Behaviour
-from sluicegate.actors.data_messages import Confirmed, Refused, Resume
-from sluicegate.actors.futures import LoopFuture
-from sluicegate.actors.publishing import Publisher
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
-from sluicegate.protocols.authentication import Principal
-from sluicegate.protocols.http.cross_origin import CrossOrigin
-from sluicegate.protocols.http.engine import HttpEngine
-from sluicegate.protocols.http.message_in import VPN_HEADER
-from sluicegate.protocols.http.problems import (
+from sluicegate.actors.messages.data import Confirmed, Refused, Resume
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.http.authentication import SignIn
+from sluicegate.protocols.http.codec.engine import HttpEngine
+from sluicegate.protocols.http.codec.message_in import VPN_HEADER
+from sluicegate.protocols.http.codec.problems import (
     INTERNAL,
     REQUEST_TIMEOUT,
     UNAUTHORIZED,
     HttpProblem,
     refusal_problem,
 )
-from sluicegate.protocols.http.publishing import PublishingSide, Submission
-from sluicegate.protocols.http.readers import FlowReader
-from sluicegate.protocols.http.replies import ReplyBox
-from sluicegate.protocols.http.requests import ClientLeft, Request
+from sluicegate.protocols.http.codec.requests import ClientLeft, Request
+from sluicegate.protocols.http.consuming.readers import FlowReader
+from sluicegate.protocols.http.cors import CrossOrigin
+from sluicegate.protocols.http.publishing.publishing import PublishingSide, Submission
+from sluicegate.protocols.http.publishing.request_reply import ReplyBox
+from sluicegate.protocols.http.router import serve, serve_at_once
 from sluicegate.protocols.http.services import HttpServices
-from sluicegate.protocols.http.serving import serve, serve_at_once
-from sluicegate.protocols.http.sign_in import SignIn
-from sluicegate.protocols.identity import Identity
-from sluicegate.protocols.message_vpns import MessageVpns
-from sluicegate.protocols.reading_gate import ReadingGate
-from sluicegate.protocols.transports import ByteTransport, PeerInfo
-from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
+from sluicegate.protocols.security.authentication import Principal
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.http")
 

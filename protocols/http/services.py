@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.events import Events
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.client_roster import ClientRoster
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.protocols.authentication import Authenticator
-from sluicegate.protocols.counters import ProtocolCounters
-from sluicegate.protocols.http.flows import HttpFlows
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.http.codec.responses import ResponseHeads
+from sluicegate.protocols.http.consuming.flows import HttpFlows
 from sluicegate.protocols.http.limits import HttpLimits
-from sluicegate.protocols.http.responses import ResponseHeads
-from sluicegate.protocols.unfinished import UnfinishedBytes
-from sluicegate.protocols.web_pages import WebPages
+from sluicegate.protocols.security.authentication import Authenticator
+from sluicegate.protocols.transport.origins import WebPages
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,15 @@
 
 from typing import final
 
-from sluicegate.actors.messages import UnbindFlow
-from sluicegate.actors.parking_messages import ParkFlow
-from sluicegate.protocols.mqtt.delivering import DeliveringSide
-from sluicegate.protocols.mqtt.events import DisconnectReceived
-from sluicegate.protocols.mqtt.publishing import PublishingSide
-from sluicegate.protocols.mqtt.reason_codes import SUCCESS
-from sluicegate.protocols.mqtt.session import ParkedFlow, Session
-from sluicegate.protocols.mqtt.session_writes import SessionWrites
-from sluicegate.protocols.mqtt.will import Will
+from sluicegate.actors.messages.partitions import ParkFlow
+from sluicegate.actors.messages.queues import UnbindFlow
+from sluicegate.protocols.mqtt.codec.events import DisconnectReceived
+from sluicegate.protocols.mqtt.codec.reason_codes import SUCCESS
+from sluicegate.protocols.mqtt.codec.will import Will
+from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.datapath.publishing import PublishingSide
+from sluicegate.protocols.mqtt.session.session import ParkedFlow, Session
+from sluicegate.protocols.mqtt.session.writes import SessionWrites
 
 
 @final
@@ -28,7 +28,7 @@ class AttachedSession:
         self.session = session
         self.will = will
         self.receive_maximum = receive_maximum  # what the client takes unacknowledged
-        # Each is made when it is needed, by `protocols.mqtt.sides`: many clients never need any.
+        # Each is made when it is needed, by `protocols.mqtt.client`: many clients never need any.
         self.publishing: PublishingSide | None = None  # until it publishes
         self.delivering: DeliveringSide | None = None  # until anything but direct messages may come for it
         self.writes: SessionWrites | None = None  # until the session is stored

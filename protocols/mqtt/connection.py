@@ -9,25 +9,22 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from sluicegate.actors.cell import ActorCell, Behaviour
-from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
-from sluicegate.actors.futures import LoopFuture
-from sluicegate.actors.inbox import Flushed, Scheduled
-from sluicegate.actors.messages import FlowGone, FlowState
-from sluicegate.actors.stored_answer import StoreRefused
-from sluicegate.actors.tasks import run_for
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.protocols.gathered import write_gathered
-from sluicegate.protocols.identity import Identity
-from sluicegate.protocols.message_vpns import MessageVpns
+from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from sluicegate.actors.messages.queues import FlowGone, FlowState
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.protocols.connection.gathered import write_gathered
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.write_control import WritingWatch
 from sluicegate.protocols.mqtt.attached import AttachedSession
-from sluicegate.protocols.mqtt.authenticating import Authenticating
-from sluicegate.protocols.mqtt.binding import flow_gone
-from sluicegate.protocols.mqtt.connecting import connect, detach
-from sluicegate.protocols.mqtt.delivering import DeliveringSide
-from sluicegate.protocols.mqtt.direct_out import send_direct, send_shared_direct
-from sluicegate.protocols.mqtt.engine import MqttEngine
-from sluicegate.protocols.mqtt.events import (
+from sluicegate.protocols.mqtt.client import begin_publishing, delivering_of, gate_of, watch_of, writes_of
+from sluicegate.protocols.mqtt.codec.events import (
     AcknowledgementReceived,
     AuthReceived,
     ConnectReceived,
@@ -38,12 +35,8 @@ from sluicegate.protocols.mqtt.events import (
     SubscribeReceived,
     UnsubscribeReceived,
 )
-from sluicegate.protocols.mqtt.first_bytes import PUBREL
-from sluicegate.protocols.mqtt.messages import SessionReleased, TakeOver
-from sluicegate.protocols.mqtt.packet_place import PacketPlace
-from sluicegate.protocols.mqtt.partial_packet import misses_much
-from sluicegate.protocols.mqtt.publishing import PublishingSide, PublishRefused, not_stored_code
-from sluicegate.protocols.mqtt.reason_codes import (
+from sluicegate.protocols.mqtt.codec.fixed_header import PUBREL
+from sluicegate.protocols.mqtt.codec.reason_codes import (
     ADMINISTRATIVE_ACTION,
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
@@ -51,14 +44,21 @@ from sluicegate.protocols.mqtt.reason_codes import (
     SERVER_SHUTTING_DOWN,
     SESSION_TAKEN_OVER,
 )
+from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.datapath.direct import send_direct, send_shared_direct
+from sluicegate.protocols.mqtt.datapath.publishing import PublishingSide, PublishRefused, not_stored_code
+from sluicegate.protocols.mqtt.engine.engine import MqttEngine
+from sluicegate.protocols.mqtt.engine.partial_packet import misses_much
+from sluicegate.protocols.mqtt.packet_place import PacketPlace
+from sluicegate.protocols.mqtt.requests.connect import connect, detach
+from sluicegate.protocols.mqtt.requests.enhanced_auth import Authenticating
+from sluicegate.protocols.mqtt.requests.flows import flow_gone
+from sluicegate.protocols.mqtt.requests.subscribe import subscribe, unsubscribe
+from sluicegate.protocols.mqtt.requests.turn_budget import TurnShare
 from sluicegate.protocols.mqtt.services import MqttServices
-from sluicegate.protocols.mqtt.sides import begin_publishing, delivering_of, gate_of, watch_of, writes_of
-from sluicegate.protocols.mqtt.subscribing import subscribe, unsubscribe
-from sluicegate.protocols.mqtt.turn_share import TurnShare
-from sluicegate.protocols.reading_gate import ReadingGate
-from sluicegate.protocols.transports import ByteTransport, PeerInfo
-from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
-from sluicegate.protocols.writing_watch import WritingWatch
+from sluicegate.protocols.mqtt.session.messages import SessionReleased, TakeOver
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.mqtt")
 

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.events import Events
-from sluicegate.actors.runtime import Runtime
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.client_roster import ClientRoster
-from sluicegate.messaging.credit import CreditPool
-from sluicegate.messaging.queue_config import QueueDefinition
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.protocols.authentication import Authenticator
-from sluicegate.protocols.counters import ProtocolCounters
-from sluicegate.protocols.mqtt.limits import MqttLimits
-from sluicegate.protocols.mqtt.session_room import SessionRoom
-from sluicegate.protocols.unfinished import UnfinishedBytes
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.messaging.queues.definition import QueueDefinition
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.session.room import SessionRoom
+from sluicegate.protocols.security.authentication import Authenticator
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pykka
 
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.directory_messages import FindQueue, QueueHandle
-from sluicegate.actors.futures import LoopFuture
-from sluicegate.actors.messages import BindFlow, BindRefused
-from sluicegate.actors.supervision import ONE_CONNECTION
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP, as_word
-from sluicegate.messaging.flows import UNBOUNDED
-from sluicegate.messaging.settlement import FAILED, RELEASED
-from sluicegate.protocols.http.flow import FlowTerms, HttpFlow
-from sluicegate.protocols.http.held import HeldMessage
-from sluicegate.protocols.http.readers import FlowReader
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.queues import BindFlow, BindRefused
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import FAILED, RELEASED
+from sluicegate.messaging.observability.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP, as_word
+from sluicegate.messaging.partitions.state.flows import UNBOUNDED
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.consuming.held import HeldMessage
+from sluicegate.protocols.http.consuming.readers import FlowReader
 from sluicegate.protocols.rest.lanes import Lanes
 from sluicegate.protocols.rest.settings import RETRY_DELAY_MS_MAX, BindingSettings
 

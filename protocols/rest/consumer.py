@@ -11,9 +11,13 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from sluicegate.actors.events import Events
-from sluicegate.actors.runtime import Runtime
-from sluicegate.messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP, VPN_REST_TARGET_REFUSED
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.observability.events import (
+    VPN_REST_CONSUMER_DOWN,
+    VPN_REST_CONSUMER_UP,
+    VPN_REST_TARGET_REFUSED,
+)
 from sluicegate.protocols.rest.allowed_targets import TargetRefused
 from sluicegate.protocols.rest.settings import RETRY_DELAY_MS_MAX, ConsumerSettings
 

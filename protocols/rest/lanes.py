@@ -6,7 +6,7 @@ With order kept, a partition is a lane. Without, every message is a lane of its 
 from collections import deque
 from typing import final
 
-from sluicegate.protocols.http.held import HeldMessage
+from sluicegate.protocols.http.consuming.held import HeldMessage
 
 
 @final

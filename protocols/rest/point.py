@@ -10,20 +10,20 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.events import Events
-from sluicegate.actors.futures import LoopFuture
-from sluicegate.actors.runtime import Runtime
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditPool
-from sluicegate.messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
-from sluicegate.protocols.http.delivery_forms import delivery_headers
-from sluicegate.protocols.http.held import Held, HeldMessage
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED, RELEASED
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.protocols.connection.unwritable import tell_unwritable
+from sluicegate.protocols.http.consuming.delivery_forms import delivery_headers
+from sluicegate.protocols.http.consuming.held import Held, HeldMessage
 from sluicegate.protocols.rest.binding import QueueBinding
 from sluicegate.protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
 from sluicegate.protocols.rest.settings import PointSettings
 from sluicegate.protocols.rest.targets import TargetInvalid
-from sluicegate.protocols.unwritable import tell_unwritable
 
 log = logging.getLogger("sluicegate.rest")
 

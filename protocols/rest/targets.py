@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
-from sluicegate.protocols.http.held import HeldMessage
+from sluicegate.protocols.http.consuming.held import HeldMessage
 
 TARGET_CHARS_MAX: Final = 8_000  # what web servers take of a request line
 

@@ -15,7 +15,7 @@ import pytest
 
 from amqp_client import AmqpClients
 from running_broker import RunningBroker
-from sluicegate.protocols.socket_loop import SocketLoop
+from sluicegate.protocols.transport.loop.event_loop import SocketLoop
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,13 +10,13 @@ from argon2 import PasswordHasher
 
 from amqp_golden import described, frames_of, golden
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.encoding import encode_composite
-from sluicegate.protocols.amqp.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.performatives import Begin, Open
-from sluicegate.protocols.amqp.sasl_frames import INIT, RESPONSE
-from sluicegate.protocols.amqp.values import AmqpValue, Symbol
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.codec.performatives import Begin, Open
+from sluicegate.protocols.amqp.codec.sasl_frames import INIT, RESPONSE
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpValue, Symbol
 from tokens import TokenServer, bearer, xoauth2
 
 DEADLINE_S = 20

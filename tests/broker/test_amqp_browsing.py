@@ -3,8 +3,8 @@
 from amqp_client import AmqpClient
 from inside_client import InsideClient
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.performatives import SENDER_SETTLED, Attach, Detach
-from sluicegate.protocols.amqp.termini import COPY, Source
+from sluicegate.protocols.amqp.codec.performatives import SENDER_SETTLED, Attach, Detach
+from sluicegate.protocols.amqp.codec.termini import COPY, Source
 
 
 async def queue(broker: RunningBroker, **attributes: object) -> InsideClient:

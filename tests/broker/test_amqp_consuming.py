@@ -6,11 +6,11 @@ from amqp_client import AmqpClient, AmqpClients, body
 from amqp_heard import Ended, Received
 from named_queues import create, shown, shows
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
-from sluicegate.protocols.amqp.termini import Source
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, ubyte, uint, ulong
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
+from sluicegate.protocols.amqp.codec.termini import Source
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, ubyte, uint, ulong
 
 IN, OUT = 1, 0
 FAILED = DeliveryState(MODIFIED, delivery_failed=True)

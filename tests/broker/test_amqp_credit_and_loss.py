@@ -6,14 +6,14 @@ from amqp_client import AmqpClient
 from amqp_heard import Ended, Received
 from inside_client import InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.decoding import decode_list
-from sluicegate.protocols.amqp.encoding import encode_composite
-from sluicegate.protocols.amqp.fields import Fields
-from sluicegate.protocols.amqp.outcomes import MODIFIED, RECEIVED, DeliveryState
-from sluicegate.protocols.amqp.performatives import DISPOSITION
-from sluicegate.protocols.amqp.sections import NOWHERE, find_sections
-from sluicegate.protocols.amqp.termini import Source
-from sluicegate.protocols.amqp.values import AmqpValue, Described, uint, ulong
+from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, RECEIVED, DeliveryState
+from sluicegate.protocols.amqp.codec.performatives import DISPOSITION
+from sluicegate.protocols.amqp.codec.sections import NOWHERE, find_sections
+from sluicegate.protocols.amqp.codec.termini import Source
+from sluicegate.protocols.amqp.types.decoding import decode_list
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.amqp.types.fields import Fields
+from sluicegate.protocols.amqp.types.values import AmqpValue, Described, uint, ulong
 
 
 async def queue(broker: RunningBroker, *payloads: bytes) -> InsideClient:

@@ -5,10 +5,10 @@ import pytest
 from amqp_client import AmqpClient, AmqpClients, body
 from inside_client import InsideClient
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.encoding import encode_composite
-from sluicegate.protocols.amqp.performatives import TRANSFER, Flow
-from sluicegate.protocols.amqp.transacting import CONTROL_CREDIT
-from sluicegate.protocols.amqp.values import AmqpValue, uint
+from sluicegate.protocols.amqp.codec.performatives import TRANSFER, Flow
+from sluicegate.protocols.amqp.links.coordinator import CONTROL_CREDIT
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpValue, uint
 
 CREDIT = 2
 OUT = 9

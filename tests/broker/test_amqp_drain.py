@@ -5,8 +5,8 @@ import pytest
 from amqp_client import AmqpClient
 from inside_client import InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.performatives import Attach, Flow
-from sluicegate.protocols.amqp.termini import Source, Target
+from sluicegate.protocols.amqp.codec.performatives import Attach, Flow
+from sluicegate.protocols.amqp.codec.termini import Source, Target
 
 KEYS = [f"k{number}" for number in range(40)]
 

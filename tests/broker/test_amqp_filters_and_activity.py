@@ -3,12 +3,12 @@
 from amqp_client import AmqpClient
 from inside_client import InsideClient
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.consuming import ACTIVE, PARTITIONS
-from sluicegate.protocols.amqp.filters import NO_LOCAL, PARTITION, SELECTOR, START_SEQUENCE
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.performatives import Attach, Detach, Flow
-from sluicegate.protocols.amqp.termini import COPY, Source
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, uint, ulong
+from sluicegate.protocols.amqp.codec.performatives import Attach, Detach, Flow
+from sluicegate.protocols.amqp.codec.termini import COPY, Source
+from sluicegate.protocols.amqp.datapath.consuming import ACTIVE, PARTITIONS
+from sluicegate.protocols.amqp.links.filters import NO_LOCAL, PARTITION, SELECTOR, START_SEQUENCE
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, uint, ulong
 
 KEYS = [f"k{number}" for number in range(20)]
 SELECTOR_CODE = 0x0000468C00000004

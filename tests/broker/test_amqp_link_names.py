@@ -6,9 +6,9 @@ from amqp_client import AmqpClient
 from amqp_heard import Ended
 from inside_client import InsideClient
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.performatives import Detach, Open
-from sluicegate.protocols.amqp.values import AmqpMap, Symbol
+from sluicegate.protocols.amqp.codec.performatives import Detach, Open
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
 
 SOLE = "sole-connection-for-container"
 

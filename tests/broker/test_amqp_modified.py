@@ -4,13 +4,13 @@ from amqp_client import AmqpClient
 from amqp_heard import Received
 from inside_client import InsideClient
 from running_broker import RunningBroker
-from sluicegate.messaging.remarks import REMARK_BYTES_MAX
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.outcomes import MODIFIED, DeliveryState
-from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol
+from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX
+from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, DeliveryState
+from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol
 
 
 def annotations(**values: AmqpValue) -> AmqpMap:

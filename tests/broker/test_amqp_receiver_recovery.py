@@ -8,13 +8,13 @@ from amqp_client import AmqpClient, AmqpClients
 from amqp_heard import Received
 from inside_client import InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.actors.directory_messages import DeleteQueue
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
-from sluicegate.protocols.amqp.performatives import Attach, Detach
-from sluicegate.protocols.amqp.resuming import AWAY_S_MAX, ResumableFlows
-from sluicegate.protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, ulong
+from sluicegate.actors.messages.directory import DeleteQueue
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
+from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
+from sluicegate.protocols.amqp.codec.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
+from sluicegate.protocols.amqp.datapath.receiver_recovery import AWAY_S_MAX, ResumableFlows
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, ulong
 
 IN = 1
 DONE = DeliveryState(ACCEPTED)

@@ -3,8 +3,8 @@
 from amqp_client import AmqpClients
 from inside_client import InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.termini import NEVER, Source
-from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.protocols.amqp.codec.termini import NEVER, Source
+from sluicegate.protocols.amqp.types.values import AmqpMap
 
 
 async def test_what_an_absent_client_held_counts_as_tried_when_the_broker_was_stopped(

@@ -4,10 +4,10 @@ from amqp_client import AmqpClient
 from inside_client import InsideClient
 from named_queues import create, shows
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.outcomes import REJECTED, AmqpError, DeliveryState
-from sluicegate.protocols.amqp.sections import find_sections
-from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.protocols.amqp.codec.delivery_states import REJECTED, AmqpError, DeliveryState
+from sluicegate.protocols.amqp.codec.sections import find_sections
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.values import AmqpMap
 
 DMQ = "#DEAD_MSG_QUEUE"
 BROKEN = AmqpError("shop:broken", "no such pump")

@@ -8,9 +8,9 @@ from amqp_client import AmqpClient
 from inside_client import InsideClient
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.dispositions import Disposition
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, RELEASED, RELEASED_STATE
-from sluicegate.protocols.amqp.performatives import RECEIVER_FIRST, RECEIVER_SECOND
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, RELEASED, RELEASED_STATE
+from sluicegate.protocols.amqp.codec.dispositions import Disposition
+from sluicegate.protocols.amqp.codec.performatives import RECEIVER_FIRST, RECEIVER_SECOND
 
 
 async def queue(broker: RunningBroker, **attributes: object) -> InsideClient:

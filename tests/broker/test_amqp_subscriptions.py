@@ -8,11 +8,11 @@ from amqp_heard import Received
 from inside_client import until
 from named_queues import shows
 from running_broker import RunningBroker
-from sluicegate.actors.directory_messages import ListQueues, QueueHandle
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.performatives import Attach, Detach
-from sluicegate.protocols.amqp.termini import COPY, NEVER, Source, Target
-from sluicegate.protocols.amqp.values import AmqpMap, Symbol, uint
+from sluicegate.actors.messages.directory import ListQueues, QueueHandle
+from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
+from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source, Target
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
 
 TOPIC = "topic://news/eu"
 SHARED_DURABLE = ["topic", "shared"]

@@ -5,14 +5,14 @@ import pytest
 from amqp_client import AmqpClient
 from inside_client import until
 from running_broker import RunningBroker
-from sluicegate.actors.directory_messages import ListQueues
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.filters import selector_filter
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.performatives import Attach, Detach
-from sluicegate.protocols.amqp.sections import APPLICATION_PROPERTIES
-from sluicegate.protocols.amqp.termini import COPY, NEVER, Source
-from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.actors.messages.directory import ListQueues
+from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
+from sluicegate.protocols.amqp.codec.sections import APPLICATION_PROPERTIES
+from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source
+from sluicegate.protocols.amqp.links.filters import selector_filter
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
 

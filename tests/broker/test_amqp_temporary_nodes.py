@@ -5,21 +5,21 @@ import pytest
 from amqp_client import AmqpClient
 from inside_client import until
 from running_broker import RunningBroker
-from sluicegate.actors.directory_messages import FindQueue
-from sluicegate.protocols.amqp.message_in import body_bytes_of
-from sluicegate.protocols.amqp.performatives import Attach, Detach
-from sluicegate.protocols.amqp.temporary_nodes import (
+from sluicegate.actors.messages.directory import FindQueue
+from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
+from sluicegate.protocols.amqp.codec.termini import Source, Target
+from sluicegate.protocols.amqp.links.dynamic_nodes import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
     policy_properties,
 )
-from sluicegate.protocols.amqp.termini import Source, Target
-from sluicegate.protocols.flow import codes
+from sluicegate.protocols.amqp.messages.decode import body_bytes_of
+from sluicegate.protocols.flow.codec import codes
 from speaking_clients import OK, Amqp, FlowProtocol, Mqtt, SpeakingClient
 
-BODY = 1  # of protocols.amqp.message_in: a data section
+BODY = 1  # of protocols.amqp.messages.decode: a data section
 
 
 def message(payload: bytes) -> bytes:

@@ -6,12 +6,19 @@ from amqp_client import AmqpClient, AmqpClients, body, in_transaction
 from amqp_heard import Received
 from inside_client import InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.dispositions import Disposition
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, AmqpError, DeliveryState
-from sluicegate.protocols.amqp.termini import Coordinator
-from sluicegate.protocols.amqp.values import AmqpMap, Described, Scalar, Symbol, uint, ulong
+from sluicegate.protocols.amqp.codec.delivery_states import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    AmqpError,
+    DeliveryState,
+)
+from sluicegate.protocols.amqp.codec.dispositions import Disposition
+from sluicegate.protocols.amqp.codec.termini import Coordinator
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, Described, Scalar, Symbol, uint, ulong
 
 CONTROL = 9  # the handle of the coordinator
 OUT = 0

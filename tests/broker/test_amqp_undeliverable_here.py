@@ -6,9 +6,9 @@ from amqp_client import AmqpClient
 from inside_client import InsideClient
 from named_queues import create, shows
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.outcomes import MODIFIED, DeliveryState
-from sluicegate.protocols.amqp.values import AmqpMap, Symbol
+from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, DeliveryState
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
 
 DMQ = "#DEAD_MSG_QUEUE"
 

@@ -10,18 +10,18 @@ import pytest
 
 from inside_client import InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.actors.backups import BackupThread
-from sluicegate.gateway.answers import Refused
-from sluicegate.gateway.backups import cancel_backup, show_backup, start_backup
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.reader_views import BackupState, BackupView
-from sluicegate.messaging.cursors import CONSUME
-from sluicegate.messaging.gaps import GAP_SETTLED, Gap
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.storage.restore import restore_backup
-from sluicegate.storage.spool_reader import SpoolReader
-from sluicegate.storage.vpn_reader import VpnReader
+from sluicegate.actors.spool.backups import BackupThread
+from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import Refused
+from sluicegate.gateway.views.spool import BackupState, BackupView
+from sluicegate.messaging.bulk.durable_cursors import CONSUME
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.partitions.state.gaps import GAP_SETTLED, Gap
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.backup.restore import restore_backup
+from sluicegate.storage.backup.vpn_reader import VpnReader
 
 RESTORED_INCARNATION = 4711
 

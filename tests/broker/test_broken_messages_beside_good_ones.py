@@ -13,17 +13,17 @@ from http_client import http_client
 from named_queues import create, shown
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.protocols.amqp import conditions
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, REJECTED, DeliveryState
-from sluicegate.protocols.amqp.values import AmqpValue, Described, ulong
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow import columns as c
-from sluicegate.protocols.flow.publish_frames import write_publish
-from sluicegate.protocols.flow.session_frames import Error
-from sluicegate.protocols.flow.stage_frames import write_stage
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, ACCEPTED_STATE, REJECTED, DeliveryState
+from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpValue, Described, ulong
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from sluicegate.protocols.flow.codec.frames.session import Error
+from sluicegate.protocols.flow.codec.frames.stage import write_stage
 
 MARK = "mark"  # stands where a text is broken afterwards
 NO_TEXT = b"\xff\xfe\xfd\xfc"

@@ -12,11 +12,11 @@ from named_queues import change, create, shown, shows
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.browser_messages import DeleteBrowsed
-from sluicegate.actors.messages import BindRefused, BrowsedMessage
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.actors.messages.browser_messages import DeleteBrowsed
+from sluicegate.actors.messages.queues import BindRefused, BrowsedMessage
+from sluicegate.gateway.operations.node import NodeView
 from sluicegate.storage.errors import StoreFailed
-from sluicegate.storage.record_page import PageRuns
+from sluicegate.storage.records.page import PageRuns
 
 
 def payloads(messages: list[BrowsedMessage]) -> list[bytes]:

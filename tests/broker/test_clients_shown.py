@@ -4,8 +4,8 @@ from amqp_client import AmqpClients
 from inside_client import until
 from named_queues import create
 from running_broker import RunningBroker
-from sluicegate.gateway.client_views import ClientQuestion
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.clients import ClientQuestion
 
 
 async def test_clients_of_all_protocols_are_listed_until_they_go(broker: RunningBroker, amqp: AmqpClients) -> None:

@@ -22,12 +22,12 @@ from inside_client import InsideClient
 from named_queues import create
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway import protocol_front
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp.termini import COPY, Source
-from sluicegate.protocols.flow import columns as c
-from sluicegate.protocols.flow.events import DeliveriesReceived
-from sluicegate.protocols.flow.flow_frames import Bind, Bound
+from sluicegate.gateway.node.servers import front as protocol_front
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.amqp.codec.termini import COPY, Source
+from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
+from sluicegate.protocols.flow.engine.events import DeliveriesReceived
 
 READ_ON_S: Final = 8.0  # for what has to come without a word of the client; a keep-alive would come later
 LARGE: Final = 400_000

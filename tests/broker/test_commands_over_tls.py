@@ -8,7 +8,7 @@ from pathlib import Path
 from certificates import make_certificates
 from gateway_process import COMMAND_S, PYTHON
 from running_broker import RunningBroker
-from sluicegate.gateway.cli.failures import OK, UNREACHABLE
+from sluicegate.gateway.cli.terminal.failures import OK, UNREACHABLE
 
 
 async def told(authority: Path, *arguments: str) -> tuple[int | None, str]:

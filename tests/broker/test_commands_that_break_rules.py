@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from running_broker import RunningBroker
 from sluicegate.gateway.cli import app
-from sluicegate.gateway.cli.failures import FAILED
+from sluicegate.gateway.cli.terminal.failures import FAILED
 
 
 async def test_the_gateway_says_why_it_closed_the_connection(broker: RunningBroker) -> None:

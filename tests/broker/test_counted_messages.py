@@ -11,17 +11,17 @@ from inside_client import InsideClient, until
 from message_usage import usage_of
 from named_queues import create, shows
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.refusals import REFUSAL_COUNTERS, REFUSED_QUEUE_FULL
-from sluicegate.messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.termini import COPY, Source, Target
-from sluicegate.protocols.flow import frames
-from sluicegate.protocols.flow.flow_frames import Bind, Bound
-from sluicegate.protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
-from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
+from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_QUEUE_FULL
+from sluicegate.protocols.amqp.codec.termini import COPY, Source, Target
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
+from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
 
 NO_LOCAL = 0x04  # in the options byte of a subscription
 

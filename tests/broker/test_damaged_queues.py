@@ -4,8 +4,8 @@ import pytest
 
 from named_queues import create
 from running_broker import RunningBroker
-from sluicegate.storage.databases import PARTITION_KEY
-from sluicegate.storage.queue_catalog import COUNTER_ROW
+from sluicegate.storage.catalog.queues import COUNTER_ROW
+from sluicegate.storage.environment.databases import PARTITION_KEY
 from unit.storage.spool_file import flip_raw
 
 

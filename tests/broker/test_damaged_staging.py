@@ -8,12 +8,12 @@ from inside_client import InsideClient, batch_on
 from lost_rows import names_in
 from named_queues import shows
 from running_broker import RunningBroker
-from sluicegate.actors.messages import WriteTables
-from sluicegate.actors.staging_messages import AbortStaged, Stage, StagedCommitted
-from sluicegate.messaging.staging import STAGE_DAMAGED, StagingRefused
-from sluicegate.storage.record_page import directory_row
-from sluicegate.storage.record_seal import SEAL_BYTES
-from sluicegate.storage.staging_rows import Decision, decision_row
+from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.staging import AbortStaged, Stage, StagedCommitted
+from sluicegate.messaging.bulk.staging import STAGE_DAMAGED, StagingRefused
+from sluicegate.storage.catalog.staging import Decision, decision_row
+from sluicegate.storage.records.page import directory_row
+from sluicegate.storage.records.seal import SEAL_BYTES
 from unit.storage.spool_file import flip_raw, get_raw
 
 

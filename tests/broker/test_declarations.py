@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from running_broker import RunningBroker
 from sluicegate.gateway.cli import app
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
 

@@ -8,12 +8,12 @@ from flow_client import FlowClient
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.performatives import Detach
-from sluicegate.protocols.amqp.termini import Source
-from sluicegate.protocols.amqp.values import AmqpMap, Symbol
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.codec.performatives import Detach
+from sluicegate.protocols.amqp.codec.termini import Source
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
 
 REASON_STRING = 31
 TO_ONE = mqtt.user_property("deliver-to-one", "true")

@@ -4,7 +4,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:

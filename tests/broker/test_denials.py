@@ -16,10 +16,10 @@ from flow_client import FlowClient, Refused
 from named_queues import create, shown
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.audit import KINDS
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging import client_rights as rights
-from sluicegate.protocols.flow import codes
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.security.audit import KINDS
+from sluicegate.messaging.clients import rights
+from sluicegate.protocols.flow.codec import codes
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
 SECRET: Final = "correct-horse"

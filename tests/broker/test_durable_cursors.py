@@ -8,12 +8,18 @@ import pytest
 from inside_client import InsideClient, until
 from message_usage import usage_of
 from running_broker import RunningBroker
-from sluicegate.actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors, PinCursor, UnbindCursor
-from sluicegate.actors.messages import BindRefused
-from sluicegate.gateway.answers import CursorNotFound
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.reader_batches import ReaderBatch
-from sluicegate.messaging.cursors import (
+from sluicegate.actors.messages.cursor_messages import (
+    CursorOverview,
+    DeleteCursor,
+    ListCursors,
+    PinCursor,
+    UnbindCursor,
+)
+from sluicegate.actors.messages.queues import BindRefused
+from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import CursorNotFound
+from sluicegate.messaging.bulk.durable_cursors import (
     AHEAD,
     CONSUME,
     MODE_DIFFERS,

@@ -7,7 +7,7 @@ import pytest
 
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
 from virtual_clients import consumer, depth, publish, redefine

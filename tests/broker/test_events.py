@@ -7,8 +7,8 @@ import pytest
 from mqtt_packets import Published
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.events import BURST, CLIENT_CONNECTED
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.observability.events import BURST, CLIENT_CONNECTED
 
 
 def told(message: Published) -> tuple[str, str]:

@@ -4,14 +4,14 @@ import pytest
 
 import mqtt_packets as mqtt
 from running_broker import RunningBroker
-from sluicegate.gateway.answers import QueueNotFound
-from sluicegate.gateway.explain_checks import checks_of
-from sluicegate.gateway.explanations import PublishExplanation
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.specimen import Specimen
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.refusals import REFUSAL_COUNTERS
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.gateway.operations.explain_checks import checks_of
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.gateway.views.explanations import PublishExplanation
+from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
+from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.queues.admission import QueueGate
 from unit.cores.messages import batch_of, with_priority
 
 

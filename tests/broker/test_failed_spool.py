@@ -14,14 +14,14 @@ from broker.test_refusals import IMPLEMENTATION_SPECIFIC_ERROR, answer_to, count
 from named_queues import create, shown
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.spool_health import TRIES_MAX
-from sluicegate.actors.stored_answer import StoreRefused
+from sluicegate.actors.spool.health import TRIES_MAX
+from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.problems import answer_error
-from sluicegate.gateway.answers import Refused
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp.dispositions import Disposition
-from sluicegate.protocols.amqp.outcomes import REJECTED, RELEASED, DeliveryState
-from sluicegate.protocols.flow import codes
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import Refused
+from sluicegate.protocols.amqp.codec.delivery_states import REJECTED, RELEASED, DeliveryState
+from sluicegate.protocols.amqp.codec.dispositions import Disposition
+from sluicegate.protocols.flow.codec import codes
 from sluicegate.storage.errors import StorageError, StoreDamaged, StoreFailed
 from sluicegate.storage.interface import CommitJob
 

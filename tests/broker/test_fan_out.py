@@ -10,7 +10,7 @@ import pytest
 from amqp_client import AmqpClients, body, in_transaction
 from named_queues import change, create, shows
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 from virtual_clients import consumer, depth, publish, redefine, subscriber
 
 KB_100 = bytes(100_000)

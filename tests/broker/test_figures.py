@@ -3,8 +3,8 @@
 from message_usage import usage_of
 from named_queues import create
 from running_broker import RunningBroker
-from sluicegate.gateway.figures import QueuesQuestion
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.figures import QueuesQuestion
 
 
 async def test_figures_of_queues_and_protocols_count_what_happens(broker: RunningBroker) -> None:

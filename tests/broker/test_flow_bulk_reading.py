@@ -8,11 +8,11 @@ from flow_bulk import BulkClient
 from flow_client import FlowClient, Refused
 from named_queues import change, create, shows
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow import columns as c
-from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec.frames.session import Error
 
 ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
 

@@ -10,8 +10,8 @@ from named_queues import create, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate import Client, Consumer, Delivery, Message
-from sluicegate.messaging.headers import USER_PROPERTIES_MAX
-from sluicegate.protocols.flow import codes
+from sluicegate.messaging.message.headers import USER_PROPERTIES_MAX
+from sluicegate.protocols.flow.codec import codes
 
 
 def url(broker: RunningBroker) -> str:

@@ -10,7 +10,7 @@ from gateway_process import free_port
 from named_queues import create, shows
 from running_broker import RunningBroker
 from sluicegate import BlockingClient, Browser, Client, Message
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 
 
 def url(broker: RunningBroker) -> str:

@@ -11,7 +11,7 @@ from gateway_process import free_port
 from named_queues import create, shown
 from running_broker import RunningBroker
 from sluicegate import BlockingClient, Client, Column, Message, RowsReceived
-from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.codec import codes
 
 
 def url(broker: RunningBroker) -> str:

@@ -14,8 +14,8 @@ from gateway_process import free_port
 from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
 from sluicegate import Client, ClientOptions, Connected, Disconnected, Message
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.flow import codes
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.flow.codec import codes
 from tokens import TokenServer
 
 ACCOUNTS = pytest.mark.accounts(ada="engine")

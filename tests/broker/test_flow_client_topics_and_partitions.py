@@ -11,7 +11,7 @@ from named_queues import create, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate import BlockingClient, Client, ClientEvent, Message, PartitionsChanged
-from sluicegate.protocols.flow import codes
+from sluicegate.protocols.flow.codec import codes
 
 
 def url(broker: RunningBroker) -> str:

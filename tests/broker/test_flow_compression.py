@@ -6,7 +6,7 @@ from flow_client import FlowClient
 from named_queues import create
 from running_broker import RunningBroker
 from sluicegate import Client, ClientOptions, Column, Message
-from sluicegate.protocols.flow.compression import DEFLATE
+from sluicegate.protocols.flow.codec.compression import DEFLATE
 
 PAYLOADS = [b"line %d: the pump of plant %d runs\n" % (number, number % 7) * 40 for number in range(50)]
 

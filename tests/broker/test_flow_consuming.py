@@ -5,10 +5,9 @@ import pytest
 from flow_client import FlowClient, Refused
 from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.events import DeliveriesReceived
-from sluicegate.protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
-from sluicegate.protocols.flow.settle_frames import (
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, INACTIVE, FlowState
+from sluicegate.protocols.flow.codec.frames.settle import (
     OUTCOME_ACCEPTED,
     OUTCOME_EXTEND,
     OUTCOME_FAILED,
@@ -18,6 +17,7 @@ from sluicegate.protocols.flow.settle_frames import (
     Settle,
     Settled,
 )
+from sluicegate.protocols.flow.engine.events import DeliveriesReceived
 
 
 async def fill(broker: RunningBroker, count: int, queue: str = "q") -> None:

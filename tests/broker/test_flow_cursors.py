@@ -8,8 +8,9 @@ from flow_bulk import ACK, DELETE, PIN, STATUS, UNBIND_IT, BulkClient
 from flow_client import FlowClient, Refused
 from named_queues import create, shows
 from running_broker import RunningBroker
-from sluicegate.protocols.flow import codes, frames
-from sluicegate.protocols.flow.cursor_frames import CursorRequest, Positions
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.cursor import CursorRequest, Positions
 
 
 async def filled(broker: RunningBroker, first: int, last: int) -> None:

@@ -3,10 +3,10 @@
 from flow_client import FlowClient
 from named_queues import create, shows
 from running_broker import RunningBroker
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.protocols.flow.flow_frames import Bind, Bound
-from sluicegate.protocols.flow.partition_frames import DRAINING, Partitions, PartitionsAck
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
+from sluicegate.protocols.flow.codec.frames.partition import DRAINING, Partitions, PartitionsAck
 
 PARTITIONS = 4
 

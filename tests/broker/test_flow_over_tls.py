@@ -7,7 +7,7 @@ from certificates import Certificates, make_certificates
 from flow_client import FlowClient
 from flow_tls import settings_of, tls_port
 from running_broker import RunningBroker
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
 
 
 def context(certificates: Certificates, *, shows_certificate: bool = False) -> ssl.SSLContext:

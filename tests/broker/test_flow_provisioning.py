@@ -8,14 +8,15 @@ from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient, Refused
 from named_queues import change, create, shown
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.client_rights import PUBLISH_ACL, SUBSCRIBE_ACL
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.queue_template import template_from_dict
-from sluicegate.protocols.flow import codes, frames
-from sluicegate.protocols.flow.deliver_frames import Delivered
-from sluicegate.protocols.flow.flow_frames import ACTIVE, ENDED, Bind, Bound, FlowState
-from sluicegate.protocols.flow.provision_frames import DURABLE, TEMPORARY, Provision, Provisioned
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.clients.rights import PUBLISH_ACL, SUBSCRIBE_ACL
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.queues.template import template_from_dict
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered
+from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, Bind, Bound, FlowState
+from sluicegate.protocols.flow.codec.frames.provision import DURABLE, TEMPORARY, Provision, Provisioned
 
 ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
 OWN_TOPICS = pytest.mark.settings(

@@ -5,13 +5,13 @@ import pytest
 from flow_client import FlowClient, Refused
 from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.flow_frames import OpenPub, PubOpened
-from sluicegate.protocols.flow.publish_frames import Refusal
-from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.flow import OpenPub, PubOpened
+from sluicegate.protocols.flow.codec.frames.publish import Refusal
+from sluicegate.protocols.flow.codec.frames.session import Error
 
 
 async def payloads_in(broker: RunningBroker, queue: str = "q") -> list[bytes]:

@@ -11,15 +11,12 @@ from held_sign_in import hold_sign_ins
 from named_queues import create
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.cursor_frames import QueueStatus
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.events import PeerViolated
-from sluicegate.protocols.flow.flow_frames import Bind
-from sluicegate.protocols.flow.frames import CLOSE_PUB, PREFACE, encode_frame
-from sluicegate.protocols.flow.limits import KEEP_ALIVE_MS_MIN
-from sluicegate.protocols.flow.publish_frames import write_publish
-from sluicegate.protocols.flow.session_frames import (
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frame import CLOSE_PUB, PREFACE, encode_frame
+from sluicegate.protocols.flow.codec.frames.cursor import QueueStatus
+from sluicegate.protocols.flow.codec.frames.flow import Bind
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from sluicegate.protocols.flow.codec.frames.session import (
     AUTH_CHALLENGE,
     AUTH_DONE,
     AUTH_FAILED,
@@ -30,7 +27,10 @@ from sluicegate.protocols.flow.session_frames import (
     Hello,
     Welcome,
 )
-from sluicegate.protocols.flow.settle_frames import Ping
+from sluicegate.protocols.flow.codec.frames.settle import Ping
+from sluicegate.protocols.flow.codec.limits import KEEP_ALIVE_MS_MIN
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import PeerViolated
 from tokens import TokenServer, bearer
 
 ACCOUNTS = pytest.mark.accounts(ada="engine")

@@ -9,11 +9,11 @@ from flow_bulk import BulkClient, rows_of
 from flow_client import Refused
 from named_queues import create, shown
 from running_broker import RunningBroker
-from sluicegate.messaging.client_rights import TRANSACTION_OF_ANOTHER
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow import columns as c
-from sluicegate.protocols.flow.columns import ColumnWriter
-from sluicegate.protocols.flow.stage_frames import write_stage
+from sluicegate.messaging.clients.rights import TRANSACTION_OF_ANOTHER
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec.columns import ColumnWriter
+from sluicegate.protocols.flow.codec.frames.stage import write_stage
 
 
 async def test_only_the_attempts_that_are_named_are_published_in_the_order_of_their_parts(

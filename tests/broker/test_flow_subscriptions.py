@@ -5,11 +5,12 @@ import pytest
 from flow_client import FlowClient, Refused
 from named_queues import create
 from running_broker import RunningBroker
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.flow import codes, frames
-from sluicegate.protocols.flow.deliver_frames import Delivered
-from sluicegate.protocols.flow.flow_frames import Bind, Bound
-from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
 
 
 async def subscribes(

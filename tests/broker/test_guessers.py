@@ -11,11 +11,11 @@ import pytest
 import mqtt_packets as mqtt
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.metrics import Exposition
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.account_secrets import CheckCost
-from sluicegate.protocols.flow.codes import LIMIT_EXCEEDED
-from sluicegate.protocols.login_line import WAITING_OF_NETWORK_MAX, Standing
+from sluicegate.gateway.observability.metrics import Exposition
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.flow.codec.codes import LIMIT_EXCEEDED
+from sluicegate.protocols.security.account_secrets import CheckCost
+from sluicegate.protocols.security.login_line import WAITING_OF_NETWORK_MAX, Standing
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
 CLIENTS: Final[dict[str, Callable[..., SpeakingClient]]] = {

@@ -16,9 +16,9 @@ from http_client import (
 )
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.messaging.slots import modulo_slots, partition_in
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
 
 
 async def until_ready(broker: RunningBroker, queue: str, count: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from http_client import create, event_stream, http_client
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 from tokens import TokenServer
 
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")

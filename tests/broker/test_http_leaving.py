@@ -12,7 +12,7 @@ from held_sign_in import hold_sign_ins
 from http_client import create, event_stream, http_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 
 EVENTS = b"GET /QUEUE/q%b HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 

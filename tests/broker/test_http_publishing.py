@@ -15,7 +15,7 @@ import mqtt_packets as mqtt
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 from tokens import TokenServer
 
 GRANTED_QOS_1 = 1

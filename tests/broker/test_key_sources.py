@@ -5,13 +5,13 @@ import pytest
 import mqtt_packets as mqtt
 from named_queues import change, create, shown
 from running_broker import RunningBroker
-from sluicegate.actors.take_messages import MOVE
-from sluicegate.gateway.explanations import DestinationView
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.selections import FIELDS_OF_MOVE, selection_from_dict
-from sluicegate.gateway.specimen import Specimen
-from sluicegate.gateway.views import MessageView
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.actors.messages.operations import MOVE
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.explanations import DestinationView
+from sluicegate.gateway.views.queues import MessageView
+from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
+from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 DEVICES = [f"device-{number}" for number in range(12)]
 

@@ -14,7 +14,7 @@ from inside_client import until
 from named_queues import create
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
 MEDIUM = bytes(range(241)) * 600  # 141 kB, half a read

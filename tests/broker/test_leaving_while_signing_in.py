@@ -9,11 +9,11 @@ from closing_stream import open_closing
 from held_sign_in import hold_sign_ins
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.encoding import encode_composite
-from sluicegate.protocols.amqp.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.performatives import Open
-from sluicegate.protocols.amqp.sasl_frames import INIT
-from sluicegate.protocols.amqp.values import AmqpValue, Symbol
+from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
+from sluicegate.protocols.amqp.codec.performatives import Open
+from sluicegate.protocols.amqp.codec.sasl_frames import INIT
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpValue, Symbol
 
 
 @pytest.mark.accounts(ada="engine")

@@ -13,22 +13,23 @@ from lost_rows import lose, lose_definition, lose_owners, names_in
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway import answers
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.selections import FIELDS_OF_MOVE, selection_from_dict
-from sluicegate.gateway.views import QueueView
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.performatives import Detach
-from sluicegate.protocols.amqp.termini import COPY, NEVER, Source
-from sluicegate.protocols.flow import codes, frames
-from sluicegate.protocols.flow.provision_frames import DURABLE, Provision, Provisioned
-from sluicegate.storage.inspection import Severity, inspect_spool
-from sluicegate.storage.queue_catalog import QUEUE_ROW
-from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views import errors as answers
+from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.protocols.amqp.codec.performatives import Detach
+from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.provision import DURABLE, Provision, Provisioned
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.catalog.queues import QUEUE_ROW
+from sluicegate.storage.integrity.inspection import Severity, inspect_spool
 
 KEYS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 LOST = "VPN_AD_QENDPT_DEFINITION_LOST"

@@ -9,10 +9,10 @@ import pytest
 from http_client import create, http_client, publish
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.answers import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from sluicegate.messaging.queues.definition import QueueInvalid
 from web_server import WebServer
 
 

@@ -12,10 +12,10 @@ from named_queues import change, create, shows
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from sluicegate import Client
-from sluicegate.gateway.answers import Refused
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.wait_reason import WaitReason
-from sluicegate.protocols.amqp.annotations import FIRST_OF_GROUP
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import Refused
+from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.protocols.amqp.messages.annotations import FIRST_OF_GROUP
 
 USER_PROPERTY = 38
 FIRST = ("JMSXGroupFirstForConsumer", "true")

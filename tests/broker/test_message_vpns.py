@@ -15,26 +15,26 @@ from http_client import http_client
 from inside_client import InsideClient
 from message_usage import usage_of
 from running_broker import RunningBroker
-from sluicegate.gateway.answers import VpnNotFound
-from sluicegate.gateway.client_views import ClientQuestion
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.metrics import Exposition
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.smrp_views import SmrpQuestion
-from sluicegate.messaging.client_rights import (
+from sluicegate.gateway.observability.metrics import Exposition
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.clients import ClientQuestion
+from sluicegate.gateway.views.errors import VpnNotFound
+from sluicegate.gateway.views.subscriptions import SmrpQuestion
+from sluicegate.messaging.clients.rights import (
     ENDPOINT_COUNT,
     NOT_AUTHENTICATED,
     TOO_MANY_CONNECTIONS,
     VPN_DOWN,
     VPN_UNKNOWN,
 )
-from sluicegate.protocols.amqp.termini import NEVER, Source
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.frames import PROVISION
-from sluicegate.protocols.flow.provision_frames import Provision, Provisioned
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
-from sluicegate.storage.inspection import inspect_spool
-from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.protocols.amqp.codec.termini import NEVER, Source
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frame import PROVISION
+from sluicegate.protocols.flow.codec.frames.provision import Provision, Provisioned
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.integrity.inspection import inspect_spool
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
 SECRET: Final = "correct-horse"

@@ -12,9 +12,9 @@ from inside_client import InsideClient
 from named_queues import shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.events import VPN_MESSAGE_UNWRITABLE
-from sluicegate.protocols.flow.flow_frames import Bind
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.observability.events import VPN_MESSAGE_UNWRITABLE
+from sluicegate.protocols.flow.codec.frames.flow import Bind
 
 NO_UTF_8 = "q/\ud800"  # a lone surrogate has no bytes in any protocol
 

@@ -9,14 +9,14 @@ from message_usage import usage_of
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from sluicegate.actors.errands import Errand
-from sluicegate.actors.messages import ReadPage
-from sluicegate.actors.take_messages import COPY, DELETE, MOVE
-from sluicegate.gateway.answers import QueueNotFound, Refused
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from sluicegate.gateway.views import RedriveView, TakenView
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
+from sluicegate.actors.messages.queues import ReadPage
+from sluicegate.actors.partitions.jobs.job import Errand
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import QueueNotFound, Refused
+from sluicegate.gateway.views.queues import RedriveView, TakenView
+from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 DMQ = "#DEAD_MSG_QUEUE"
 KEY = "JMSXGroupID"

@@ -12,9 +12,9 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols import scram
-from sluicegate.protocols.account_secrets import kind_of
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.security import scram
+from sluicegate.protocols.security.account_secrets import kind_of
 from speaking_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
 
 CLIENTS: Final = {"mqtt": Mqtt, "amqp": Amqp, "flow": FlowProtocol, "http": Http}

@@ -26,8 +26,8 @@ from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.gateway.cli.app import app
-from sluicegate.gateway.config.sections import Log
-from sluicegate.gateway.logs import JsonLines, TextLines, set_up_logging
+from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.observability.logs import JsonLines, TextLines, set_up_logging
 from speaking_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
 from tokens import TokenServer
 from trace_collector import TraceCollector

@@ -11,8 +11,8 @@ from http_client import http_client, poll
 from named_queues import create, shown
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.deliver_frames import Delivered
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 
 SECRETS: Final = [b"secret one", b"secret two", b"secret three"]
 DENIED: Final = "amqp:unauthorized-access"

@@ -12,9 +12,9 @@ from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.sections import Log
-from sluicegate.gateway.logs import set_up_logging
-from sluicegate.messaging.events import SYSTEM_ADMIN_COMMAND
+from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.observability.logs import set_up_logging
+from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
 
 PASSWORD: Final = "correct-horse"
 LOOPBACK: Final = "127.0.0.1"

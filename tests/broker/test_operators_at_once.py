@@ -6,15 +6,15 @@ import pytest
 
 from named_queues import create
 from running_broker import RunningBroker
-from sluicegate.gateway.answers import (
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import (
     QueueNotFound,
     Refused,
     SubscriptionAlreadyExists,
     TemplateAlreadyExists,
     TemplateNotFound,
 )
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.queue_template import QueueTemplate, template_from_dict
+from sluicegate.messaging.queues.template import QueueTemplate, template_from_dict
 
 TEMPLATE = template_from_dict({"name": "t", "queue_name_filter": "eu/>"})
 

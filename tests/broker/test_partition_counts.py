@@ -8,12 +8,12 @@ from inside_client import InsideClient
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.actors.cursor_messages import DeleteCursor
-from sluicegate.actors.directory_messages import FindQueue, QueueHandle
-from sluicegate.actors.reading_messages import ReplayQueue, ReplayRefused
-from sluicegate.gateway.answers import Refused
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.views import QueueView
+from sluicegate.actors.messages.cursor_messages import DeleteCursor
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.readers import ReplayQueue, ReplayRefused
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import Refused
+from sluicegate.gateway.views.queues import QueueView
 
 KEYS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 

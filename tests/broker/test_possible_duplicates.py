@@ -11,8 +11,8 @@ from flow_client import FlowClient
 from named_queues import create
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.termini import Target
-from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.protocols.amqp.codec.termini import Target
+from sluicegate.protocols.amqp.types.values import AmqpMap
 
 
 def keep(broker: RunningBroker) -> Path:

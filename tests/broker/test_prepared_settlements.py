@@ -6,8 +6,8 @@ import pytest
 
 from inside_client import Consuming, InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
-from sluicegate.messaging.settlement import WHICHEVER
+from sluicegate.actors.messages.transactions import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
+from sluicegate.messaging.message.outcomes import WHICHEVER
 
 KEYS = [f"k{number}" for number in range(20)]
 

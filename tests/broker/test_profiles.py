@@ -7,17 +7,17 @@ import pytest
 
 import mqtt_packets as mqtt
 from running_broker import RunningBroker
-from sluicegate.gateway.answers import (
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.errors import (
     AclExceptionAlreadyExists,
     AclProfileAlreadyExists,
     AclProfileNotFound,
     ClientProfileNotFound,
     Refused,
 )
-from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.profile_views import ProfileKind
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.queues.definition import QueueInvalid
 from speaking_clients import OK, Mqtt
 
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")

@@ -12,10 +12,10 @@ from mqtt_packets import WillPart
 from named_queues import create, shown
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.encoding import encode_composite
-from sluicegate.protocols.amqp.message_in import body_bytes_of
-from sluicegate.protocols.amqp.sections import PROPERTIES
-from sluicegate.protocols.mqtt.properties import RESPONSE_TOPIC
+from sluicegate.protocols.amqp.codec.sections import PROPERTIES
+from sluicegate.protocols.amqp.messages.decode import body_bytes_of
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.mqtt.codec.properties import RESPONSE_TOPIC
 from speaking_clients import OK, Mqtt
 
 TOPIC_NAME_INVALID = 0x90

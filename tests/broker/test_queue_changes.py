@@ -8,15 +8,15 @@ from inside_client import InsideClient
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors import queue_core
-from sluicegate.actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
-from sluicegate.actors.futures import LoopFuture
-from sluicegate.actors.queue_assembly import NAMED
-from sluicegate.actors.stored_answer import StoreRefused
-from sluicegate.gateway.answers import Refused
+from sluicegate.actors.messages.directory import CreateQueue, DeleteQueue, FindQueue, QueueHandle
+from sluicegate.actors.queues import core as queue_core
+from sluicegate.actors.queues.assembly import NAMED
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.load import load
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.messaging.queue_config import definition_from_dict
+from sluicegate.gateway.views.errors import Refused
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
 

@@ -6,9 +6,9 @@ import mqtt_packets as mqtt
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.actors.directory_messages import DeleteQueue, PermissionDenied, UpdateQueue
-from sluicegate.gateway.semp.queue_objects import QUEUE
-from sluicegate.messaging.queue_config import changed
+from sluicegate.actors.messages.directory import DeleteQueue, PermissionDenied, UpdateQueue
+from sluicegate.gateway.admin.semp.objects.queues import QUEUE
+from sluicegate.messaging.queues.definition import changed
 
 DENIED = 0x87
 

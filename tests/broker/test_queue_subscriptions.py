@@ -4,7 +4,7 @@ import pytest
 
 from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 
 async def collected(broker: RunningBroker, *topics: str) -> list[str]:

@@ -7,10 +7,10 @@ import pytest
 
 from named_queues import create
 from running_broker import RunningBroker
-from sluicegate.gateway.answers import QueueNotFound, Refused
-from sluicegate.gateway.figures import QueuesQuestion
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.selections import MessageSelection
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import QueueNotFound, Refused
+from sluicegate.gateway.views.figures import QueuesQuestion
+from sluicegate.gateway.views.selections import MessageSelection
 
 QUEUES = 20
 LAST = f"q{QUEUES - 1:02}"  # asked behind all others, when it is gone

@@ -7,9 +7,9 @@ import pytest
 import mqtt_packets as mqtt
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from sluicegate.actors.data_messages import SharedDirect
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.destinations import ShareGroup
+from sluicegate.actors.messages.data import SharedDirect
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.routing.destinations import ShareGroup
 from unit.cores.messages import batch_of
 
 QUOTA_EXCEEDED = 0x97

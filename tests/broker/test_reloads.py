@@ -8,17 +8,17 @@ import pytest
 
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.catalog import WriteRow
-from sluicegate.gateway import vpn
-from sluicegate.gateway.answers import QueueNotFound
+from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.reloading import Reloading
+from sluicegate.gateway.node import vpn
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.process.reloading import Reloading
+from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.storage.catalog.recovered import StoredVpn
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
-from sluicegate.storage.stored_state import StoredVpn
 from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
 
 ANYBODY: Final = "vpns.new.authentication.allow_anonymous=true"

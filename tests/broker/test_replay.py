@@ -4,7 +4,7 @@ import pytest
 
 from inside_client import Consuming, InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.actors.reading_messages import ReplayQueue, ReplayRefused
+from sluicegate.actors.messages.readers import ReplayQueue, ReplayRefused
 
 END = 1 << 62
 

@@ -7,7 +7,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from running_broker import RunningBroker
-from sluicegate.protocols.authentication import Authenticator
+from sluicegate.protocols.security.authentication import Authenticator
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -18,13 +18,13 @@ from http_client import create, http_client, publish, ready_count
 from named_queues import change, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors import queue
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.views import QueueView
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.messaging.permissions import permits
-from sluicegate.messaging.queue_config import QueueConfig
-from sluicegate.messaging.slots import modulo_slots, partition_in
+from sluicegate.actors.queues import actor as queue
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.queues import QueueView
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
+from sluicegate.messaging.queues.definition import QueueConfig
+from sluicegate.messaging.queues.permissions import permits
 from sluicegate.protocols.rest import binding
 from web_server import Pushed, WebServer, absent
 

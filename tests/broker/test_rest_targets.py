@@ -13,14 +13,14 @@ from delivery_points import configure, point, until_settled
 from http_client import create, http_client, publish
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.catalog import WriteRow
+from sluicegate.actors.spool.catalog import WriteRow
+from sluicegate.gateway.config.described import described
 from sluicegate.gateway.config.errors import ConfigError
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
-from sluicegate.gateway.described import described
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.stored_rest_points import POINTS
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.provisioning.stored_rest_points import POINTS
+from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.interface import Table, TableWrite
 from web_server import WebServer
 

@@ -15,16 +15,16 @@ from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
 from raw_client import DEADLINE_S, Clients
 from running_broker import RunningBroker
-from sluicegate.actors.clock import Clock
-from sluicegate.actors.supervision import ONE_CONNECTION
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node import STOP_S
-from sluicegate.protocols.authentication import Principal
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.identity import Identity
+from sluicegate.gateway.node.node import STOP_S
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX
 from sluicegate.protocols.mqtt.connection import MqttConnection
-from sluicegate.protocols.mqtt.limits import ASKED_NOW_MAX
-from sluicegate.protocols.transports import PeerInfo
+from sluicegate.protocols.security.authentication import Principal
+from sluicegate.protocols.transport.interface import PeerInfo
 
 MIB = 1024 * 1024
 

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, Phase, assume, settings
 from schemathesis.specs.openapi import checks
 
 from running_broker import RunningBroker
-from sluicegate.gateway.admin.openapi import document
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.semp import app as semp
-from sluicegate.gateway.semp import openapi as semp_openapi
-from sluicegate.protocols.socket_loop import SocketLoop
+from sluicegate.gateway.admin.rest.openapi import document
+from sluicegate.gateway.admin.semp import openapi as semp_openapi
+from sluicegate.gateway.admin.semp import routes as semp
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.transport.loop.event_loop import SocketLoop
 
 Case = schemathesis.Case[Any]
 

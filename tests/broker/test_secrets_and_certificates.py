@@ -16,13 +16,13 @@ from certificates import CLIENT_NAMES, Certificates, make_certificates
 from flow_client import FlowClient
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.certificates import validity_of
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.sections import Log
-from sluicegate.gateway.logs import set_up_logging
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
-from sluicegate.protocols.login_attempts import FREE_OF_USER
+from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.observability.logs import set_up_logging
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.security.certificates import validity_of
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
+from sluicegate.protocols.security.login_attempts import FREE_OF_USER
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 from tokens import TokenServer
 

@@ -6,9 +6,9 @@ import mqtt_packets as mqtt
 from named_queues import create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.selecting import LOOKS_PER_TURN
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
+from sluicegate.messaging.partitions.wait_reason import WaitReason
 
 
 async def consumer(broker: RunningBroker, text: str, *, client_id: str = "", receive_maximum: int = 100) -> RawClient:

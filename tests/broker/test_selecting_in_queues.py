@@ -10,12 +10,12 @@ from named_queues import create, shows
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.take_messages import COPY, DELETE, MOVE
-from sluicegate.gateway.browse_pages import LOOKED_AT_ONCE
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from sluicegate.gateway.views import TakenView
-from sluicegate.messaging.queue_config import QueueInvalid
+from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
+from sluicegate.gateway.operations.browse_pages import LOOKED_AT_ONCE
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.queues import TakenView
+from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 DMQ = "#DEAD_MSG_QUEUE"
 

@@ -15,7 +15,7 @@ from message_usage import usage_of
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
 

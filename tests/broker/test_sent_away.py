@@ -6,9 +6,9 @@ from amqp_heard import Ended
 from flow_client import FlowClient
 from http_client import create, event_stream, http_client
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.session_frames import Close, Goaway
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.session import Close, Goaway
 
 DISCONNECTED = "an operator disconnected the client"
 

@@ -20,9 +20,9 @@ from mutated_bytes import ROUNDS, chance_of, spoiled
 from named_queues import create, shown
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.protocols.flow.publish_frames import write_publish
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
 
 # Frames that hostile clients write: a connection for a handful of them costs more than reading them.
 FRAMES = ROUNDS if "SLUICEGATE_FUZZ_ROUNDS" in os.environ else 2000

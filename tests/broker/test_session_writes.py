@@ -9,19 +9,19 @@ import mqtt_packets as mqtt
 import named_queues
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.data_messages import Confirmed, SessionRows
-from sluicegate.actors.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.stored_answer import StoreRefused
-from sluicegate.actors.supervision import ONE_CONNECTION
-from sluicegate.actors.tasks import run
-from sluicegate.messaging.batch import EXACTLY_ONCE, MessageBatch
-from sluicegate.messaging.publication import Publication
-from sluicegate.messaging.topics import Syntax, parse_filter
-from sluicegate.protocols.mqtt.granted import GrantedSubscription
-from sluicegate.protocols.mqtt.session import Session
-from sluicegate.protocols.mqtt.session_writes import SessionWrites
+from sluicegate.actors.messages.data import Confirmed, SessionRows
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.actors.runtime.tasks import run
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.message.batch import EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.protocols.mqtt.session.session import Session
+from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
+from sluicegate.protocols.mqtt.session.writes import SessionWrites
 
 
 class Writer(LoopActor):

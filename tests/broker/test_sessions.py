@@ -10,9 +10,9 @@ import mqtt_packets as mqtt
 from mqtt_packets import Published, WillPart
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
-from sluicegate.actors.directory_messages import ListQueues
-from sluicegate.actors.messages import PurgeQueue
-from sluicegate.messaging.events import CLIENT_DISCONNECTED
+from sluicegate.actors.messages.directory import ListQueues
+from sluicegate.actors.messages.queues import PurgeQueue
+from sluicegate.messaging.observability.events import CLIENT_DISCONNECTED
 from sluicegate.storage.interface import CommitJob
 
 

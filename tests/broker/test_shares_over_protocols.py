@@ -10,10 +10,10 @@ from broker.test_flow_subscriptions import subscribes
 from flow_client import FlowClient
 from inside_client import until
 from running_broker import RunningBroker
-from sluicegate.messaging.client_rights import SHARE_NAME_ACL
-from sluicegate.protocols.amqp.performatives import Detach
-from sluicegate.protocols.amqp.termini import Source
-from sluicegate.protocols.amqp.values import AmqpMap, Symbol, uint
+from sluicegate.messaging.clients.rights import SHARE_NAME_ACL
+from sluicegate.protocols.amqp.codec.performatives import Detach
+from sluicegate.protocols.amqp.codec.termini import Source
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
 from virtual_clients import publish
 
 MQTT_FORM, SMF_FORM = "$share/crew/work/+", "#share/crew/work/*"

@@ -7,9 +7,9 @@ import pytest
 from browser_client import Browser
 from named_queues import create, shown, shows
 from running_broker import RunningBroker
-from sluicegate.storage.databases import PAGE_KEY, RECORD_KEY
-from sluicegate.storage.record_journal import Entry, Match
-from sluicegate.storage.record_page import Run, directory_row
+from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY
+from sluicegate.storage.records.journal import Entry, Match
+from sluicegate.storage.records.page import Run, directory_row
 from unit.storage.half_records import half, page_of_version_1, record_of_version_1
 from unit.storage.samples import batch
 from unit.storage.spool_file import put_raw

@@ -6,13 +6,13 @@ from inside_client import InsideClient, batch_on, until
 from message_usage import usage_of
 from named_queues import create, shows
 from running_broker import RunningBroker
-from sluicegate.actors.messages import WriteTables
-from sluicegate.actors.staging_messages import AbortStaged, Stage, StagedCommitted
-from sluicegate.messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
+from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.staging import AbortStaged, Stage, StagedCommitted
+from sluicegate.messaging.bulk.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
+from sluicegate.storage.catalog.staging import Decision, decision_row
 from sluicegate.storage.errors import StoreFailed, StoreFull
 from sluicegate.storage.interface import CommitJob
-from sluicegate.storage.record_page import PageRuns
-from sluicegate.storage.staging_rows import Decision, decision_row
+from sluicegate.storage.records.page import PageRuns
 
 
 async def orders_of(broker: RunningBroker, **attributes: object) -> InsideClient:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 
 WRITTEN = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)  # later the session in the store has expired
 DATA = Path(__file__).resolve().parents[1] / "data" / "storage"

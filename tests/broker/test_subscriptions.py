@@ -4,7 +4,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from running_broker import RunningBroker
-from sluicegate.protocols.mqtt.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
+from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

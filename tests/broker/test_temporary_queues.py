@@ -10,7 +10,7 @@ from flow_client import Refused
 from named_queues import change, create, shown
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.directory_messages import (
+from sluicegate.actors.messages.directory import (
     DeclareQueue,
     DeleteQueue,
     FindQueue,
@@ -18,15 +18,15 @@ from sluicegate.actors.directory_messages import (
     QueueExpired,
     QueueHandle,
 )
-from sluicegate.actors.messages import BindRefused, UnbindFlow
-from sluicegate.gateway.answers import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
+from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.views import QueueView
-from sluicegate.messaging.client_rights import ClientDenied
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.messaging.queue_template import template_from_dict
-from sluicegate.protocols.flow import codes
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
+from sluicegate.gateway.views.queues import QueueView
+from sluicegate.messaging.clients.rights import ClientDenied
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.template import template_from_dict
+from sluicegate.protocols.flow.codec import codes
 
 
 async def declare(

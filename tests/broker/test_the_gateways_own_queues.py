@@ -14,10 +14,10 @@ from flow_bulk import BulkClient
 from flow_client import Refused
 from named_queues import shown
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.conditions import NOT_FOUND
-from sluicegate.protocols.amqp.performatives import Detach
-from sluicegate.protocols.amqp.termini import COPY, Source
-from sluicegate.protocols.flow import codes
+from sluicegate.protocols.amqp.codec.performatives import Detach
+from sluicegate.protocols.amqp.codec.termini import COPY, Source
+from sluicegate.protocols.amqp.types.conditions import NOT_FOUND
+from sluicegate.protocols.flow.codec import codes
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
 OWN: Final = "#mqtt/device"

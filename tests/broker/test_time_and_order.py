@@ -8,8 +8,8 @@ import mqtt_packets as mqtt
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.views import QueueView
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.queues import QueueView
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob
 

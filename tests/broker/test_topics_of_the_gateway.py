@@ -12,10 +12,10 @@ from flow_client import FlowClient, Refused
 from http_client import http_client
 from named_queues import create, shown
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.specimen import Specimen
-from sluicegate.protocols.amqp.termini import Source
-from sluicegate.protocols.flow import codes
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.protocols.amqp.codec.termini import Source
+from sluicegate.protocols.flow.codec import codes
 
 FORGED = "$SYS/LOG/ERROR/SYSTEM/sluicegate/SYSTEM_AD_MSG_SPOOL_CHG"
 TOPICS = pytest.mark.parametrize("topic", [FORGED, "$queue/q"])

@@ -11,13 +11,13 @@ from http_client import http_client
 from named_queues import create, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.message_in import BODY_DATA, body_bytes_of
-from sluicegate.protocols.amqp.outcomes import RELEASED, DeliveryState
-from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
-from sluicegate.protocols.amqp.values import AmqpMap, Symbol
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.amqp.codec.delivery_states import RELEASED, DeliveryState
+from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
 from trace_collector import TraceCollector
 
 USER_PROPERTY = 38

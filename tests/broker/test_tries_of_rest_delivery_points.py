@@ -6,7 +6,7 @@ from delivery_points import bodies, configure, point, until_settled
 from http_client import create, http_client, publish, ready_count
 from named_queues import shows
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 from web_server import Pushed, WebServer, absent
 
 

@@ -10,10 +10,10 @@ from broker.test_refusals import event_texts
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp import conditions
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.unfinished import COUNTER
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.transport.unfinished import COUNTER
 from unfinished_senders import AmqpSender, FlowSender, HttpSender, MqttSender, UnfinishedSender, WebSocketSender
 
 KIB = 1 << 10

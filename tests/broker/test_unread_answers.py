@@ -8,8 +8,8 @@ import pytest
 
 import mqtt_packets as mqtt
 from running_broker import RunningBroker
-from sluicegate.protocols.amqp.frames import frame
-from sluicegate.protocols.amqp.performatives import Begin, Flow, Open
+from sluicegate.protocols.amqp.codec.frames import frame
+from sluicegate.protocols.amqp.codec.performatives import Begin, Flow, Open
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SESSION = frame(0, Begin(next_outgoing_id=0, incoming_window=1000, outgoing_window=1000).encode())

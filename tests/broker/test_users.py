@@ -14,14 +14,14 @@ from flow_client import FlowClient
 from http_client import create, http_client, poll, publish
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.answers import Refused, UserAlreadyExists, UserNotFound
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node import open_store
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED
-from sluicegate.protocols.login_attempts import FREE_OF_USER
-from sluicegate.protocols.scram import iterations_of, stored_text
+from sluicegate.gateway.node.node import open_store
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import Refused, UserAlreadyExists, UserNotFound
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.protocols.flow.codec.frames.session import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED
+from sluicegate.protocols.security.login_attempts import FREE_OF_USER
+from sluicegate.protocols.security.scram import iterations_of, stored_text
 from sluicegate.storage.interface import Table
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
@@ -43,7 +43,7 @@ QUICK: Final = functools.partial(PasswordHasher, time_cost=1, memory_cost=8, par
 @pytest.fixture(autouse=True)
 def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have passwords be kept and checked in no time: most of what these tests took was argon2's arithmetic."""
-    monkeypatch.setattr("sluicegate.gateway.stored_users.PasswordHasher", QUICK)
+    monkeypatch.setattr("sluicegate.gateway.provisioning.stored_users.PasswordHasher", QUICK)
 
 
 async def comes_in(broker: RunningBroker, protocol: str, user: str, password: str) -> Answer:
@@ -188,7 +188,8 @@ async def test_the_next_password_renews_a_scram_key_of_fewer_iterations(
     """docs/security.md: one that an earlier release stored stays valid until then, over a restart too."""
     with monkeypatch.context() as earlier:
         earlier.setattr(
-            "sluicegate.protocols.scram.stored_text", lambda password, _, random: stored_text(password, 4096, random)
+            "sluicegate.protocols.security.scram.stored_text",
+            lambda password, _, random: stored_text(password, 4096, random),
         )
         await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
     await broker.restart()

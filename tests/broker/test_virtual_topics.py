@@ -13,9 +13,9 @@ from flow_client import FlowClient
 from http_client import http_client, poll
 from named_queues import change, create, shows
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.messaging.queue_template import template_from_dict
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.template import template_from_dict
 from virtual_clients import consumer, depth, marks, publish, subscriber
 
 A = "Consumer.A.VirtualTopic.O"

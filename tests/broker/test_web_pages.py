@@ -21,10 +21,10 @@ from http_client import create, event_stream, http_client, http_url, publish, re
 from paho_client import MQTT_5, PahoClient
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.audit import KINDS
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.messaging.client_rights import FOREIGN_HOST, FOREIGN_ORIGIN
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.security.audit import KINDS
+from sluicegate.messaging.clients.rights import FOREIGN_HOST, FOREIGN_ORIGIN
 
 EVIL: Final = "https://evil.example"
 SHOP: Final = "https://shop.example"

@@ -17,7 +17,7 @@ from http_client import create, http_client, publish
 from named_queues import shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
+from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.rest.consumer import RestConsumer
 from web_server import Pushed, WebServer, read_request
 

@@ -1,8 +1,8 @@
 """What a connection held is free when it closes, what a queue was when it is deleted: neither waits for the collector.
 
-A node's cycle collector goes through what has been there for long once in a billion objects (`gateway.process`): what
-is in a cycle would stay until then. Each test has a client come twice, so that what the first leaves for all who follow
-is there, and looks for objects of the gateway's classes that the second left.
+A node's cycle collector goes through what has been there for long once in a billion objects (`gateway.process.run`):
+what is in a cycle would stay until then. Each test has a client come twice, so that what the first leaves for all who
+follow is there, and looks for objects of the gateway's classes that the second left.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from http_client import publish as post
 from named_queues import create, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, DeliveryState
-from sluicegate.protocols.amqp.termini import Source
-from sluicegate.protocols.flow.frames import SUBSCRIBE
-from sluicegate.protocols.flow.subscription_frames import Subscribe, Subscribed
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, DeliveryState
+from sluicegate.protocols.amqp.codec.termini import Source
+from sluicegate.protocols.flow.codec.frame import SUBSCRIBE
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
 from web_server import WebServer
 
 ROOMS: Final = tuple(f"sluicegate.{room}." for room in ("actors", "gateway", "messaging", "protocols", "storage"))

@@ -17,11 +17,16 @@ from http_client import http_client, poll, settle
 from inside_client import InsideClient
 from named_queues import create, shown
 from running_broker import RunningBroker
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, RELEASED, DeliveryState
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow import columns as c
-from sluicegate.protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RELEASED, DeliveryState
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec.frames.settle import (
+    OUTCOME_ACCEPTED,
+    OUTCOME_FAILED,
+    OUTCOME_REJECTED,
+    OUTCOME_RELEASED,
+)
 
 QUIET_S: Final = 0.5
 HOUR_S: Final = 3600

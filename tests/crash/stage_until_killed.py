@@ -11,7 +11,7 @@ from pathlib import Path
 
 from inside_client import InsideClient
 from running_broker import RunningBroker
-from sluicegate.protocols import socket_loop
+from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 ROWS = 50  # per part
 COMMITTED_BEFORE_THE_END = 10_000

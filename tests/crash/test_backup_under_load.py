@@ -10,10 +10,10 @@ import pytest
 from delivery_record import DeliveryRecord
 from gateway_process import COMMAND_S, gateway, wait_until
 from plain_http import HTTP
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.storage.backup_folder import PARTIAL_FILE
-from sluicegate.storage.folder_lock import DATA_FILE
-from sluicegate.storage.spool_reader import SpoolReader
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.storage.backup.folder import PARTIAL_FILE
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.environment.folder_lock import DATA_FILE
 from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60

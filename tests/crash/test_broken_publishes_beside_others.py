@@ -10,10 +10,10 @@ import pytest
 
 from flow_client import FlowClient
 from gateway_process import GatewayProcess
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.publish_frames import PubAck, write_publish
-from sluicegate.protocols.flow.session_frames import Error
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, write_publish
+from sluicegate.protocols.flow.codec.frames.session import Error
 
 HONEST = ("q0", "q1", "q2", "q3")
 WRITES = 30

@@ -12,8 +12,8 @@ from delivery_record import DeliveryRecord
 from gateway_process import GatewayProcess, wait_until
 from lost_rows import lose_definition
 from plain_http import HTTP
-from sluicegate.storage.tree_pages import LEAF, DataFile
-from sluicegate.storage.tree_walk import FREE_LIST, NAMES, TreeWalk
+from sluicegate.storage.integrity.pages import LEAF, DataFile
+from sluicegate.storage.integrity.walk import FREE_LIST, NAMES, TreeWalk
 from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60

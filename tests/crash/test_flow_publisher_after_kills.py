@@ -11,7 +11,7 @@ import pytest
 
 from flow_client import FlowClient
 from gateway_process import GatewayProcess
-from sluicegate.protocols.flow.publish_frames import PubAck
+from sluicegate.protocols.flow.codec.frames.publish import PubAck
 
 ROUNDS = 3
 WINDOW = 200

@@ -8,7 +8,7 @@ import typer.main
 from manifests import K8S, files
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.cli.late_commands import COMMANDS
-from sluicegate.gateway.metrics import METRIC_BY_NAME
+from sluicegate.gateway.observability.metrics import METRIC_BY_NAME
 
 SECTION: Final = re.compile(r"^## When an alert fires\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 COMMAND: Final = re.compile(r"`sluicegate\s+([^`]+)`")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from manifests import Manifest, files, one
 from sluicegate.pipeline.cli import app
 from sluicegate.pipeline.configuration import ArchiveJob, load
-from sluicegate.pipeline.jobs import JOBS
+from sluicegate.pipeline.jobs.registry import JOBS
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])
 PLAIN: Final = files("spark/jobs.yaml", "spark/cronjob.yaml", "spark/rbac.yaml")

@@ -29,7 +29,7 @@ from simulation.steps import Step
 from simulation.targets import QUEUE_KINDS, RETAINED, Message
 from simulation.wills import Will
 from simulation.world import WINDOWS, World
-from sluicegate.messaging.topics import queue_topic
+from sluicegate.messaging.topics.syntax import queue_topic
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")

@@ -8,12 +8,12 @@ from simulation.scenario import NAMES, SPARE, TEMPORARY
 from simulation.steps import Step
 from simulation.targets import PARTITIONED
 from simulation.world import World
-from sluicegate.actors.take_messages import COPY, DELETE, MOVE
-from sluicegate.gateway.answers import QueueAlreadyExists, QueueNotFound, Refused
-from sluicegate.gateway.replay_start import ReplayStart
-from sluicegate.gateway.selections import MessageSelection
-from sluicegate.messaging.message_selection import SEQUENCE_MAX
-from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
+from sluicegate.gateway.views.errors import QueueAlreadyExists, QueueNotFound, Refused
+from sluicegate.gateway.views.replay_start import ReplayStart
+from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX
 
 LIMITS = (0, 1, 3)
 PARTITION_COUNTS = (1, 2, 3, 4, 6, 8)

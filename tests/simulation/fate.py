@@ -10,7 +10,7 @@ from simulation.tap import number_of
 from simulation.targets import GROUP
 from simulation.world import World
 from sluicegate.storage.errors import DamagedRecord
-from sluicegate.storage.record_page import decode_page, directory_row
+from sluicegate.storage.records.page import decode_page, directory_row
 
 BROKEN_US_MAX = 9_000_000  # a node gives up waiting after five seconds
 FAILURES_MAX = 8  # a partition that fails six times in a minute is read back from the store

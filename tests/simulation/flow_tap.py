@@ -3,13 +3,29 @@
 from simulation.tap import Written, number_of
 from simulation.targets import Message, Target
 from simulation.truth import Truth
-from sluicegate.protocols.flow.deliver_frames import Delivered, read_deliver
-from sluicegate.protocols.flow.flow_frames import ENDED as FLOW_ENDED
-from sluicegate.protocols.flow.flow_frames import FLOW_FRAMES, Bind, FlowEnd, FlowState, PubOpened, read_flow_frame
-from sluicegate.protocols.flow.frames import CLOSE, DELIVER, ERROR, GOAWAY, PUB_ACK, SESSION, SETTLE, Frame, cut_frame
-from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX, PREFACE_BYTES
-from sluicegate.protocols.flow.publish_frames import PubAck, read_pub_ack
-from sluicegate.protocols.flow.settle_frames import (
+from sluicegate.protocols.flow.codec.frame import (
+    CLOSE,
+    DELIVER,
+    ERROR,
+    GOAWAY,
+    PUB_ACK,
+    SESSION,
+    SETTLE,
+    Frame,
+    cut_frame,
+)
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered, read_deliver
+from sluicegate.protocols.flow.codec.frames.flow import ENDED as FLOW_ENDED
+from sluicegate.protocols.flow.codec.frames.flow import (
+    FLOW_FRAMES,
+    Bind,
+    FlowEnd,
+    FlowState,
+    PubOpened,
+    read_flow_frame,
+)
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, read_pub_ack
+from sluicegate.protocols.flow.codec.frames.settle import (
     OUTCOME_ACCEPTED,
     OUTCOME_EXTEND,
     OUTCOME_REJECTED,
@@ -17,6 +33,7 @@ from sluicegate.protocols.flow.settle_frames import (
     Settle,
     read_settle_frame,
 )
+from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX, PREFACE_BYTES
 
 REFUSED = 0x97  # as a reason code, what a refusal is to the truth
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from simulation.memory_store import Image
 from simulation.targets import Violation
-from sluicegate.actors.directory_messages import QueueHandle
-from sluicegate.actors.queue_directory import QueueDirectory
-from sluicegate.actors.staging import StagingActor
-from sluicegate.gateway.node import Node
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.retention import RetainedLog
-from sluicegate.storage.journal_account import RECORDS_TRIMMED_MIN
+from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.queues.directory.directory import QueueDirectory
+from sluicegate.actors.transactions.staging import StagingActor
+from sluicegate.gateway.node.node import Node
+from sluicegate.messaging.bulk.retained_log import RetainedLog
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN
 
 
 def queues_of(node: Node) -> list[QueueHandle]:

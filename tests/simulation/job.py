@@ -8,12 +8,12 @@ from random import Random
 
 from simulation.targets import Message, Violation
 from simulation.truth import Truth
-from sluicegate.actors.staging_messages import AbortStaged, CommitStaged, Stage, StagedCommitted
-from sluicegate.gateway.node import Node
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.messaging.staging import NOT_STAGED, StagingRefused
+from sluicegate.actors.messages.staging import AbortStaged, CommitStaged, Stage, StagedCommitted
+from sluicegate.gateway.node.node import Node
+from sluicegate.messaging.bulk.staging import NOT_STAGED, StagingRefused
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.partitioning import key_hash
 
 PARTS_MAX, ATTEMPTS_MAX, ROWS_MAX = 3, 2, 5
 COMMITS_SHARE = 0.8

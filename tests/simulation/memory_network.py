@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from sluicegate.protocols.listeners import Listener
+from sluicegate.protocols.transport.listeners import Listener
 
 LATENCY_US = 2_000
 SOCKET_BUFFER_BYTES = 64 * 1024  # what the kernel takes before the transport has to buffer

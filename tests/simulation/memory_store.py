@@ -18,10 +18,10 @@ from sluicegate.storage.interface import (
     StoreUsage,
     Table,
 )
-from sluicegate.storage.record_cursor import CursorState, decode_cursor, encode_cursor
-from sluicegate.storage.record_journal import JournalRecord, decode_journal_record, encode_journal_record
-from sluicegate.storage.record_page import PageRuns, decode_page, decode_page_summary, encode_page
-from sluicegate.storage.record_table import decode_row, encode_row
+from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
+from sluicegate.storage.records.journal import JournalRecord, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.page import PageRuns, decode_page, decode_page_summary, encode_page
+from sluicegate.storage.records.table import decode_row, encode_row
 
 MAP_BYTES = 64 << 20
 RESERVE_BYTES = 8 << 20

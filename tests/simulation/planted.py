@@ -43,14 +43,14 @@ FAULTS = (
         "a publisher is confirmed before the commit",
         (
             Edit(
-                "actors/spool.py",
+                "actors/spool/actor.py",
                 "        self._writer.write(commit.job, self._cell.inbox)\n",
                 "        self._writer.write(commit.job, self._cell.inbox)\n"
                 "        for publication in commit.publications:\n"
                 "            _confirm(publication)\n",
             ),
             Edit(
-                "actors/spool.py",
+                "actors/spool/actor.py",
                 "        self._confirm_all(commit.publications, WRITTEN)\n",
                 "",
             ),
@@ -61,7 +61,7 @@ FAULTS = (
         "a partition changes hands without taking it from its owner",
         (
             Edit(
-                "messaging/rebalance.py",
+                "messaging/queues/assignment/rebalance.py",
                 "return [Move(DETACH, partition, slot.owner, slot.epoch), self._give(",
                 "return [self._give(",
             ),
@@ -70,19 +70,25 @@ FAULTS = (
     ),
     Planted(
         "a trim of the journal takes one record too many",
-        (Edit("storage/spool_plan.py", "        return through, ", "        return through + 1, "),),
+        (Edit("storage/commit/planner.py", "        return through, ", "        return through + 1, "),),
         seed=3,
     ),
     Planted(
         "what a crash left is delivered without the redelivered flag",
-        (Edit("messaging/ledger.py", "redelivered = again or first < self.suspect_end", "redelivered = again"),),
+        (
+            Edit(
+                "messaging/partitions/ledger.py",
+                "redelivered = again or first < self.suspect_end",
+                "redelivered = again",
+            ),
+        ),
         seed=3,
     ),
     Planted(
         "a released message is delivered again without the redelivered flag",
         (
             Edit(
-                "messaging/ledger.py",
+                "messaging/partitions/ledger.py",
                 "redelivered = again or first < self.suspect_end",
                 "redelivered = first < self.suspect_end",
             ),
@@ -91,14 +97,14 @@ FAULTS = (
     ),
     Planted(
         "what a publisher sends again is delivered without the redelivered flag",
-        (Edit("messaging/ledger.py", " or (batch is not None and batch.possible_duplicate)", ""),),
+        (Edit("messaging/partitions/ledger.py", " or (batch is not None and batch.possible_duplicate)", ""),),
         seed=2,
     ),
     Planted(
         "a slot that moves is not held until its older messages are settled",
         (
             Edit(
-                "messaging/holds.py",
+                "messaging/partitions/state/rescale_holds.py",
                 "return source if source != self.number and source in self.closed else NOT_HELD",
                 "return NOT_HELD",
             ),
@@ -107,14 +113,14 @@ FAULTS = (
     ),
     Planted(
         "a commit publishes, and what it settles is not written with that",
-        (Edit("actors/transacting.py", "        publication.settlements = settlements\n", ""),),
+        (Edit("actors/transactions/commit.py", "        publication.settlements = settlements\n", ""),),
         seed=4,
     ),
     Planted(
         "a publisher's message is written, and not that it was sent under its sequence",
         (
             Edit(
-                "protocols/flow/publishing.py",
+                "protocols/flow/datapath/publishing.py",
                 "            publication.session_rows = [noted]\n",
                 "            pass\n",
             ),

@@ -13,12 +13,12 @@ import pykka
 from simulation.tap import number_of
 from simulation.targets import Target, Violation
 from simulation.truth import Truth
-from sluicegate.actors.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
-from sluicegate.actors.directory_messages import FindQueue, QueueHandle
-from sluicegate.actors.messages import BindRefused
-from sluicegate.actors.reading_messages import AskPartitions, RangeChunk, ReadFailed, ReadRange
-from sluicegate.gateway.node import Node
-from sluicegate.messaging.cursors import TAP, CursorRefused
+from sluicegate.actors.messages.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.queues import BindRefused
+from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadFailed, ReadRange
+from sluicegate.gateway.node.node import Node
+from sluicegate.messaging.bulk.durable_cursors import TAP, CursorRefused
 
 CURSOR = "reader"
 STATUS_WAIT_MS, AGAIN_S = 5_000, 1.0

@@ -17,12 +17,16 @@ from simulation.targets import Message, Violation
 from simulation.transactor import AMQP_HEADER, OUTGOING_WINDOW, WINDOW, heard_in
 from simulation.truth import Truth
 from simulation.wired import Wired
-from sluicegate.protocols.amqp.conditions import INTERNAL_ERROR
-from sluicegate.protocols.amqp.dispositions import Disposition, disposition_bytes
-from sluicegate.protocols.amqp.encoding import encode, encode_performative
-from sluicegate.protocols.amqp.frames import HEARTBEAT, frame
-from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, RELEASED_STATE, DeliveryState, rejected
-from sluicegate.protocols.amqp.performatives import (
+from sluicegate.protocols.amqp.codec.delivery_states import (
+    ACCEPTED_STATE,
+    MODIFIED,
+    RELEASED_STATE,
+    DeliveryState,
+    rejected,
+)
+from sluicegate.protocols.amqp.codec.dispositions import Disposition, disposition_bytes
+from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame
+from sluicegate.protocols.amqp.codec.performatives import (
     CLOSE,
     RECEIVER_FIRST,
     RECEIVER_SECOND,
@@ -34,8 +38,10 @@ from sluicegate.protocols.amqp.performatives import (
     Open,
     encode_ending,
 )
-from sluicegate.protocols.amqp.termini import NEVER, SESSION_END, Source, Target
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
+from sluicegate.protocols.amqp.codec.termini import NEVER, SESSION_END, Source, Target
+from sluicegate.protocols.amqp.types.conditions import INTERNAL_ERROR
+from sluicegate.protocols.amqp.types.encoding import encode, encode_performative
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 
 HANDLES: Final = {OUT: 0, IN: 1}
 SETTLE_US_MAX = 50_000  # what is not held on to is settled within

@@ -16,11 +16,18 @@ from simulation.tap import number_of
 from simulation.targets import DEAD, PARTITIONED, Message, Target, Violation
 from simulation.transactor import check_ending, heard_in
 from simulation.truth import Truth
-from sluicegate.protocols.amqp.dispositions import Disposition
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, MODIFIED, OUTCOMES, REJECTED, DeliveryState, read_state
-from sluicegate.protocols.amqp.performatives import Attach, Detach
-from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS
-from sluicegate.protocols.amqp.values import AmqpMap, Symbol
+from sluicegate.protocols.amqp.codec.delivery_states import (
+    ACCEPTED,
+    MODIFIED,
+    OUTCOMES,
+    REJECTED,
+    DeliveryState,
+    read_state,
+)
+from sluicegate.protocols.amqp.codec.dispositions import Disposition
+from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
+from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
 
 IN, OUT = "in", "out"  # names of the client's links
 REFUSED = 0x97  # as a reason code, what a refusal is to the truth

@@ -14,16 +14,16 @@ from simulation.memory_network import Wire
 from simulation.targets import Message, Violation
 from simulation.truth import Truth
 from simulation.wired import Wired
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.client.client_flow import ENDED, OPEN
 from sluicegate.protocols.flow.client.errors import CodedError, FlowClientError
-from sluicegate.protocols.flow.client.inbox import Inbox
 from sluicegate.protocols.flow.client.messages import Message as FlowMessage
 from sluicegate.protocols.flow.client.options import ClientOptions
-from sluicegate.protocols.flow.client.outbox import Outbox
-from sluicegate.protocols.flow.client.session import ClientSession
-from sluicegate.protocols.flow.deliver_frames import Delivered
-from sluicegate.protocols.flow.settle_frames import (
+from sluicegate.protocols.flow.client.session.flow import ENDED, OPEN
+from sluicegate.protocols.flow.client.session.inbox import Inbox
+from sluicegate.protocols.flow.client.session.outbox import Outbox
+from sluicegate.protocols.flow.client.session.session import ClientSession
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered
+from sluicegate.protocols.flow.codec.frames.settle import (
     OUTCOME_ACCEPTED,
     OUTCOME_EXTEND,
     OUTCOME_FAILED,

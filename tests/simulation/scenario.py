@@ -4,9 +4,9 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
-from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from sluicegate.messaging.queue_config import QueueDefinition, definition_from_dict
-from sluicegate.messaging.topics import queue_topic
+from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
+from sluicegate.messaging.topics.syntax import queue_topic
 
 Attributes = dict[str, Any]
 

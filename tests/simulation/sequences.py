@@ -9,8 +9,8 @@ from simulation.memory_store import Image
 from simulation.tap import number_of
 from simulation.targets import Violation
 from sluicegate.storage.interface import CommitJob
-from sluicegate.storage.record_cursor import decode_cursor
-from sluicegate.storage.record_journal import decode_journal_record
+from sluicegate.storage.records.cursor import decode_cursor
+from sluicegate.storage.records.journal import decode_journal_record
 
 
 class SequenceBook:

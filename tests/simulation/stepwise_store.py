@@ -5,10 +5,10 @@ A commit is first made and later reported, so a power failure can come before, b
 
 from random import Random
 
-from sluicegate.actors.messages import ReadPage, ReloadPartition
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.spool_io import PageReads, carry_out, read_back, store_has_room
-from sluicegate.messaging.address import Address
+from sluicegate.actors.messages.queues import ReadPage, ReloadPartition
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.spool.store_threads import PageReads, carry_out, read_back, store_has_room
+from sluicegate.messaging.message.address import Address
 from sluicegate.storage.interface import CommitJob, Store
 
 QUICK_US = 400

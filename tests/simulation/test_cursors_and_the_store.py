@@ -7,7 +7,7 @@ import pytest
 from simulation.client import HOLD
 from simulation.inside import logs_of, queues_of
 from simulation.world import World
-from sluicegate.actors.cursor_messages import (
+from sluicegate.actors.messages.cursor_messages import (
     AckCursor,
     BindCursor,
     CursorBound,
@@ -16,7 +16,7 @@ from sluicegate.actors.cursor_messages import (
     ListCursors,
     UnbindCursor,
 )
-from sluicegate.messaging.cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
+from sluicegate.messaging.bulk.durable_cursors import CONSUME, NO_SUCH_CURSOR, NOT_STORED, TAP, CursorRefused
 
 QUEUE, CURSOR = "first", "reader"
 A_WHILE_US = 2_000_000

@@ -8,15 +8,15 @@ from lone_actors import recorder
 from simulation.fate import FAILURES_MAX, Unheard
 from simulation.inside import queues_of
 from simulation.world import World
-from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, Settle, SettleDurably
-from sluicegate.actors.messages import BindFlow
-from sluicegate.actors.spool_health import TRIES_MAX
-from sluicegate.actors.transacting import HeldRanges, TransactionCommit
-from sluicegate.gateway.node import Node
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.held import DeliverySource
-from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from sluicegate.messaging.settlement import ACCEPTED, REJECTED
+from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Settle, SettleDurably
+from sluicegate.actors.messages.queues import BindFlow
+from sluicegate.actors.spool.health import TRIES_MAX
+from sluicegate.actors.transactions.commit import HeldRanges, TransactionCommit
+from sluicegate.gateway.node.node import Node
+from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource
+from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.queues.credit import CreditWindow
 
 QUEUE = "first"
 A_MOMENT_US, A_REFUSAL_US, A_WHILE_US, FAILURES_US = 50, 100_000, 2_000_000, 10_000_000

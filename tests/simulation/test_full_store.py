@@ -5,7 +5,7 @@ import pytest
 from simulation.client import OFFLINE, ONLINE
 from simulation.run import look_at_what_is_retained
 from simulation.world import World
-from sluicegate.gateway.answers import QueueNotFound
+from sluicegate.gateway.views.errors import QueueNotFound
 
 A_WHILE_US, A_MOMENT_US = 2_000_000, 100
 

@@ -6,9 +6,9 @@ import pytest
 
 from simulation.scenario import TEMPORARY
 from simulation.world import World
-from sluicegate.actors.take_messages import DELETE
-from sluicegate.gateway.selections import MessageSelection
-from sluicegate.messaging.message_selection import MessageId
+from sluicegate.actors.messages.operations import DELETE
+from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.messaging.queues.message_filter import MessageId
 
 QUEUE = "first"
 A_WHILE_US = 2_000_000

@@ -8,7 +8,7 @@ from simulation.client import HOLD
 from simulation.run import drain
 from simulation.scenario import PLAIN
 from simulation.world import World
-from sluicegate.gateway.answers import Refused
+from sluicegate.gateway.views.errors import Refused
 
 A_WHILE_US = 2_000_000
 KEYS = ("k0", "k1", "k2", "k3")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from simulation.world import World
-from sluicegate.gateway.answers import QueueAlreadyExists, Refused
+from sluicegate.gateway.views.errors import QueueAlreadyExists, Refused
 
 QUEUE = "new"
 Asking = Callable[[World], Coroutine[object, object, None]]

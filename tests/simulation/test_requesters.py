@@ -8,7 +8,7 @@ from simulation.scenario import PLAIN
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
-from sluicegate.messaging.topics import queue_topic
+from sluicegate.messaging.topics.syntax import queue_topic
 
 A_WHILE_US = 2_000_000
 LOCK_S = 5

@@ -7,14 +7,14 @@ from simulation.scenario import HANDOFF_S, PLAIN
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
-from sluicegate.protocols.amqp.dispositions import disposition_bytes
-from sluicegate.protocols.amqp.encoding import encode, encode_performative
-from sluicegate.protocols.amqp.frames import frame
-from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, MODIFIED, DeliveryState
-from sluicegate.protocols.amqp.performatives import TRANSFER, Attach
-from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS
-from sluicegate.protocols.amqp.termini import Source, Target
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, MODIFIED, DeliveryState
+from sluicegate.protocols.amqp.codec.dispositions import disposition_bytes
+from sluicegate.protocols.amqp.codec.frames import frame
+from sluicegate.protocols.amqp.codec.performatives import TRANSFER, Attach
+from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS
+from sluicegate.protocols.amqp.codec.termini import Source, Target
+from sluicegate.protocols.amqp.types.encoding import encode, encode_performative
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 
 A_WHILE_US = 2_000_000
 AWAY_S = 20

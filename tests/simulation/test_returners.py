@@ -11,12 +11,12 @@ from simulation.sequences import SequenceBook
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.world import World
-from sluicegate.protocols.flow.directory import SWEEP_MS, PublisherDirectory
-from sluicegate.protocols.flow.flow_frames import Bind, PubOpened
-from sluicegate.protocols.flow.frames import PREFACE
-from sluicegate.protocols.flow.publish_frames import PubAck, Refusal
-from sluicegate.protocols.flow.publisher import ROW_PREFIX
-from sluicegate.protocols.flow.settle_frames import OUTCOME_EXTEND, OUTCOME_FAILED, OUTCOME_RELEASED, Settle
+from sluicegate.protocols.flow.codec.frame import PREFACE
+from sluicegate.protocols.flow.codec.frames.flow import Bind, PubOpened
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, Refusal
+from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_EXTEND, OUTCOME_FAILED, OUTCOME_RELEASED, Settle
+from sluicegate.protocols.flow.publishers.directory import SWEEP_MS, PublisherDirectory
+from sluicegate.protocols.flow.publishers.publisher import ROW_PREFIX
 from sluicegate.storage.interface import Table
 
 A_WHILE_US = 2_000_000

@@ -16,14 +16,20 @@ from simulation.targets import Violation
 from simulation.transaction import Transaction
 from simulation.truth import Truth
 from simulation.wired import Wired
-from sluicegate.protocols.amqp.conditions import CONNECTION_FORCED
-from sluicegate.protocols.amqp.dispositions import Disposition, disposition_bytes
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.frames import HEARTBEAT, frame
-from sluicegate.protocols.amqp.outcomes import ACCEPTED, ACCEPTED_STATE, DECLARED, TRANSACTIONAL, DeliveryState
-from sluicegate.protocols.amqp.performatives import CLOSE, Attach, Begin, Detach, Flow, Open, encode_ending
-from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
-from sluicegate.protocols.amqp.values import AmqpValue, Described, uint, ulong
+from sluicegate.protocols.amqp.codec.delivery_states import (
+    ACCEPTED,
+    ACCEPTED_STATE,
+    DECLARED,
+    TRANSACTIONAL,
+    DeliveryState,
+)
+from sluicegate.protocols.amqp.codec.dispositions import Disposition, disposition_bytes
+from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame
+from sluicegate.protocols.amqp.codec.performatives import CLOSE, Attach, Begin, Detach, Flow, Open, encode_ending
+from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.types.conditions import CONNECTION_FORCED
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpValue, Described, uint, ulong
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 COORDINATOR, OUT, IN = 0, 1, 2  # handles of its links

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any, TypeVarTuple
 
-from sluicegate.actors.clock import Clock
+from sluicegate.actors.runtime.clock import Clock
 
 CALLBACKS_PER_ADVANCE_MAX = 2_000_000  # more without coming to rest is a loop that goes round for ever
 WALL_START_MS = 1_700_000_000_000

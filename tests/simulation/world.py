@@ -50,18 +50,18 @@ from simulation.transactor import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from simulation.wills import Will
-from sluicegate.actors.stored_answer import StoreRefused
-from sluicegate.gateway.answers import CursorNotFound, QueueNotFound
-from sluicegate.gateway.config.admin import Admin
+from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections import Queues, Spool
-from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
-from sluicegate.gateway.node import Node
-from sluicegate.gateway.node_port import NodeView
-from sluicegate.gateway.surroundings import Surroundings
-from sluicegate.messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.gateway.config.sections.admin import Admin
+from sluicegate.gateway.config.sections.node import Queues, Spool
+from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
+from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.views.errors import CursorNotFound, QueueNotFound
+from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN
 from sluicegate.storage.interface import CommitJob
-from sluicegate.storage.journal_account import RECORDS_TRIMMED_MIN
 from wire_referee import judged
 
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum

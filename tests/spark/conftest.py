@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess, free_port, gateway
-from sluicegate.pipeline.spark_environment import spark_environment
+from sluicegate.pipeline.spark.environment import spark_environment
 from spark_processes import FEW_ROWS, SMALL_JVM
 
 

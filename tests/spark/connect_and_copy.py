@@ -11,12 +11,12 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from sluicegate.pipeline.archive import archive
 from sluicegate.pipeline.configuration import ArchiveJob, ArchiveTable, SessionSettings
-from sluicegate.pipeline.session import spark_session
-from sluicegate.pipeline.streaming_job import run_stream
-from sluicegate.pipeline.supervision import supervise
-from sluicegate.pipeline.trigger import Trigger
+from sluicegate.pipeline.jobs.archive import archive
+from sluicegate.pipeline.run.streaming_job import run_stream
+from sluicegate.pipeline.run.supervision import supervise
+from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.spark.session import spark_session
 
 ENDS_S = 240
 

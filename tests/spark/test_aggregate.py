@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess
 from sluicegate import BlockingClient, Message
-from sluicegate.pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
-from sluicegate.pipeline.aggregate.page import page
-from sluicegate.pipeline.aggregate.windows import WindowsTable
 from sluicegate.pipeline.configuration import SchemaTable
 from sluicegate.pipeline.directories import as_it_is
-from sluicegate.pipeline.report import Table
-from sluicegate.pipeline.streaming_job import run_stream
-from sluicegate.pipeline.trigger import Trigger
+from sluicegate.pipeline.jobs.aggregate.job import AggregateJob, AggregateTable, aggregate
+from sluicegate.pipeline.jobs.aggregate.page import page
+from sluicegate.pipeline.jobs.aggregate.windows import WindowsTable
+from sluicegate.pipeline.report.page import Table
+from sluicegate.pipeline.run.streaming_job import run_stream
+from sluicegate.pipeline.run.trigger import Trigger
 
 BEGAN = datetime(2026, 3, 4, 8, tzinfo=UTC)
 

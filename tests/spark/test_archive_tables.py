@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess
 from sluicegate import BlockingClient, ClientOptions, Message
-from sluicegate.pipeline.archive import archive
-from sluicegate.pipeline.archived import DELTA_LOG
+from sluicegate.pipeline.archive.delta import TableMismatch
+from sluicegate.pipeline.archive.reader import DELTA_LOG
 from sluicegate.pipeline.configuration import DELTA, ArchiveJob, ArchiveTable, DecodeTable
 from sluicegate.pipeline.decode.decoder import SchemaError
-from sluicegate.pipeline.delta import TableMismatch
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.streaming_job import run_stream
-from sluicegate.pipeline.trigger import Trigger
+from sluicegate.pipeline.jobs.archive import archive
+from sluicegate.pipeline.run.streaming_job import run_stream
+from sluicegate.pipeline.run.trigger import Trigger
 from unfinished_batch import forget_the_last_commit
 
 pytestmark = pytest.mark.slow

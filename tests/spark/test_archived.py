@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archives import BEGAN, Archive, numbered, write_archives
-from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.supervision import supervise
+from sluicegate.pipeline.run.supervision import supervise
 
 
 def test_an_archive_has_its_columns_though_another_one_beside_it_has_fewer(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archives import BEGAN, Archive, numbered, write_archives
-from sluicegate.pipeline.archived import Archived
-from sluicegate.pipeline.audit.comparison import findings, paired
-from sluicegate.pipeline.audit.findings import WRONGS, AuditResult
-from sluicegate.pipeline.audit.job import AuditJob, AuditTable, audit
+from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.configuration import DELTA
 from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.jobs.audit.comparison import findings, paired
+from sluicegate.pipeline.jobs.audit.findings import WRONGS, AuditResult
+from sluicegate.pipeline.jobs.audit.job import AuditJob, AuditTable, audit
 
 IN, OUT = "007", "done"  # a name that looks like a number stays a name
 

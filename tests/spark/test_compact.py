@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from sluicegate.pipeline.archived import Archived
-from sluicegate.pipeline.compact.days import DONE, NEW, OLD, WORK, alone_in
-from sluicegate.pipeline.compact.job import CompactJob, CompactResult, CompactTable, compact
+from sluicegate.pipeline.archive.delta import ensure_table, enter_batch
+from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.configuration import DELTA
-from sluicegate.pipeline.delta import ensure_table, enter_batch
 from sluicegate.pipeline.directories import as_it_is, with_day, write_batch
 from sluicegate.pipeline.failures import JobFailed
+from sluicegate.pipeline.jobs.compact.days import DONE, NEW, OLD, WORK, alone_in
+from sluicegate.pipeline.jobs.compact.job import CompactJob, CompactResult, CompactTable, compact
 
 pytestmark = pytest.mark.slow
 

@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from gateway_process import GatewayProcess, gateway, wait_until
 from sluicegate import BlockingClient, Message
-from sluicegate.messaging import dead_letter as dead
+from sluicegate.messaging.message import dead_letter as dead
 from sluicegate.pipeline.configuration import SchemaTable
 from sluicegate.pipeline.decode.stage import decoder_for
-from sluicegate.pipeline.dmq.job import DmqJob, dmq
-from sluicegate.pipeline.dmq.job import findings as dead_findings
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.presence.connections import connections, events_in, presence_of, silent_in
-from sluicegate.pipeline.presence.job import PresenceJob, PresenceTable, presence
-from sluicegate.pipeline.profile.job import TOPICS_MAX
-from sluicegate.pipeline.profile.job import findings as payload_findings
+from sluicegate.pipeline.jobs.dmq.job import DmqJob, dmq
+from sluicegate.pipeline.jobs.dmq.job import findings as dead_findings
+from sluicegate.pipeline.jobs.presence.connections import connections, events_in, presence_of, silent_in
+from sluicegate.pipeline.jobs.presence.job import PresenceJob, PresenceTable, presence
+from sluicegate.pipeline.jobs.profile.job import TOPICS_MAX
+from sluicegate.pipeline.jobs.profile.job import findings as payload_findings
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 SCHEMA = (

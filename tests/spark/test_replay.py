@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from archives import Archive, numbered, write_archives
 from gateway_process import GatewayProcess
 from sluicegate import BlockingClient
-from sluicegate.pipeline.archived import Archived
+from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.replay import REPLAY_OF, ReplayJob, ReplayTable, replay
+from sluicegate.pipeline.jobs.replay import REPLAY_OF, ReplayJob, ReplayTable, replay
 
 
 def config(broker: GatewayProcess, path: str, **more: object) -> ReplayJob:

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archives import Archive, numbered, write_archives
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.pipeline.archived import Archived
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.skew.job import SkewJob, SkewTable, skew
+from sluicegate.pipeline.jobs.skew.job import SkewJob, SkewTable, skew
 
 HOT = "a-hot-key"
 

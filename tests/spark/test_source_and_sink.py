@@ -11,8 +11,8 @@ from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from gateway_process import GatewayProcess
-from pyspark_sluicegate.acknowledging import Acknowledger, sweep
 from pyspark_sluicegate.options import SourceOptions
+from pyspark_sluicegate.reading.acknowledging import Acknowledger, sweep
 from sluicegate import BlockingClient, Message
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
 from processes import running
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.store.store import SpoolStore
 
 ANSWER_S = 45
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from lone_actors import lone_runtime
-from sluicegate.actors.runtime import Runtime
+from sluicegate.actors.runtime.runtime import Runtime
 
 
 @pytest.fixture

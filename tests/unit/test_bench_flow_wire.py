@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from bench import flow_wire as wire
 from flow_golden import decoded
-from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_deliver
-from sluicegate.protocols.flow.flow_frames import Bind, OpenPub, PubOpened
-from sluicegate.protocols.flow.frames import PREFACE
-from sluicegate.protocols.flow.publish_frames import PubAck, PublishesReceived
-from sluicegate.protocols.flow.settle_frames import Settle
+from sluicegate.protocols.flow.codec.frame import PREFACE
+from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
+from sluicegate.protocols.flow.codec.frames.flow import Bind, OpenPub, PubOpened
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, PublishesReceived
+from sluicegate.protocols.flow.codec.frames.settle import Settle
 
 NUMBERS = st.integers(0, 1 << 31) | st.integers(-30, 30).map(lambda off: wire.RUN + off)
 

@@ -15,13 +15,13 @@ from amqp_owner import EngineOwner
 from flow_wire import NOW_MS, WALL_MS, open_gateway
 from mqtt_conversation import Row, all_rows, connected
 from mutated_bytes import mutated
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.events import DeliveriesReceived
-from sluicegate.protocols.amqp.frames import frame
-from sluicegate.protocols.amqp.values import AmqpValue, uint
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.codec.frames import frame
+from sluicegate.protocols.amqp.engine.events import DeliveriesReceived
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpValue, uint
+from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
+from sluicegate.protocols.flow.engine.engine import FlowEngine
 
 FlowRow = tuple[int, str, bytes, Headers | None]
 AmqpRow = tuple[int, bytes]

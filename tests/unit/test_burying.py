@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lone_actors import Idle, spawned
-from sluicegate.actors.burying import BuryingAgain, bury
-from sluicegate.actors.clock import Clock
-from sluicegate.actors.data_messages import Append, Confirmed
-from sluicegate.actors.errands import ErrandPlace
-from sluicegate.actors.events import Events
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.unburied import Unburied
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.destinations import PartitionTarget, QueueTarget
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.settlement import REJECTED
+from sluicegate.actors.messages.data import Append, Confirmed
+from sluicegate.actors.partitions.jobs.dead_lettering import BuryingAgain, bury
+from sluicegate.actors.partitions.jobs.job import ErrandPlace
+from sluicegate.actors.partitions.jobs.unburied import Unburied
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.message.outcomes import REJECTED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget
 from unit.cores.messages import flow_of, numbered
 
 ENDLESS = 1 << 40

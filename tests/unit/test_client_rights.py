@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception, permissive
-from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.client_profile import ClientProfile
-from sluicegate.messaging.client_rights import VERDICTS_CACHED_MAX, ClientDenied, ClientRights
-from sluicegate.messaging.client_roster import ClientRoster, ClientUsername
-from sluicegate.messaging.refusals import ADMITTED, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
-from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.messaging.clients.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception, permissive
+from sluicegate.messaging.clients.client_profile import ClientProfile
+from sluicegate.messaging.clients.rights import VERDICTS_CACHED_MAX, ClientDenied, ClientRights
+from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 
 
 def rules(*exceptions: str, allows: bool = False) -> TopicRules:

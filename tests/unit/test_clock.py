@@ -1,6 +1,6 @@
 """The machine's clock: both times of one moment, for the price of one."""
 
-from sluicegate.actors.clock import SystemClock
+from sluicegate.actors.runtime.clock import SystemClock
 
 
 def test_both_times_are_those_of_one_moment() -> None:

@@ -9,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lone_actors import lone_runtime, turn
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.data_messages import SharedDirect
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.publishing import Publisher
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.supervision import ONE_CONNECTION
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.deliver_to_one import PriorityInvalid, priorities_of, priority_of, priority_text
-from sluicegate.messaging.destinations import (
+from sluicegate.actors.messages.data import SharedDirect
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of, priority_of, priority_text
+from sluicegate.messaging.routing.destinations import (
     DELIVER_ALWAYS,
     PartitionTarget,
     QueueTarget,
@@ -26,11 +28,9 @@ from sluicegate.messaging.destinations import (
     Subscriber,
     Subscription,
 )
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.topics import Syntax, TopicFilter, parse_filter
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, parse_filter
 
 CASES = Path(__file__).parents[1] / "data" / "routing" / "deliver_to_one.txt"
 

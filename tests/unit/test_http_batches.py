@@ -5,8 +5,16 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from sluicegate.protocols.http.batches import HEADERS_MAX, MULTIPART, NDJSON, PIECE_BYTES, VALUES_MAX, Entry, read_batch
-from sluicegate.protocols.http.problems import HttpProblem
+from sluicegate.protocols.http.codec.problems import HttpProblem
+from sluicegate.protocols.http.publishing.batches import (
+    HEADERS_MAX,
+    MULTIPART,
+    NDJSON,
+    PIECE_BYTES,
+    VALUES_MAX,
+    Entry,
+    read_batch,
+)
 
 COUNT_MAX = 10_000
 MULTIPART_TYPE = "multipart/mixed; boundary=x"

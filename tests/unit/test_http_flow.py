@@ -5,18 +5,18 @@ import logging
 import pytest
 
 from lone_actors import recorder, spawned, turn
-from sluicegate.actors.data_messages import Confirmed, Deliveries, Refused, SettleDurably
-from sluicegate.actors.drain_messages import DrainFlow, FlowDrained
-from sluicegate.actors.futures import LoopFuture
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.messages import FlowGone, FlowState
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.tasks import run
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.settlement import ACCEPTED
-from sluicegate.protocols.http.flow import READ_ELSEWHERE, FlowTerms, HttpFlow
-from sluicegate.protocols.http.readers import Poll
+from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, SettleDurably
+from sluicegate.actors.messages.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.messages.queues import FlowGone, FlowState
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.tasks import run
+from sluicegate.messaging.message.outcomes import ACCEPTED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.protocols.http.consuming.flow import READ_ELSEWHERE, FlowTerms, HttpFlow
+from sluicegate.protocols.http.consuming.readers import Poll
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sluicegate.messaging.headers import TIME_MS_MAX, Headers, UserPropertyValue
-from sluicegate.protocols.http.message_in import read_attributes
-from sluicegate.protocols.http.message_out import response_headers
+from sluicegate.messaging.message.headers import TIME_MS_MAX, Headers, UserPropertyValue
+from sluicegate.protocols.http.codec.message_in import read_attributes
+from sluicegate.protocols.http.codec.message_out import response_headers
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inside_client import batch_on
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.held import DeliverySource
-from sluicegate.protocols.http.held import Held, HeldMessage
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource
+from sluicegate.protocols.http.consuming.held import Held, HeldMessage
 
 LOCK_MS = 10
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(2)]

@@ -9,12 +9,12 @@ import pykka
 import pytest
 
 from lone_actors import lone_runtime, turn
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.clock import Clock
-from sluicegate.actors.inbox import Dispatcher, FlushCall
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.supervision import ONE_CONNECTION, RESTARTED
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.actors.runtime.inbox import Dispatcher, FlushCall
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION, RESTARTED
 
 
 class Recorder(LoopActor):

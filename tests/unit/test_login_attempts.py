@@ -1,6 +1,6 @@
 """Who guesses passwords waits: how many attempts are free, how long the others take, and who else is concerned."""
 
-from sluicegate.protocols.login_attempts import (
+from sluicegate.protocols.security.login_attempts import (
     DELAY_MS,
     FREE_OF_HOST,
     FREE_OF_USER,
@@ -9,7 +9,7 @@ from sluicegate.protocols.login_attempts import (
     WAIT_MS_MAX,
     LoginAttempts,
 )
-from sluicegate.protocols.login_line import Standing
+from sluicegate.protocols.security.login_line import Standing
 
 
 def failed(attempts: LoginAttempts, count: int, *, host: str = "h", user: str = "ada", now_ms: int = 0) -> None:

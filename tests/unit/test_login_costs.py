@@ -11,8 +11,8 @@ from argon2.exceptions import VerifyMismatchError
 from hypothesis import given, settings
 from hypothesis.strategies import dictionaries, sampled_from, text
 
-from sluicegate.actors.clock import Clock
-from sluicegate.protocols.account_secrets import (
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.protocols.security.account_secrets import (
     ARGON2_PREFIX,
     PLAIN,
     SCRAM_PREFIX,
@@ -21,10 +21,10 @@ from sluicegate.protocols.account_secrets import (
     kind_of,
     standard_kind,
 )
-from sluicegate.protocols.authentication import AuthenticationFailed, Authenticator, Credentials, Principal
-from sluicegate.protocols.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, LoginAttempts
-from sluicegate.protocols.password_checks import PasswordChecks
-from sluicegate.protocols.scram import password_matches
+from sluicegate.protocols.security.authentication import AuthenticationFailed, Authenticator, Credentials, Principal
+from sluicegate.protocols.security.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, LoginAttempts
+from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.security.scram import password_matches
 
 HOST: Final = "192.0.2.1"
 RIGHT: Final = "engine"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, lists, sampled_from, tuples
 
-from sluicegate.protocols.login_line import (
+from sluicegate.protocols.security.login_line import (
     LAST_FIRST_EVERY,
     WAIT_MS_MAX,
     WAITING_MAX,

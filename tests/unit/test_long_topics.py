@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sluicegate.messaging.destinations import Subscriber, Subscription
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.topics import Syntax, parse_filter
-from sluicegate.messaging.trace_records import TraceBuffer
-from sluicegate.messaging.tracing import TraceSampler, Tracing
-from sluicegate.protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
+from sluicegate.messaging.observability.trace_records import TraceBuffer
+from sluicegate.messaging.observability.tracing import TraceSampler, Tracing
+from sluicegate.messaging.routing.destinations import Subscriber, Subscription
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription, SubscriptionTable
 from unit.cores.messages import batch_of
 from unit.test_client_rights import Told, acl, rules
 

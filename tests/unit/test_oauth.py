@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 from joserfc.jwk import ECKey, OctKey
 
-from sluicegate.actors.clock import SystemClock
-from sluicegate.messaging.client_roster import ClientRoster
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.protocols.account_secrets import AccountSecrets
-from sluicegate.protocols.authentication import (
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.sasl import SaslDialogue
+from sluicegate.protocols.security.account_secrets import AccountSecrets
+from sluicegate.protocols.security.authentication import (
     AuthenticationFailed,
     Authenticator,
     Challenge,
@@ -21,13 +23,11 @@ from sluicegate.protocols.authentication import (
     Principal,
     Proven,
 )
-from sluicegate.protocols.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
-from sluicegate.protocols.login_attempts import LoginAttempts
-from sluicegate.protocols.message_vpns import MessageVpns
-from sluicegate.protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
-from sluicegate.protocols.password_checks import PasswordChecks
-from sluicegate.protocols.sasl import SaslDialogue
-from sluicegate.protocols.transports import PeerInfo
+from sluicegate.protocols.security.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
+from sluicegate.protocols.security.login_attempts import LoginAttempts
+from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.transport.interface import PeerInfo
 from tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
 
 NOW_S = 1_700_000_000

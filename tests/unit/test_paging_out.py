@@ -1,12 +1,12 @@
 """What a partition moves into pages, for the journal's sake or to save memory."""
 
 from lone_actors import spawned, turn
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.messages import PagesWritten, WritePages
-from sluicegate.actors.paging_out import PagingOut
-from sluicegate.actors.runtime import Runtime
-from sluicegate.messaging.memory import PARTITION_BYTES_MAX, MemoryBudget
+from sluicegate.actors.messages.queues import PagesWritten, WritePages
+from sluicegate.actors.partitions.paging import PagingOut
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.partitions.memory import PARTITION_BYTES_MAX, MemoryBudget
 from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
 from unit.cores.messages import batch_of, numbered
 

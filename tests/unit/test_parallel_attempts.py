@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from sluicegate.actors.clock import Clock
-from sluicegate.messaging.client_roster import ClientRoster
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.protocols.account_secrets import AccountSecrets
-from sluicegate.protocols.authentication import (
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.sasl import SaslDialogue
+from sluicegate.protocols.security.account_secrets import AccountSecrets
+from sluicegate.protocols.security.authentication import (
     AuthenticationFailed,
     Authenticator,
     Challenge,
@@ -22,12 +24,16 @@ from sluicegate.protocols.authentication import (
     Principal,
     Proven,
 )
-from sluicegate.protocols.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, WAIT_MS_MAX, LoginAttempts
-from sluicegate.protocols.message_vpns import MessageVpns
-from sluicegate.protocols.password_checks import PasswordChecks
-from sluicegate.protocols.sasl import SaslDialogue
-from sluicegate.protocols.scram import NAME
-from sluicegate.protocols.transports import PeerInfo
+from sluicegate.protocols.security.login_attempts import (
+    DELAY_MS,
+    FREE_OF_HOST,
+    FREE_OF_USER,
+    WAIT_MS_MAX,
+    LoginAttempts,
+)
+from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.security.scram import NAME
+from sluicegate.protocols.transport.interface import PeerInfo
 
 HOST = "192.0.2.1"
 BURST = 100

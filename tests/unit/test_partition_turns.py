@@ -1,17 +1,17 @@
 """A partition in its turns: with a consumer that takes within them, and with one that is paused."""
 
 from lone_actors import spawned, spawned_partition, turn
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.data_messages import Append, Deliveries, Settle
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.messages import Attach, Pause
-from sluicegate.actors.parking_messages import DeliverAgain
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.waking import wake_waiters
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.flows import Flow
-from sluicegate.messaging.settlement import ACCEPTED
+from sluicegate.actors.messages.data import Append, Deliveries, Settle
+from sluicegate.actors.messages.partitions import DeliverAgain
+from sluicegate.actors.messages.queues import Attach, Pause
+from sluicegate.actors.partitions.triggers import wake_waiters
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import ACCEPTED
+from sluicegate.messaging.partitions.state.flows import Flow
+from sluicegate.messaging.queues.credit import CreditWindow
 from unit.cores.messages import numbered, window_of
 
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from sluicegate.actors.clock import Clock
-from sluicegate.messaging.client_rights import LoginsBusy
-from sluicegate.protocols.account_secrets import CheckCost
-from sluicegate.protocols.login_line import WAIT_MS_MAX, WAITING_OF_NETWORK_MAX, Standing
-from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.messaging.clients.rights import LoginsBusy
+from sluicegate.protocols.security.account_secrets import CheckCost
+from sluicegate.protocols.security.login_line import WAIT_MS_MAX, WAITING_OF_NETWORK_MAX, Standing
+from sluicegate.protocols.security.password_checks import PasswordChecks
 
 MIB: Final = 1 << 20
 HASH: Final = CheckCost(memory_bytes=64 * MIB, threads_count=1)

@@ -5,26 +5,26 @@ import random
 import pytest
 
 from lone_actors import recorder, turn
-from sluicegate.actors.data_messages import Append
-from sluicegate.actors.publishing import Publisher
-from sluicegate.actors.runtime import Runtime
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
-from sluicegate.messaging.destinations import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.refusals import ADMITTED, REJECT_NEVER, REJECT_WHEN_ENABLED
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.topics import Syntax, parse_filter
-from sluicegate.messaging.virtual_destinations import (
+from sluicegate.actors.messages.data import Append
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from sluicegate.messaging.message.refusals import ADMITTED, REJECT_NEVER, REJECT_WHEN_ENABLED
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget, ShareGroup, Subscriber, Subscription
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.routing.virtual.definitions import (
     QUEUE,
     TOPIC,
     CompositeDestination,
     ForwardTarget,
     VirtualDestinations,
 )
-from sluicegate.messaging.virtual_names import NamePattern
-from sluicegate.messaging.virtual_routes import VirtualRoutes
+from sluicegate.messaging.routing.virtual.names import NamePattern
+from sluicegate.messaging.routing.virtual.resolver import VirtualRoutes
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 
 
 def publisher_on(runtime: Runtime, space: TopicSpace, *, in_transaction: bool) -> Publisher:

@@ -1,8 +1,8 @@
 """When a client is read from again: whenever nothing it waits for is in its way, and in every order of events."""
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.protocols.reading_gate import ReadingGate
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.protocols.connection.read_control import ReadingGate
 
 
 def test_a_publisher_waits_again_for_a_destination_that_is_full_again_before_it_goes_on() -> None:

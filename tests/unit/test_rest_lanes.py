@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sluicegate.gateway.config.rest_delivery_points import RestConsumer, status_codes
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.held import DeliverySource
-from sluicegate.protocols.http.held import HeldMessage
+from sluicegate.gateway.config.sections.rest_delivery_points import RestConsumer, status_codes
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource
+from sluicegate.protocols.http.consuming.held import HeldMessage
 from sluicegate.protocols.rest.lanes import Lanes
 from sluicegate.protocols.rest.targets import TargetInvalid, parse_target
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.retained import RetainedTopics
-from sluicegate.messaging.topics import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
+from sluicegate.messaging.topics.retained import RetainedTopics
+from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
 
 V = TypeVar("V")
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis.strategies import characters, text
 from scramp import ScramClient
 
-from sluicegate.protocols.authentication import AuthenticationFailed, Challenge, Proven
-from sluicegate.protocols.flow.client import scram as scram_of_the_flow_client
-from sluicegate.protocols.scram import (
+from sluicegate.protocols.flow.client.session import scram as scram_of_the_flow_client
+from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Proven
+from sluicegate.protocols.security.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     NAME,
@@ -168,7 +168,7 @@ def test_the_first_exchange_of_a_plain_password_costs_what_that_of_nobody_does(m
 
     mechanism = ScramSha256({"ada": "engine", "bob": "a\x00b"}, ITERATIONS_MIN, RANDOM_BYTES)
     mechanism.configure({"ada": "engine", "eve": "apple", "bob": "a\x00b"}, ITERATIONS_MIN)
-    monkeypatch.setattr("sluicegate.protocols.scram.hashlib.pbkdf2_hmac", counted)
+    monkeypatch.setattr("sluicegate.protocols.security.scram.hashlib.pbkdf2_hmac", counted)
     for name in ("ada", "eve", "bob", "nobody"):
         mechanism.stored(name)
         mechanism.stored(name)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from dialled_port import MIB, Port, until
 from loops import RunOnLoop, run_on
-from sluicegate.actors.clock import Clock
-from sluicegate.protocols.socket_loop import SocketLoop, running_sockets
-from sluicegate.protocols.sockets import Sockets
-from sluicegate.protocols.tcp_transport import LOOK_NS_MAX, READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.protocols.transport.loop.event_loop import SocketLoop, running_sockets
+from sluicegate.protocols.transport.loop.selector import Sockets
+from sluicegate.protocols.transport.loop.tcp import LOOK_NS_MAX, READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
 
 
 async def looks(count: int) -> None:
@@ -284,7 +284,7 @@ def test_a_failure_of_a_protocol_is_reported_and_ends_its_stream_alone(fails_on:
 def test_without_file_descriptors_who_comes_waits_and_is_let_in_later(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sluicegate.protocols.accepting.REST_S", 0.05)
+    monkeypatch.setattr("sluicegate.protocols.transport.loop.accepting.REST_S", 0.05)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def scenario() -> None:

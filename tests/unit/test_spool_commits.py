@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from lone_actors import recorder
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.cursor_messages import CommitSeen, WatchCommits
-from sluicegate.actors.data_messages import Confirmed, Refused, Settled, Store
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.messages import PageOut, Withdraw, WriteTables
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.spool import JOURNAL_RECORDS_MAX, TRY_AGAIN_MS, Spool
-from sluicegate.actors.spool_health import SpoolHealth
-from sluicegate.actors.spool_io import CommitDone, CommitFailed
-from sluicegate.actors.supervision import ONE_CONNECTION
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.admission import SpoolGate
-from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.actors.messages.cursor_messages import CommitSeen, WatchCommits
+from sluicegate.actors.messages.data import Confirmed, Refused, Settled, Store
+from sluicegate.actors.messages.queues import PageOut, Withdraw, WriteTables
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.actors.spool.actor import JOURNAL_RECORDS_MAX, TRY_AGAIN_MS, Spool
+from sluicegate.actors.spool.health import SpoolHealth
+from sluicegate.actors.spool.store_threads import CommitDone, CommitFailed
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
 from unit.cores.messages import numbered
 from unit.cores.spool_steps import P, Q, planner_with, publication_to

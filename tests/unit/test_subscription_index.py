@@ -7,8 +7,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.subscriptions import SubscriptionIndex
-from sluicegate.messaging.topics import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
+from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
+from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
 
 MQTT, SMF = Syntax.MQTT, Syntax.SMF
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from lone_actors import turn
-from sluicegate.actors.futures import LoopFuture
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.tasks import run
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.tasks import run
 
 
 async def doubled(number: LoopFuture[int]) -> int:

@@ -16,9 +16,9 @@ import pytest
 from dialled_listener import dials, leaves, listens, meets, trusts, writes_certificate
 from loops import RunOnLoop
 from recorded_connection import RecordedConnection, Recorder
-from sluicegate.protocols.listeners import Listener
-from sluicegate.protocols.tls import ClientCertificates, TlsFiles
-from sluicegate.protocols.tls_transport import TlsTransport
+from sluicegate.protocols.transport.listeners import Listener
+from sluicegate.protocols.transport.tls import TlsTransport
+from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles
 from tls_by_hand import TlsByHand
 
 SENT = secrets.token_bytes(50_000)  # several records

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.destinations import QueueTarget, Subscriber, Subscription
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.subscriptions import SubscriptionIndex
-from sluicegate.messaging.topics import Syntax, matches, parse_filter, parse_queue_subscription
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.destinations import QueueTarget, Subscriber, Subscription
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
+from sluicegate.messaging.topics.syntax import Syntax, matches, parse_filter, parse_queue_subscription
 
 CASES = Path(__file__).parents[1] / "data" / "routing" / "topics.txt"
 

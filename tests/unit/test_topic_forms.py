@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluicegate.messaging.topics import (
+from sluicegate.messaging.topics.syntax import (
     Syntax,
     TopicError,
     in_mqtt_syntax,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.topic_relations import covers, overlap
-from sluicegate.messaging.topics import Syntax, TopicError, TopicFilter, matches, parse_filter
+from sluicegate.messaging.topics.relations import covers, overlap
+from sluicegate.messaging.topics.syntax import Syntax, TopicError, TopicFilter, matches, parse_filter
 
 WORDS = st.sampled_from(["a", "b", "ab", "$SYS", "#P2P", "#LOG", "x*y"])
 TOPICS = st.lists(st.sampled_from(["a", "b", "ab", "abc", "", "$SYS", "#P2P"]), min_size=1, max_size=4).map("/".join)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.topics import (
+from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
     FILTERS_REMEMBERED_MAX,
     LITERAL,

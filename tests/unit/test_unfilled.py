@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sluicegate.protocols.unfilled import Unfilled
+from sluicegate.protocols.transport.loop.uninitialised_bytes import Unfilled
 
 PAGE_BYTES = 4096
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.thresholds import Exceedance
-from sluicegate.protocols.pieces import SHORT_BYTES, put_to
-from sluicegate.protocols.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
+from sluicegate.messaging.message.thresholds import Exceedance
+from sluicegate.protocols.connection.pieces import SHORT_BYTES, put_to
+from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
 
 BYTES_MAX = 50_000
 STEPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 30_000)), max_size=60)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lone_actors import ENDLESS, lone_runtime, spawned, turn
-from sluicegate.actors.cell import ActorCell
-from sluicegate.actors.loop_actor import LoopActor
-from sluicegate.actors.runtime import Runtime
-from sluicegate.actors.waking import wake_waiters, watch_for_room
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditPool, CreditWindow
+from sluicegate.actors.partitions.triggers import wake_waiters, watch_for_room
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 
 
 class Hungry(LoopActor):

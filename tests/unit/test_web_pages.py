@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.client_rights import FOREIGN_HOST, FOREIGN_ORIGIN
-from sluicegate.protocols.web_pages import WebPages, authority_of, host_name
+from sluicegate.messaging.clients.rights import FOREIGN_HOST, FOREIGN_ORIGIN
+from sluicegate.protocols.transport.origins import WebPages, authority_of, host_name
 
 SETTING: Final = "http.allowed_origins"
 AT: Final = "127.0.0.1:9000"

@@ -15,11 +15,11 @@ from websockets.uri import parse_uri
 
 from loops import RunOnLoop
 from recorded_connection import RecordedConnection, Recorder
-from sluicegate.protocols.listeners import Listener
-from sluicegate.protocols.transports import PeerInfo, Place
-from sluicegate.protocols.unfinished import UnfinishedBytes
-from sluicegate.protocols.web_pages import ForeignRequest, WebPages
-from sluicegate.protocols.websocket import (
+from sluicegate.protocols.transport.interface import PeerInfo, Place
+from sluicegate.protocols.transport.listeners import Listener
+from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
+from sluicegate.protocols.transport.websocket import (
     EVENTS_PER_TURN_MAX,
     MESSAGE_BYTES_MAX,
     PIECE_BYTES,

@@ -4,8 +4,8 @@ import asyncio
 
 from full_socket import FullSocket
 from lone_actors import Idle, lone_runtime, spawned
-from sluicegate.protocols.counters import ProtocolCounters
-from sluicegate.protocols.writing_watch import WritingWatch
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.write_control import WritingWatch
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

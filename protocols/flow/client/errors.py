@@ -5,7 +5,7 @@ Whatever heals by itself is no error: a connection that breaks is made again, an
 
 from typing import final
 
-from sluicegate.protocols.flow.codes import NAMES
+from sluicegate.protocols.flow.codec.codes import NAMES
 
 
 class FlowClientError(Exception):

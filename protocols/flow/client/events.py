@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from sluicegate.protocols.flow.partition_frames import PartitionState
+from sluicegate.protocols.flow.codec.frames.partition import PartitionState
 
 
 @final

@@ -1,22 +1,23 @@
 """A message as a program publishes it, and a delivery as it gets one.
 
-Both are thin: what there is beyond topic and payload lies in `messaging.headers.Headers`, made only if there is any.
+Both are thin: what there is beyond topic and payload lies in `messaging.message.headers.Headers`, made only if there is
+any.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from sluicegate.messaging.headers import (
+from sluicegate.messaging.message.headers import (
     PARTITION_KEY_BYTES_MAX,
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
     Headers,
     UserPropertyValue,
 )
-from sluicegate.messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
-from sluicegate.protocols.flow.deliver_frames import Delivered
-from sluicegate.protocols.flow.publish_frames import write_publish
-from sluicegate.protocols.flow.settle_frames import OUTCOME_EXTEND
+from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED, RELEASED
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_EXTEND
 
 TOPIC_BYTES_MAX: Final = 0xFFFF  # what its length on the wire can say; the gateway takes fewer
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from sluicegate.protocols.flow.limits import KEEP_ALIVE_MS_MIN, NAME_BYTES_MAX
+from sluicegate.protocols.flow.codec.limits import KEEP_ALIVE_MS_MIN, NAME_BYTES_MAX
 
 PORT_DEFAULT: Final = 55_555
 TLS_PORT_DEFAULT: Final = 55_443

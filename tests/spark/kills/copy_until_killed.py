@@ -12,13 +12,13 @@ from threading import Event
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_sluicegate.acknowledging import Acknowledger, sweep
 from pyspark_sluicegate.options import SourceOptions
-from sluicegate.pipeline.archive import archive
+from pyspark_sluicegate.reading.acknowledging import Acknowledger, sweep
 from sluicegate.pipeline.configuration import DELTA, PARQUET, ArchiveJob, ArchiveTable, SessionSettings
-from sluicegate.pipeline.session import spark_session
-from sluicegate.pipeline.supervision import supervise
-from sluicegate.pipeline.trigger import Trigger
+from sluicegate.pipeline.jobs.archive import archive
+from sluicegate.pipeline.run.supervision import supervise
+from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.spark.session import spark_session
 
 ROWS_OF_A_BATCH = 500
 CHUNK_BYTES = 5_000  # several of a range: so a test can say in which it is killed

@@ -8,8 +8,8 @@ import pytest
 import sluicegate.pipeline
 from copied_rows import everything_is_there_once, gateway_with_rows
 from flow_line import FlowLine
-from sluicegate.pipeline.jobs import JOBS
-from sluicegate.protocols.flow import frames
+from sluicegate.pipeline.jobs.registry import JOBS
+from sluicegate.protocols.flow.codec import frame as frames
 from spark_processes import (
     ENDS_S,
     SAFE_PATH,

@@ -11,7 +11,7 @@ import pytest
 from copied_rows import everything_is_there_once, gateway_with_rows
 from flow_line import FlowLine
 from gateway_process import GatewayProcess, wait_until
-from sluicegate.protocols.flow import frames
+from sluicegate.protocols.flow.codec import frame as frames
 from spark_processes import Copying
 
 SEEN_S = 300

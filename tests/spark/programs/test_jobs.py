@@ -13,7 +13,7 @@ import pytest
 from archives import Archive, numbered, write_archives
 from gateway_process import GatewayProcess, gateway, wait_until
 from sluicegate import BlockingClient, Message
-from sluicegate.pipeline.batch_job import FOUND
+from sluicegate.pipeline.run.batch_job import FOUND
 from spark_processes import ENDS_S, small_spark_environment
 
 RUN: Final = (sys.executable, "-P", "-m", "sluicegate", "pipeline", "run")

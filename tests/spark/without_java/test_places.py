@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway_process import GatewayProcess
-from pyspark_sluicegate.offsets import Offset
+from pyspark_sluicegate.reading.offsets import Offset
 from sluicegate import BlockingClient, Message
 from sluicegate.pipeline.cli import FATAL, app
 

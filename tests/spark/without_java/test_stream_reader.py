@@ -12,10 +12,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from gateway_process import GatewayProcess, gateway, wait_until
 from plain_http import HTTP
-from pyspark_sluicegate.offsets import OffsetError
 from pyspark_sluicegate.options import SourceOptions
-from pyspark_sluicegate.reading import RangeReader
-from pyspark_sluicegate.stream import QueueStreamReader
+from pyspark_sluicegate.reading.offsets import OffsetError
+from pyspark_sluicegate.reading.stream import QueueStreamReader
+from pyspark_sluicegate.reading.tasks import RangeReader
 from sluicegate import BlockingClient, Message
 
 SCHEMA = to_arrow_schema(StructType([StructField("payload", BinaryType())]), timezone="UTC")

@@ -4,16 +4,16 @@ import pytest
 from proton import Delivery, Message
 
 from amqp_peer import Wire, accept, body_of, received_messages, remote_condition
-from sluicegate.protocols.amqp.events import (
+from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, REJECTED, RELEASED, AmqpError
+from sluicegate.protocols.amqp.engine.events import (
     CloseReceived,
     DeliveriesReceived,
     DispositionReceived,
     LinkDetached,
     SessionEnded,
 )
+from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.link import IncomingLink, OutgoingLink
-from sluicegate.protocols.amqp.outcomes import MODIFIED, REJECTED, RELEASED, AmqpError
 
 
 def deliveries(wire: Wire) -> list[DeliveriesReceived]:

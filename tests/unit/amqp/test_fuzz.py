@@ -8,19 +8,19 @@ import random
 from amqp_golden import COMPOSITES, described, frames_of, golden
 from amqp_owner import EngineOwner
 from mutated_bytes import ROUNDS, chance_of, mutated
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.amqp.decoding import decode, skip
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.errors import DecodeError
-from sluicegate.protocols.amqp.events import CloseReceived, PeerViolated
-from sluicegate.protocols.amqp.frames import AMQP_FRAME
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.codec.frames import AMQP_FRAME
+from sluicegate.protocols.amqp.codec.sections import find_sections
+from sluicegate.protocols.amqp.engine.events import CloseReceived, PeerViolated
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.message_in import read_message
-from sluicegate.protocols.amqp.message_out import write_message
-from sluicegate.protocols.amqp.sections import find_sections
-from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
-from sluicegate.storage.record import decode_batch, encode_rows
+from sluicegate.protocols.amqp.messages.decode import read_message
+from sluicegate.protocols.amqp.messages.encode import write_message
+from sluicegate.protocols.amqp.types.decoding import decode, skip
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.errors import DecodeError
+from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
+from sluicegate.storage.records.batch import decode_batch, encode_rows
 
 LIMITS = AmqpLimits(frame_bytes_max=4096, message_bytes_max=20_000, partial_bytes_max=40_000)
 WALL_MS = 1_700_000_000_000

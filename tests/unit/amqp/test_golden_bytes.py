@@ -17,26 +17,27 @@ from amqp_golden import (
     normalised_text,
     sections_text,
 )
-from sluicegate.protocols.amqp import outcomes, performatives, sasl_frames
-from sluicegate.protocols.amqp.decoding import decode, skip
-from sluicegate.protocols.amqp.dispositions import disposition_bytes, read_disposition
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.errors import DecodeError
-from sluicegate.protocols.amqp.frames import frame
-from sluicegate.protocols.amqp.message_in import read_message
-from sluicegate.protocols.amqp.message_out import header_section, write_message
-from sluicegate.protocols.amqp.outcomes import AmqpError, DeliveryState
-from sluicegate.protocols.amqp.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
-from sluicegate.protocols.amqp.sections import find_sections
-from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
-from sluicegate.protocols.amqp.transfers import (
+from sluicegate.protocols.amqp.codec import delivery_states as outcomes
+from sluicegate.protocols.amqp.codec import performatives, sasl_frames
+from sluicegate.protocols.amqp.codec.delivery_states import AmqpError, DeliveryState
+from sluicegate.protocols.amqp.codec.dispositions import disposition_bytes, read_disposition
+from sluicegate.protocols.amqp.codec.frames import frame
+from sluicegate.protocols.amqp.codec.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
+from sluicegate.protocols.amqp.codec.sections import find_sections
+from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.codec.transfers import (
     first_transfer,
     handle_bytes,
     next_transfer,
     read_transfer,
     transfer_lead,
 )
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
+from sluicegate.protocols.amqp.messages.decode import read_message
+from sluicegate.protocols.amqp.messages.encode import header_section, write_message
+from sluicegate.protocols.amqp.types.decoding import decode, skip
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.errors import DecodeError
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 ERROR = AmqpError("amqp:not-found", "where?", AmqpMap([(Symbol("queue"), "q")]))
 ERROR_TEXT = "error(condition=Symbol('amqp:not-found'), description='where?', info={Symbol('queue'): 'q'})"

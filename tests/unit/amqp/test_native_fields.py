@@ -4,15 +4,21 @@ from typing import Final
 
 import pytest
 
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.headers import NATIVE_AMQP
-from sluicegate.messaging.native_fields import SUBJECT
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.protocols.amqp.encoding import encode, encode_composite
-from sluicegate.protocols.amqp.message_in import read_message
-from sluicegate.protocols.amqp.native_fields import AmqpFields
-from sluicegate.protocols.amqp.sections import APPLICATION_PROPERTIES, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, VALUE
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import NATIVE_AMQP
+from sluicegate.messaging.message.native_fields import SUBJECT
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.protocols.amqp.codec.sections import (
+    APPLICATION_PROPERTIES,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    VALUE,
+)
+from sluicegate.protocols.amqp.messages.decode import read_message
+from sluicegate.protocols.amqp.messages.selector_fields import AmqpFields
+from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint
 
 WALL_MS: Final = 1_700_000_000_000
 

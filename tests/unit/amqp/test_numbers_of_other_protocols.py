@@ -2,13 +2,13 @@
 
 import pytest
 
-from sluicegate.messaging.headers import TIME_MS_MAX, Headers, UserPropertyValue
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.message_in import read_message
-from sluicegate.protocols.amqp.message_out import write_message
-from sluicegate.protocols.amqp.sections import PROPERTIES, find_sections
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, timestamp, ulong
+from sluicegate.messaging.message.headers import TIME_MS_MAX, Headers, UserPropertyValue
+from sluicegate.protocols.amqp.codec.sections import PROPERTIES, find_sections
+from sluicegate.protocols.amqp.messages.decode import read_message
+from sluicegate.protocols.amqp.messages.encode import write_message
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, timestamp, ulong
 
 U64_MAX = (1 << 64) - 1
 

@@ -8,10 +8,7 @@ from amqp_client import AMQP_HEADER, SASL_HEADER, body
 from amqp_referee import AmqpReferee
 from referee_calls import Foul
 from referee_steps import Step, hears
-from sluicegate.protocols.amqp.dispositions import disposition_bytes
-from sluicegate.protocols.amqp.encoding import encode, encode_composite
-from sluicegate.protocols.amqp.frames import HEARTBEAT, frame, sasl_frame
-from sluicegate.protocols.amqp.outcomes import (
+from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED_STATE,
     DECLARED,
     RELEASED_STATE,
@@ -19,7 +16,9 @@ from sluicegate.protocols.amqp.outcomes import (
     AmqpError,
     DeliveryState,
 )
-from sluicegate.protocols.amqp.performatives import (
+from sluicegate.protocols.amqp.codec.dispositions import disposition_bytes
+from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame, sasl_frame
+from sluicegate.protocols.amqp.codec.performatives import (
     CLOSE,
     END,
     SENDER_SETTLED,
@@ -31,9 +30,10 @@ from sluicegate.protocols.amqp.performatives import (
     Open,
     encode_ending,
 )
-from sluicegate.protocols.amqp.sasl_frames import INIT, MECHANISMS, OUTCOME
-from sluicegate.protocols.amqp.termini import Coordinator, Source, Target
-from sluicegate.protocols.amqp.values import AmqpValue, Described, Symbol, ubyte, uint, ulong
+from sluicegate.protocols.amqp.codec.sasl_frames import INIT, MECHANISMS, OUTCOME
+from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpValue, Described, Symbol, ubyte, uint, ulong
 
 TRANSFER = 0x14
 MESSAGE = body("hello")

@@ -2,22 +2,22 @@
 
 import random
 
-from sluicegate.actors.clock import SystemClock
-from sluicegate.actors.data_messages import Confirmed, Refused
-from sluicegate.actors.inbox import Dispatcher, Inbox, Scheduled
-from sluicegate.actors.publishing import Publisher
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE
-from sluicegate.protocols.amqp.remembering import (
+from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, REJECTED, RELEASED_STATE
+from sluicegate.protocols.amqp.codec.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
+from sluicegate.protocols.amqp.datapath.sender_recovery import (
     TAGS_PER_CREDIT,
     RememberedLink,
     RememberedLinks,
     begin_expiry,
     unsettled_map,
 )
-from sluicegate.protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
-from sluicegate.protocols.amqp.values import AmqpMap
+from sluicegate.protocols.amqp.types.values import AmqpMap
 
 CREDIT = 5
 

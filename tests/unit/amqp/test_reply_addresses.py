@@ -2,13 +2,13 @@
 
 import pytest
 
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.amqp.encoding import encode, encode_composite
-from sluicegate.protocols.amqp.message_in import read_message
-from sluicegate.protocols.amqp.message_out import write_message
-from sluicegate.protocols.amqp.reply_addresses import JMS_REPLY_TO
-from sluicegate.protocols.amqp.sections import MESSAGE_ANNOTATIONS, PROPERTIES
-from sluicegate.protocols.amqp.values import BYTE, AmqpMap, Scalar, Symbol
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, PROPERTIES
+from sluicegate.protocols.amqp.messages.decode import read_message
+from sluicegate.protocols.amqp.messages.encode import write_message
+from sluicegate.protocols.amqp.messages.reply_to import JMS_REPLY_TO
+from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.types.values import BYTE, AmqpMap, Scalar, Symbol
 
 
 def message(reply_to: str, kind: int | None = None) -> bytes:

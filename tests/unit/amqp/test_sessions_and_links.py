@@ -6,14 +6,14 @@ import pytest
 
 from amqp_golden import described, frames_of
 from amqp_owner import CREDIT, EngineOwner
-from sluicegate.protocols.amqp.decoding import decode
-from sluicegate.protocols.amqp.encoding import encode_composite
-from sluicegate.protocols.amqp.events import DeliveriesReceived, PeerViolated
-from sluicegate.protocols.amqp.frames import frame
+from sluicegate.protocols.amqp.codec.frames import frame
+from sluicegate.protocols.amqp.codec.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
+from sluicegate.protocols.amqp.codec.termini import Source, Target
+from sluicegate.protocols.amqp.engine.events import DeliveriesReceived, PeerViolated
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
-from sluicegate.protocols.amqp.termini import Source, Target
-from sluicegate.protocols.amqp.values import AmqpValue, uint
+from sluicegate.protocols.amqp.types.decoding import decode
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpValue, uint
 
 AMQP = b"AMQP\x00\x01\x00\x00"
 BODY = bytes.fromhex("005377a1026869")

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.protocols.amqp.decoding import DEPTH_MAX, EMPTY_ITEMS_MAX, VALUES_MAX, decode, skip
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.errors import DecodeError, LocalMisuse
-from sluicegate.protocols.amqp.values import (
+from sluicegate.protocols.amqp.types.decoding import DEPTH_MAX, EMPTY_ITEMS_MAX, VALUES_MAX, decode, skip
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.errors import DecodeError, LocalMisuse
+from sluicegate.protocols.amqp.types.values import (
     BYTE,
     CHAR,
     DECIMAL128,

@@ -2,11 +2,8 @@
 
 import pytest
 
-from sluicegate.messaging.headers import USER_PROPERTIES_MAX
-from sluicegate.protocols.amqp.encoding import encode
-from sluicegate.protocols.amqp.errors import DecodeError
-from sluicegate.protocols.amqp.message_in import MESSAGE_VALUES_MAX, read_message
-from sluicegate.protocols.amqp.sections import (
+from sluicegate.messaging.message.headers import USER_PROPERTIES_MAX
+from sluicegate.protocols.amqp.codec.sections import (
     APPLICATION_PROPERTIES,
     DATA,
     MESSAGE_ANNOTATIONS,
@@ -14,7 +11,10 @@ from sluicegate.protocols.amqp.sections import (
     SEQUENCE,
     VALUE,
 )
-from sluicegate.protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, ulong
+from sluicegate.protocols.amqp.messages.decode import MESSAGE_VALUES_MAX, read_message
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.errors import DecodeError
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ulong
 
 BODY = encode(Described(ulong(DATA), b"payload"))
 

@@ -1,13 +1,13 @@
 """A durable partition with a log beside its ledger, and a store of pages that answers at once."""
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.gaps import Gap
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import PagePlan, page_loaded
-from sluicegate.messaging.publication import UNWRITTEN, Publication
-from sluicegate.messaging.range_plan import gaps_of, plan_range, runs_of
-from sluicegate.messaging.retention import RetainedLog, RetentionRules
+from sluicegate.messaging.bulk.range_reads import gaps_of, plan_range, runs_of
+from sluicegate.messaging.bulk.retained_log import RetainedLog, RetentionRules
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import PagePlan, page_loaded
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.state.gaps import Gap
 from unit.cores.messages import flow_of, published, sequences_of
 
 PARTITION_ID = 7

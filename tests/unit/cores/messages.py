@@ -1,12 +1,12 @@
 """Batches, flows and publications with defaults, so that every argument a test shows matters."""
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.effects import Delivery
-from sluicegate.messaging.flows import UNBOUNDED, Flow
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import UNBOUNDED, Flow
+from sluicegate.messaging.queues.credit import CreditWindow
 
 
 def batch_of(

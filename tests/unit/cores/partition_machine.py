@@ -3,16 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.holding import renew
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.moments import pass_time
-from sluicegate.messaging.publication import UNWRITTEN, Publication
-from sluicegate.messaging.ranges import RangeSet
-from sluicegate.messaging.settlement import (
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import (
     ACCEPTED,
     DISCARD_NOT_STORED,
     DISCARD_PURGED,
@@ -21,7 +14,14 @@ from sluicegate.messaging.settlement import (
     RELEASED,
     WHICHEVER,
 )
-from sluicegate.messaging.unsent import give_back
+from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.expiry import pass_time
+from sluicegate.messaging.partitions.rules.in_flight import renew
+from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
+from sluicegate.messaging.partitions.unsent import give_back
+from sluicegate.messaging.queues.credit import CreditWindow
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, window_of
 from unit.cores.plain_partition import PlainPartition
 

@@ -5,10 +5,8 @@ It does not choose flows: it looks at what the ledger delivered and says whether
 
 from dataclasses import dataclass, field
 
-from sluicegate.messaging.effects import Delivery
-from sluicegate.messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules
-from sluicegate.messaging.headers import PRIORITY_DEFAULT, Headers
-from sluicegate.messaging.settlement import (
+from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, Headers
+from sluicegate.messaging.message.outcomes import (
     ACCEPTED,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,
@@ -18,6 +16,8 @@ from sluicegate.messaging.settlement import (
     FAILED,
     REJECTED,
 )
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules
 from unit.cores.messages import sequences_of
 
 READY = 0  # for no flow

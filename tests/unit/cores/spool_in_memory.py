@@ -6,21 +6,21 @@ Beside it stands what the store promises, kept plainly: which messages were writ
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from sluicegate.gateway.recovery import Recovered, read_store, register_partitions
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.effects import Delivery
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.publication import Publication
-from sluicegate.messaging.recovery import redelivered_ranges, restore
-from sluicegate.messaging.settlement import DISCARD_NOT_STORED
+from sluicegate.gateway.node.recovery import Recovered, read_store, register_partitions
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.partitions.recovery import redelivered_ranges, restore
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.storage.commit.planner import Commit, PageRequest, SpoolPlanner
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
-from sluicegate.storage.record_cursor import decode_cursor, encode_cursor
-from sluicegate.storage.record_journal import JournalRecord, decode_journal_record
-from sluicegate.storage.record_page import PageRuns, Run, decode_page, decode_page_summary, encode_page
-from sluicegate.storage.spool_plan import Commit, PageRequest, SpoolPlanner
+from sluicegate.storage.records.cursor import decode_cursor, encode_cursor
+from sluicegate.storage.records.journal import JournalRecord, decode_journal_record
+from sluicegate.storage.records.page import PageRuns, Run, decode_page, decode_page_summary, encode_page
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 
 
@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 class DictStore:
-    """What storage.store keeps on a disk, in dicts."""
+    """What storage.store.store keeps on a disk, in dicts."""
 
     def __init__(self) -> None:
         self.journal: dict[int, bytes] = {}

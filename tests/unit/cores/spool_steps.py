@@ -1,8 +1,8 @@
 """Steps of a planner's life, with defaults, so that every argument a test shows matters."""
 
-from sluicegate.messaging.publication import Publication
-from sluicegate.storage.record_journal import JournalRecord, decode_journal_record
-from sluicegate.storage.spool_plan import Commit, SpoolPlanner
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.storage.commit.planner import Commit, SpoolPlanner
+from sluicegate.storage.records.journal import JournalRecord, decode_journal_record
 from unit.cores.messages import numbered, published
 
 P, Q = 3, 8  # two partitions

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
-from sluicegate.messaging.refusals import (
+from sluicegate.messaging.message.refusals import (
     ADMITTED,
     REFUSED_LOW_PRIORITY,
     REFUSED_MESSAGE_TOO_LARGE,
@@ -19,7 +18,8 @@ from sluicegate.messaging.refusals import (
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
 )
-from sluicegate.messaging.thresholds import Exceedance, Threshold, ThresholdPair
+from sluicegate.messaging.message.thresholds import Exceedance, Threshold, ThresholdPair
+from sluicegate.messaging.queues.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
 from unit.cores.messages import batch_of, with_priority
 
 

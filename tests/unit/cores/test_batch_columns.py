@@ -2,8 +2,8 @@
 
 import pytest
 
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch, UnequalColumns
-from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch, UnequalColumns
+from sluicegate.messaging.message.headers import Headers
 
 
 def batch(payloads: list[bytes], topics: list[str] | None, headers: list[Headers | None] | None) -> MessageBatch:

@@ -5,7 +5,7 @@ from sys import getsizeof
 
 import pytest
 
-from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.message.headers import Headers
 from unit.cores.messages import batch_of
 
 

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditPool, CreditWindow
-from sluicegate.messaging.flows import DeliveryRules, Flow
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.settlement import ACCEPTED
-from sluicegate.messaging.standing import key_standing
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import ACCEPTED
+from sluicegate.messaging.partitions.explain import key_standing
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.flows import DeliveryRules, Flow
+from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from unit.cores.messages import flow_of, keyed, numbered
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.cursors import (
+from sluicegate.messaging.bulk.durable_cursors import (
     LIMITS_DEFAULT,
     TAP,
     CursorBook,

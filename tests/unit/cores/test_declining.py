@@ -1,19 +1,19 @@
 """Messages that a flow gives back for others (AMQP's undeliverable-here). The law is in test_selecting_flows."""
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.declining import DECLINED_RANGES_MAX
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.settlement import (
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import (
     ACCEPTED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_UNDELIVERABLE,
     FAILED_ELSEWHERE,
     RELEASED_ELSEWHERE,
 )
-from sluicegate.messaging.standing import why_waiting
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.undeliverable import DECLINED_RANGES_MAX
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.wait_reason import WaitReason
 from unit.cores.messages import batch_of, delivered, flow_of
 
 

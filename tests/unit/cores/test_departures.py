@@ -5,11 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from sluicegate.messaging.departures import depart, left, lost, stay
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, FAILED, REJECTED, TO_DMQ_FAILED
+from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, FAILED, REJECTED, TO_DMQ_FAILED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.partitions.rules.moves import depart, left, lost, stay
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from unit.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
 from unit.cores.plain_partition import READY, REPLACED, PlainPartition

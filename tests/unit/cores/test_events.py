@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging import events
-from sluicegate.messaging.events import (
+from sluicegate.messaging.observability import events
+from sluicegate.messaging.observability.events import (
     BURST,
     CLIENT_CONNECTED,
     MQTT_PREFIX,

@@ -5,16 +5,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.effects import Delivery
-from sluicegate.messaging.flows import ORDER_BY_KEY, DeliveryRules
-from sluicegate.messaging.grouping import GAPS_MAX, SEQUENCE_NAME, closes_group
-from sluicegate.messaging.headers import Headers, UserPropertyValue
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.prepared import give_back_prepared, prepare, settle_prepared
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.settlement import ACCEPTED, FAILED, RELEASED, WHICHEVER
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers, UserPropertyValue
+from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, RELEASED, WHICHEVER
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.partitions.prepared import give_back_prepared, prepare, settle_prepared
+from sluicegate.messaging.partitions.rules.groups import GAPS_MAX, SEQUENCE_NAME, closes_group
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
+from sluicegate.messaging.selectors.selector import Selectors
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, written
 
 BUCKETS = 64

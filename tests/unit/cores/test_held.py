@@ -5,8 +5,8 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.held import DeliverySource, Held, HeldRun
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, Held, HeldRun
 
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(3)]
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from sluicegate.actors.partition_reload import fresh_ledger
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.recovery import StoredBatch, StoredPartition
-from sluicegate.messaging.retention import RetainedLog, RetentionRules
-from sluicegate.messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_REPLACED
+from sluicegate.actors.partitions.reload import fresh_ledger
+from sluicegate.messaging.bulk.retained_log import RetainedLog, RetentionRules
+from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, DISCARD_REPLACED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPartition
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.queues.admission import QueueGate
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 
 PARTITION_ID = 1

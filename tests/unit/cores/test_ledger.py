@@ -5,11 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.flows import ORDER_OF_ALL, DeliveryRules, Flow
-from sluicegate.messaging.holding import renew
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.settlement import (
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.outcomes import (
     ACCEPTED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_NOT_STORED,
@@ -18,6 +15,9 @@ from sluicegate.messaging.settlement import (
     RELEASED,
     WHICHEVER,
 )
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.in_flight import renew
+from sluicegate.messaging.partitions.state.flows import ORDER_OF_ALL, DeliveryRules, Flow
 from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of, written
 from unit.cores.partition_machine import PartitionMachine
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from sluicegate.actors.partition_reload import fresh_ledger
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.recovery import StoredPartition
-from sluicegate.messaging.remarks import REMARK_BYTES_MAX, Remarks
-from sluicegate.messaging.settlement import DISCARD_NOT_STORED
+from sluicegate.actors.partitions.reload import fresh_ledger
+from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.recovery import StoredPartition
+from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX, Remarks
+from sluicegate.messaging.queues.admission import QueueGate
 from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
 from unit.cores.messages import batch_of
 

@@ -5,9 +5,9 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.headers import PRIORITY_MAX
-from sluicegate.messaging.marks import marks_of, marks_together
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import PRIORITY_MAX
+from sluicegate.messaging.partitions.state.marks import marks_of, marks_together
 from unit.storage.samples import batches
 
 

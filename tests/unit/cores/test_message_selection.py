@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.dead_letter import DeadLetter
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.message_selection import SEQUENCE_MAX, MessageFilter, MessageId, parse_message_id
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.dead_letter import DeadLetter
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageFilter, MessageId, parse_message_id
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 
 
 @given(partition=st.integers(0, 999), sequence=st.integers(1, SEQUENCE_MAX))

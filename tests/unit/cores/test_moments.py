@@ -1,10 +1,10 @@
 """Messages that wait for their time while the rules of their queue change."""
 
-from sluicegate.messaging.effects import Delivery
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.moments import SEGMENTS_PER_TURN, deadline_ms
-from sluicegate.messaging.settlement import FAILED
+from sluicegate.messaging.message.outcomes import FAILED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.expiry import SEGMENTS_PER_TURN, deadline_ms
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
 
 

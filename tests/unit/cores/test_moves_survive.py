@@ -4,9 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from sluicegate.messaging.departures import depart, left, stay
-from sluicegate.messaging.publication import Publication
-from sluicegate.storage.spool_plan import Commit
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.rules.moves import depart, left, stay
+from sluicegate.storage.commit.planner import Commit
 from unit.cores.messages import published
 from unit.cores.spool_in_memory import Place, SpoolInMemory
 from unit.cores.test_recovery import PARTITIONS, SpoolMachine

@@ -4,13 +4,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import PAGES_LOADED_MAX, PagePlan, page_damaged, page_loaded, pages_written, plan_pages
-from sluicegate.messaging.publication import UNWRITTEN, Publication
-from sluicegate.messaging.settlement import ACCEPTED, DISCARD_DAMAGED, FAILED, RELEASED
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_DAMAGED, FAILED, RELEASED
+from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import (
+    PAGES_LOADED_MAX,
+    PagePlan,
+    page_damaged,
+    page_loaded,
+    pages_written,
+    plan_pages,
+)
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from unit.cores.messages import batch_of, delivered, flow_of, numbered, published, sequences_of, written
 from unit.cores.partition_machine import PARTITION_ID, PartitionMachine
 

@@ -3,13 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditPool, CreditWindow
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.holding import remark
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
-from sluicegate.messaging.parking import (
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import (
+    ACCEPTED,
+    DISCARD_DAMAGED,
+    DISCARD_SESSION_ENDED,
+    FAILED,
+    RELEASED,
+    WHICHEVER,
+)
+from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
+from sluicegate.messaging.partitions.parking import (
     deliver_again,
     deliver_kept,
     discard_kept,
@@ -20,17 +26,11 @@ from sluicegate.messaging.parking import (
     unpark,
     unsettled_among,
 )
-from sluicegate.messaging.settlement import (
-    ACCEPTED,
-    DISCARD_DAMAGED,
-    DISCARD_SESSION_ENDED,
-    FAILED,
-    RELEASED,
-    WHICHEVER,
-)
-from sluicegate.messaging.standing import why_waiting
-from sluicegate.messaging.supply import has_more_for
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.messaging.partitions.rules.in_flight import remark
+from sluicegate.messaging.partitions.rules.supply import has_more_for
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 
 ABSENT, OTHER = 1, 2

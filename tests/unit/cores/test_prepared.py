@@ -5,11 +5,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from sluicegate.messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared, take_up_prepared
-from sluicegate.messaging.settlement import ACCEPTED, WHICHEVER
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import ACCEPTED, WHICHEVER
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.prepared import (
+    PreparedRanges,
+    give_back_prepared,
+    prepare,
+    settle_prepared,
+    take_up_prepared,
+)
+from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules
 from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
 from unit.cores.partition_machine import PartitionMachine
 from unit.cores.plain_partition import PlainPartition

@@ -1,7 +1,7 @@
 """Back-pressure of one destination, and its end when the destination is dead."""
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.pressure import Pressure
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.pressure import Pressure
 
 
 def pressed() -> tuple[Pressure, Address]:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.messaging.queue_template import QueueTemplate, changed_template, template_for, template_from_dict
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.template import QueueTemplate, changed_template, template_for, template_from_dict
 
 
 def template(name_filter: str, name: str = "t", **values: object) -> QueueTemplate:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.ranges import RangeSet
+from sluicegate.messaging.message.ranges import RangeSet
 
 LIMIT = 60
 SPANS = st.tuples(st.integers(0, LIMIT), st.integers(0, LIMIT)).map(lambda span: (min(span), max(span)))

@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluicegate.messaging.access import ExclusiveAccess, SharedAccess
-from sluicegate.messaging.rebalance import (
+from sluicegate.messaging.queues.assignment.access import ExclusiveAccess, SharedAccess
+from sluicegate.messaging.queues.assignment.rebalance import (
     ATTACH,
     DETACH,
     HOLDDOWN,

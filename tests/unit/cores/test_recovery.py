@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.marks import marks_of
-from sluicegate.messaging.publication import Publication
-from sluicegate.messaging.recovery import StoredBatch, StoredPage, StoredPartition, restore
-from sluicegate.messaging.settlement import ACCEPTED, FAILED, RELEASED
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, RELEASED
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPage, StoredPartition, restore
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.state.marks import marks_of
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 from unit.cores.spool_in_memory import Place, SpoolInMemory
 

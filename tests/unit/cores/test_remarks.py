@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.credit import CreditWindow
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.holding import remark
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.remarks import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
-from sluicegate.messaging.settlement import ACCEPTED, RELEASED, WHICHEVER
-from sluicegate.messaging.supply import has_more_for
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED, WHICHEVER
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.in_flight import remark
+from sluicegate.messaging.partitions.rules.supply import has_more_for
+from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.queues.credit import CreditWindow
 from unit.cores.messages import flow_of, numbered
 
 SEQUENCES = st.integers(1, 12)

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluicegate.messaging.settlement import ACCEPTED, FAILED, RELEASED
-from sluicegate.messaging.slots import partition_in
+from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, RELEASED
+from sluicegate.messaging.queues.assignment.slots import partition_in
 from unit.cores.moving_queue import DELAY_MS, HANDOFF_MS, Held, MovingQueue
 
 KEYS = ["", "a", "b", "c", "d", "e", "f", "g"]

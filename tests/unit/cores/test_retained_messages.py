@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
-from sluicegate.messaging.retained_messages import (
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
+from sluicegate.messaging.message.thresholds import Exceedance
+from sluicegate.messaging.topics.retained_messages import (
     NODE_BYTES,
     UNWRITTEN_HIGH_BYTES,
     UNWRITTEN_LOW_BYTES,
@@ -13,7 +14,6 @@ from sluicegate.messaging.retained_messages import (
     RetainedMessages,
     usage_of_row,
 )
-from sluicegate.messaging.thresholds import Exceedance
 from unit.cores.messages import batch_of
 
 TOPICS = st.lists(st.sampled_from(["", "a", "b", "long" * 20]), min_size=1, max_size=4).map("/".join).filter(bool)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.gaps import GAP_SETTLED, Gap
-from sluicegate.messaging.marks import UNKNOWN_MARKS
-from sluicegate.messaging.recovery import StoredPage, StoredPartition, restore
-from sluicegate.messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, FAILED, RELEASED
+from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, FAILED, RELEASED
+from sluicegate.messaging.partitions.recovery import StoredPage, StoredPartition, restore
+from sluicegate.messaging.partitions.state.gaps import GAP_SETTLED, Gap
+from sluicegate.messaging.partitions.state.marks import UNKNOWN_MARKS
 from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
 from unit.cores.messages import batch_of, numbered
 

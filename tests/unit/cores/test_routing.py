@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.routing import PLACES_CACHED_MAX, Route, RouteChoices, TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.topics import Syntax, TopicFilter, matches, parse_filter
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
+from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, Route, RouteChoices, TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter
 from unit.cores.messages import batch_of, with_priority
 
 FILTERS = ["a/b", "a/+", "a/#", "#", "b/+"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.segments import CHUNK_SEGMENTS_MAX, Segment, SegmentList
+from sluicegate.messaging.partitions.state.segments import CHUNK_SEGMENTS_MAX, Segment, SegmentList
 from unit.cores.messages import numbered
 
 CHUNKS = 3

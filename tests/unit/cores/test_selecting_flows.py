@@ -5,15 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.effects import Delivery
-from sluicegate.messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.selecting import LOOKS_PER_TURN
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.settlement import (
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import (
     ACCEPTED,
     DISCARD_UNDELIVERABLE,
     FAILED,
@@ -21,8 +15,14 @@ from sluicegate.messaging.settlement import (
     RELEASED,
     RELEASED_ELSEWHERE,
 )
-from sluicegate.messaging.standing import why_waiting
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
+from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
+from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.selectors.selector import Selectors
 from unit.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
 
 SELECTORS = Selectors({})

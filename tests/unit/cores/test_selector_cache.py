@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.selector_cache import EVERYTHING, CacheRules, QueueSelectors, has_live_wildcard
+from sluicegate.messaging.selectors.durable import EVERYTHING, CacheRules, QueueSelectors, has_live_wildcard
 
 COMPAT = CacheRules(compat=True)
 SINGLE = CacheRules(compat=True, single=True)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.selector_activemq import ACTIVEMQ, JOINED_CHARS_MAX
-from sluicegate.messaging.selector_dialect import STANDARD, Dialect
-from sluicegate.messaging.selector_parser import DEPTH_MAX, WORDS_MAX
-from sluicegate.messaging.selector_truth import LIKE_CHARS_MAX
-from sluicegate.messaging.selector_words import SELECTOR_CHARS_MAX, SelectorError
-from sluicegate.messaging.selectors import Selector, Selectors
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.selectors.conditions import LIKE_CHARS_MAX
+from sluicegate.messaging.selectors.dialects import ACTIVEMQ, JOINED_CHARS_MAX
+from sluicegate.messaging.selectors.lexer import SELECTOR_CHARS_MAX, SelectorError
+from sluicegate.messaging.selectors.parser import DEPTH_MAX, WORDS_MAX
+from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.messaging.selectors.selector_dialect import STANDARD, Dialect
 
 DATA = Path(__file__).parents[2] / "data" / "selectors"
 

@@ -3,11 +3,11 @@
 Beside it, what a full store takes from its reserve, and what is tried once more from there.
 """
 
-from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.storage.commit.pending import NEVER
+from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, TableRequest
 from sluicegate.storage.interface import Table, TableWrite
-from sluicegate.storage.record_journal import Settlement
-from sluicegate.storage.spool_plan import SEQUENCES_RESERVED, TableRequest
-from sluicegate.storage.unwritten import NEVER
+from sluicegate.storage.records.journal import Settlement
 from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 
 

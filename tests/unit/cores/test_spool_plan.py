@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from sluicegate.messaging.publication import UNWRITTEN, Publication
+from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.storage.commit.journal import SPENT_BYTES_MAX
+from sluicegate.storage.commit.pending import NEVER
+from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
 from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
-from sluicegate.storage.journal_account import SPENT_BYTES_MAX
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.record_journal import JournalRecord, Settlement, decode_journal_record
-from sluicegate.storage.spool_plan import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
-from sluicegate.storage.unwritten import NEVER
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.journal import JournalRecord, Settlement, decode_journal_record
 from unit.cores.messages import batch_of, published
 from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.staging import (
+from sluicegate.messaging.bulk.staging import (
     BAD_TRANSACTION,
     BUSY,
     NOT_STAGED,

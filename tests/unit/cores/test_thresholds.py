@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.thresholds import Exceedance, Threshold, ThresholdInvalid, ThresholdPair
+from sluicegate.messaging.message.thresholds import Exceedance, Threshold, ThresholdInvalid, ThresholdPair
 
 MB = 1 << 20
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.headers import NATIVE_MQTT5, NATIVE_NONE, Headers
-from sluicegate.messaging.trace_context import TRACE_FIELDS, TraceContext, context_of, read_traceparent
-from sluicegate.messaging.trace_records import PublishTraced, TraceBuffer
-from sluicegate.messaging.tracing import TraceSampler, Tracing
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import NATIVE_MQTT5, NATIVE_NONE, Headers
+from sluicegate.messaging.observability.trace_context import TRACE_FIELDS, TraceContext, context_of, read_traceparent
+from sluicegate.messaging.observability.trace_records import PublishTraced, TraceBuffer
+from sluicegate.messaging.observability.tracing import TraceSampler, Tracing
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

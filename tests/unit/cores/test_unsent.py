@@ -1,10 +1,10 @@
 """What a consumer was handed and never sent is, when its flow ends, as if nobody had been given it [MQTT 3.3.2-5]."""
 
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.publication import Publication
-from sluicegate.messaging.settlement import DISCARD_EXPIRED, DISCARD_NOT_STORED
-from sluicegate.messaging.unsent import give_back
+from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_NOT_STORED
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.unsent import give_back
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 
 GONE, OTHER = 1, 2

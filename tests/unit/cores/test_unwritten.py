@@ -1,10 +1,10 @@
 """Which publications are worth a commit, and from when on."""
 
-from sluicegate.messaging.publication import Publication
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.storage.commit.pending import GIVEN_TIME_MAX, NEVER, Unwritten
+from sluicegate.storage.commit.planner import SpoolPlanner, TableRequest
 from sluicegate.storage.interface import Table, TableWrite
-from sluicegate.storage.record_journal import Settlement
-from sluicegate.storage.spool_plan import SpoolPlanner, TableRequest
-from sluicegate.storage.unwritten import GIVEN_TIME_MAX, NEVER, Unwritten
+from sluicegate.storage.records.journal import Settlement
 from unit.cores.spool_steps import P, Q, planner_with, publication_to, record_of
 
 PATIENCE_MS = 10

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.topics import matches
-from sluicegate.messaging.virtual_names import ConsumerNames, NameInvalid, NamePattern
+from sluicegate.messaging.routing.virtual.names import ConsumerNames, NameInvalid, NamePattern
+from sluicegate.messaging.topics.syntax import matches
 
 LEVELS = st.sampled_from(["a", "b", "c"])
 NAMES = st.tuples(st.lists(LEVELS, min_size=1, max_size=4), st.sampled_from("./")).map(

@@ -3,16 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.destinations import QueueTarget, Subscriber, Subscription
-from sluicegate.messaging.headers import Headers
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.routing import PLACES_CACHED_MAX, TopicSpace
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.topics import Syntax, parse_filter, queue_topic_filter
-from sluicegate.messaging.virtual_check import errors_of
-from sluicegate.messaging.virtual_destinations import (
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.destinations import QueueTarget, Subscriber, Subscription
+from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, TopicSpace
+from sluicegate.messaging.routing.virtual.definitions import (
     QUEUE,
     TOPIC,
     CompositeDestination,
@@ -20,8 +17,11 @@ from sluicegate.messaging.virtual_destinations import (
     VirtualDestinations,
     VirtualTopic,
 )
-from sluicegate.messaging.virtual_names import ConsumerNames, NamePattern
-from sluicegate.messaging.virtual_routes import HOPS_MAX, VirtualRoutes
+from sluicegate.messaging.routing.virtual.names import ConsumerNames, NamePattern
+from sluicegate.messaging.routing.virtual.resolver import HOPS_MAX, VirtualRoutes
+from sluicegate.messaging.routing.virtual.validation import errors_of
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter, queue_topic_filter
 
 COLORS = ["red", "blue"]
 QUEUES = ["q0", "q1", "q2", "Consumer.A.t0", "Consumer.B.t0", "Consumer.A.t1"]

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scramp import ScramMechanism
 
-from sluicegate.protocols.flow.client.authentication import mechanisms_for
 from sluicegate.protocols.flow.client.errors import AuthenticationRefused
 from sluicegate.protocols.flow.client.options import ClientOptions, Target, target_of
-from sluicegate.protocols.flow.client.scram import ScramExchange
+from sluicegate.protocols.flow.client.session.authentication import mechanisms_for
+from sluicegate.protocols.flow.client.session.scram import ScramExchange
 
 NONCE = "fyko+d2lbbFgONRv9qkxdawL"
 NAMES = st.text("abcäöß =,ªⅨ\u00a0\u00ad中", min_size=1, max_size=12).filter(lambda text: text.strip("\u00ad") != "")

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.protocols.flow.client.browse_flow import BrowseFlow
-from sluicegate.protocols.flow.deliver_frames import Delivered, DeliverHead, read_deliver, write_deliver
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.flow_frames import Bind, Bound, read_flow_frame
-from sluicegate.protocols.flow.frames import CREDIT, cut_frame
-from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
-from sluicegate.protocols.flow.settle_frames import Credit, read_settle_frame
+from sluicegate.protocols.flow.client.session.browse_flow import BrowseFlow
+from sluicegate.protocols.flow.codec.frame import CREDIT, cut_frame
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered, DeliverHead, read_deliver, write_deliver
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound, read_flow_frame
+from sluicegate.protocols.flow.codec.frames.settle import Credit, read_settle_frame
+from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.engine.engine import FlowEngine
 
 SPOOL = 0x5B001
 RESTORED = 0x5B002

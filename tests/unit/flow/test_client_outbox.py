@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.protocols.flow import codes
 from sluicegate.protocols.flow.client.errors import IncarnationChanged, PublisherForgotten
 from sluicegate.protocols.flow.client.messages import Message
-from sluicegate.protocols.flow.client.outbox import Outbox
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.flow_frames import PubOpened
-from sluicegate.protocols.flow.frames import cut_frame
-from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
-from sluicegate.protocols.flow.publish_frames import PubAck, Refusal, read_publish
+from sluicegate.protocols.flow.client.session.outbox import Outbox
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frame import cut_frame
+from sluicegate.protocols.flow.codec.frames.flow import PubOpened
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, Refusal, read_publish
+from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.engine.engine import FlowEngine
 
 SPOOL = 0x5B001  # its incarnation
 RESTORED = 0x5B002  # that of another one

@@ -2,23 +2,33 @@
 
 from collections.abc import Sequence
 
-from sluicegate.protocols.flow import codes, frames
-from sluicegate.protocols.flow.client.asking import Request
-from sluicegate.protocols.flow.client.client_flow import OPEN
 from sluicegate.protocols.flow.client.errors import AuthenticationRefused, ConnectionBroken, MessageTooLarge
 from sluicegate.protocols.flow.client.events import ClientEvent, Connected, Disconnected, FlowInterrupted
-from sluicegate.protocols.flow.client.inbox import Inbox
 from sluicegate.protocols.flow.client.messages import Message
 from sluicegate.protocols.flow.client.options import ClientOptions
-from sluicegate.protocols.flow.client.outbox import Outbox
-from sluicegate.protocols.flow.client.session import ClientSession
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.events import FlowEvent
-from sluicegate.protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
-from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
-from sluicegate.protocols.flow.publish_frames import PubAck, PublishesReceived
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
-from sluicegate.protocols.flow.stage_frames import AbortRows, CommitRows, StagingAnswer
+from sluicegate.protocols.flow.client.session.flow import OPEN
+from sluicegate.protocols.flow.client.session.inbox import Inbox
+from sluicegate.protocols.flow.client.session.outbox import Outbox
+from sluicegate.protocols.flow.client.session.requests import Request
+from sluicegate.protocols.flow.client.session.session import ClientSession
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, PublishesReceived
+from sluicegate.protocols.flow.codec.frames.session import (
+    AUTH_DONE,
+    Auth,
+    AuthAnswer,
+    Close,
+    Error,
+    Goaway,
+    Hello,
+    Welcome,
+)
+from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, StagingAnswer
+from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import FlowEvent
 
 SPOOL = 0x5B001  # its incarnation
 WELCOME = Welcome("test 1.0", 5_000, 65_536, 10, (), ("ANONYMOUS",))

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging import gaps, settlement
-from sluicegate.protocols.flow import columns as c
-from sluicegate.protocols.flow.columns import Columns, ColumnWriter, counts_of, cut_values, read_columns
-from sluicegate.protocols.flow.errors import PeerViolation
-from sluicegate.protocols.flow.property_texts import property_text, property_value
-from sluicegate.protocols.flow.rows_frames import GAP_REASONS
+from sluicegate.messaging.message import outcomes as settlement
+from sluicegate.messaging.partitions.state import gaps
+from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec.columns import Columns, ColumnWriter, counts_of, cut_values, read_columns
+from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.frames.rows import GAP_REASONS
+from sluicegate.protocols.flow.codec.property_texts import property_text, property_value
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 ROW = st.tuples(I64, st.binary(max_size=20), st.none() | st.binary(max_size=20), st.integers(0, 255))

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from flow_golden import CompressedFrame, body_of, compressed, compressed_frames, decoded, golden_frames
 from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, FlowWire, open_client, open_gateway
 from flow_wire import engine as one_end
-from sluicegate.protocols.flow import codes, frames
-from sluicegate.protocols.flow.compression import DEFLATE, deflated, inflated
-from sluicegate.protocols.flow.errors import PeerViolation
-from sluicegate.protocols.flow.events import FlowEvent, PeerViolated
-from sluicegate.protocols.flow.frames import COMPRESSED, PREFACE, RESPONSE, cut_frame, encode_frame
-from sluicegate.protocols.flow.limits import DEFLATED_BODY_BYTES_MIN, DEFLATED_BYTES_MAX, INFLATED_RATIO_MAX
-from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.compression import DEFLATE, deflated, inflated
+from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.frame import COMPRESSED, PREFACE, RESPONSE, cut_frame, encode_frame
+from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Hello
+from sluicegate.protocols.flow.codec.limits import DEFLATED_BODY_BYTES_MIN, DEFLATED_BYTES_MAX, INFLATED_RATIO_MAX
+from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
 
 GOLDEN = {case.name: case.data for case in golden_frames()}
 CASES = compressed_frames()

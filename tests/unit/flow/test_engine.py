@@ -16,14 +16,15 @@ from flow_wire import (
     open_gateway,
 )
 from flow_wire import engine as one_end
-from sluicegate.protocols.flow import codes, frames
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
-from sluicegate.protocols.flow.frames import CRITICAL, PREFACE, encode_frame
-from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Close, Error, Hello
-from sluicegate.protocols.flow.settle_frames import Ping
-from sluicegate.protocols.flow.turns import AUTHENTICATING, CLOSED, GREETING, OPEN, TO_CLIENT, TO_GATEWAY
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frame import CRITICAL, PREFACE, encode_frame
+from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Close, Error, Hello
+from sluicegate.protocols.flow.codec.frames.settle import Ping
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
+from sluicegate.protocols.flow.engine.frame_rules import AUTHENTICATING, CLOSED, GREETING, OPEN, TO_CLIENT, TO_GATEWAY
 
 GOLDEN = {case.name: case.data for case in golden_frames()}
 

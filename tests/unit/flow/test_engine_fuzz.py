@@ -8,9 +8,9 @@ from flow_golden import body_of, compressed, compressed_frames, golden_frames
 from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, open_client, open_gateway
 from flow_wire import engine as one_end
 from mutated_bytes import ROUNDS, chance_of, mutated
-from sluicegate.protocols.flow.events import PeerViolated
-from sluicegate.protocols.flow.frames import PREFACE
-from sluicegate.protocols.flow.turns import CLOSED
+from sluicegate.protocols.flow.codec.frame import PREFACE
+from sluicegate.protocols.flow.engine.events import PeerViolated
+from sluicegate.protocols.flow.engine.frame_rules import CLOSED
 
 PLAIN = [case.data for case in golden_frames()[1:] if len(body_of(case.data)) > 0]
 GOLDEN = [case.data for case in golden_frames()] + [case.data for case in compressed_frames()]

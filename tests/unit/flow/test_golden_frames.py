@@ -3,14 +3,14 @@
 import pytest
 
 from flow_golden import GoldenFrame, decoded, golden_frames
-from sluicegate.protocols.flow import frames
-from sluicegate.protocols.flow.columns import KINDS, Columns, ColumnWriter
-from sluicegate.protocols.flow.deliver_frames import Delivered, DeliverHead, write_deliver
-from sluicegate.protocols.flow.errors import PeerViolation
-from sluicegate.protocols.flow.frames import PREFACE
-from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
-from sluicegate.protocols.flow.rows_frames import RowsReceived, write_rows
-from sluicegate.protocols.flow.stage_frames import StageRows, write_stage
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.columns import KINDS, Columns, ColumnWriter
+from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.frame import PREFACE
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered, DeliverHead, write_deliver
+from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
+from sluicegate.protocols.flow.codec.frames.rows import RowsReceived, write_rows
+from sluicegate.protocols.flow.codec.frames.stage import StageRows, write_stage
 
 CASES = golden_frames()
 SENT_MS = 1_700_000_000_500

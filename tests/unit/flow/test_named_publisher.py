@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.protocols.flow.publisher import EPOCH_PLACE, NamedPublisher, place_of_row
+from sluicegate.protocols.flow.publishers.publisher import EPOCH_PLACE, NamedPublisher, place_of_row
 
 WINDOW = 8
 

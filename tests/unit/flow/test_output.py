@@ -5,10 +5,10 @@ import pytest
 from flow_wire import open_gateway
 from full_socket import FullSocket
 from lone_actors import Idle, spawned
-from sluicegate.actors.runtime import Runtime
-from sluicegate.protocols.counters import ProtocolCounters
-from sluicegate.protocols.flow.output import Output
-from sluicegate.protocols.unread_answers import UNREAD_ANSWERS_BYTES_MAX
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.unread_answers import UNREAD_ANSWERS_BYTES_MAX
+from sluicegate.protocols.flow.datapath.output import Output
 
 ANSWER = bytes(UNREAD_ANSWERS_BYTES_MAX // 16)
 

@@ -9,14 +9,14 @@ from flow_golden import compressed_frames, golden_frames
 from flow_referee import FlowProtocolReferee, Names, matches
 from referee_calls import Foul
 from referee_steps import Step, client, gateway, hears
-from sluicegate.protocols.flow import frames
-from sluicegate.protocols.flow.deliver_frames import DeliverHead, write_deliver
-from sluicegate.protocols.flow.flow_frames import Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
-from sluicegate.protocols.flow.partition_frames import Partitions, PartitionState
-from sluicegate.protocols.flow.publish_frames import PubAck, Refusal, write_publish
-from sluicegate.protocols.flow.session_frames import Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
-from sluicegate.protocols.flow.settle_frames import Credit, Ping, Settle, Settled
-from sluicegate.protocols.flow.subscription_frames import Subscribe
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
+from sluicegate.protocols.flow.codec.frames.partition import Partitions, PartitionState
+from sluicegate.protocols.flow.codec.frames.publish import PubAck, Refusal, write_publish
+from sluicegate.protocols.flow.codec.frames.session import Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
+from sluicegate.protocols.flow.codec.frames.settle import Credit, Ping, Settle, Settled
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribe
 
 GOLDEN = {frame.name: frame.data for frame in golden_frames()}
 PUBLISHER, CONSUMER, READER = 1, 2, 3  # flow ids

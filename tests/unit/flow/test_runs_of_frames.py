@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flow_golden import decoded
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.flow.deliver_frames import NUMBERS_ALIKE, DeliverHead, write_alike, write_deliver
-from sluicegate.protocols.flow.engine import FlowEngine
-from sluicegate.protocols.flow.events import PeerViolated
-from sluicegate.protocols.flow.frames import PREFACE
-from sluicegate.protocols.flow.publish_frames import PublishesReceived, write_publish
-from sluicegate.protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.flow.codec.frame import PREFACE
+from sluicegate.protocols.flow.codec.frames.deliver import NUMBERS_ALIKE, DeliverHead, write_alike, write_deliver
+from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import PeerViolated
 
 SIZES = st.lists(st.sampled_from([0, 1, 1, 1, 7]), min_size=1, max_size=40)
 NEAR_A_STEP = st.integers(-20, 20).map(lambda off: NUMBERS_ALIKE + off) | st.integers(1, 1 << 60)

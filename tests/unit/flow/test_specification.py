@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from flow_golden import compressed_frames, golden_frames
-from sluicegate.protocols.flow import codes, fields, frames
+from sluicegate.protocols.flow.codec import codes, fields
+from sluicegate.protocols.flow.codec import frame as frames
 
 PAGE = (Path(__file__).parents[3] / "docs" / "flow-protocol.md").read_text()
 

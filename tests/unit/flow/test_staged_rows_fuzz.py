@@ -2,11 +2,11 @@
 
 from flow_golden import golden_frames
 from mutated_bytes import ROUNDS, chance_of, mutated
-from sluicegate.protocols.flow.errors import PeerViolation
-from sluicegate.protocols.flow.frames import SESSION, STAGE, cut_frame, encode_frame
-from sluicegate.protocols.flow.limits import FRAME_BYTES_MAX
-from sluicegate.protocols.flow.stage_frames import StageRows, read_staging_frame
-from sluicegate.protocols.flow.staged_rows import batches_of
+from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.frame import SESSION, STAGE, cut_frame, encode_frame
+from sluicegate.protocols.flow.codec.frames.stage import StageRows, read_staging_frame
+from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
+from sluicegate.protocols.flow.datapath.staged_rows import batches_of
 
 STAGES = [case.data for case in golden_frames() if case.data[4:6] == bytes([STAGE, 0])]
 WALL_MS = 1_700_000_000_000

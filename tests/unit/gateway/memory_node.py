@@ -4,7 +4,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sluicegate.gateway.answers import (
+from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.operations.interface import template_of
+from sluicegate.gateway.operations.subscriptions import answer, rows_of
+from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, ClientView
+from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
     QueueAlreadyExists,
@@ -17,29 +21,10 @@ from sluicegate.gateway.answers import (
     TemplateNotFound,
     VpnNotFound,
 )
-from sluicegate.gateway.client_views import ClientQuestion, ClientsView, ClientView
-from sluicegate.gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
-from sluicegate.gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
-from sluicegate.gateway.name_patterns import name_pattern
-from sluicegate.gateway.ports import template_of
-from sluicegate.gateway.process_figures import ProcessFigures
-from sluicegate.gateway.reader_batches import ReaderBatch
-from sluicegate.gateway.reader_views import (
-    BackupState,
-    BackupView,
-    CursorPartitionView,
-    CursorState,
-    CursorView,
-    SpoolView,
-)
-from sluicegate.gateway.replay_start import ReplayStart
-from sluicegate.gateway.routing_views import DurableSelectorView, ReloadView
-from sluicegate.gateway.samples import Sample
-from sluicegate.gateway.selections import MessageSelection
-from sluicegate.gateway.smrp import answer, rows_of
-from sluicegate.gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
-from sluicegate.gateway.specimen import Specimen
-from sluicegate.gateway.views import (
+from sluicegate.gateway.views.explanations import DestinationView, KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.views.process_figures import ProcessFigures
+from sluicegate.gateway.views.queues import (
     ActorView,
     EventView,
     FlowView,
@@ -52,12 +37,27 @@ from sluicegate.gateway.views import (
     TakenView,
     payload_preview,
 )
-from sluicegate.gateway.vpn_views import MessageVpnsView, MessageVpnView
-from sluicegate.messaging.message_vpn import DEFAULT_VPN
-from sluicegate.messaging.queue_config import QueueDefinition, QueueInvalid, changed, definition_from_dict
-from sluicegate.messaging.queue_template import QueueTemplate, changed_template
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.gateway.views.replay_start import ReplayStart
+from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.views.samples import Sample
+from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.gateway.views.spool import (
+    BackupState,
+    BackupView,
+    CursorPartitionView,
+    CursorState,
+    CursorView,
+    SpoolView,
+)
+from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.views.text import name_pattern
+from sluicegate.gateway.views.vpn_views import MessageVpnsView, MessageVpnView
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, definition_from_dict
+from sluicegate.messaging.queues.template import QueueTemplate, changed_template
+from sluicegate.messaging.routing.routes import TopicSpace
 from unit.gateway.memory_profiles import MemoryProfiles
 from unit.gateway.memory_rest_points import MemoryRestPoints
 from unit.gateway.memory_users import MemoryUsers

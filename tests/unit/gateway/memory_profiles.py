@@ -3,18 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluicegate.gateway.answers import (
-    AclProfileAlreadyExists,
-    AclProfileNotFound,
-    ClientProfileAlreadyExists,
-    ClientProfileNotFound,
-    Refused,
-)
-from sluicegate.gateway.config.authentication import Authentication
-from sluicegate.gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from sluicegate.gateway.described import changed, described
-from sluicegate.gateway.origins import CONFIGURATION, OPERATOR
-from sluicegate.gateway.profile_views import (
+from sluicegate.gateway.config.described import changed, described
+from sluicegate.gateway.config.sections.security.authentication import Authentication
+from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
+from sluicegate.gateway.views.accounts import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,
     AclException,
@@ -24,7 +18,13 @@ from sluicegate.gateway.profile_views import (
     ProfilesView,
     ProfileView,
 )
-from sluicegate.gateway.profiles import with_exception, without_exception
+from sluicegate.gateway.views.errors import (
+    AclProfileAlreadyExists,
+    AclProfileNotFound,
+    ClientProfileAlreadyExists,
+    ClientProfileNotFound,
+    Refused,
+)
 
 Profile = ClientProfileSettings | AclProfileSettings
 

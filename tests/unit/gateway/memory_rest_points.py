@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sluicegate.gateway.answers import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
-from sluicegate.gateway.config.rest_delivery_points import RestDeliveryPoint
-from sluicegate.gateway.described import changed, described
-from sluicegate.gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
+from sluicegate.gateway.config.described import changed, described
+from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.views.errors import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from sluicegate.gateway.views.rest import QueueBindingView, RestConsumerView, RestDeliveryPointView
 
 BILLING = described(
     RestDeliveryPoint,

@@ -11,16 +11,16 @@ from random import Random
 
 import orjson
 
-from sluicegate.actors.clock import SystemClock
-from sluicegate.actors.events import Events
-from sluicegate.gateway.admin.places import Places
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.admin.server import AdminServer, serve_admin
-from sluicegate.gateway.admin_accounts import AdminAccounts
-from sluicegate.gateway.config.admin import Admin
-from sluicegate.gateway.ports import NodePort
-from sluicegate.gateway.proofs import read_proofs
-from sluicegate.protocols.password_checks import PasswordChecks
-from sluicegate.protocols.socket_loop import SocketLoop
+from sluicegate.gateway.config.sections.admin import Admin
+from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.security.credentials import read_proofs
+from sluicegate.gateway.security.operators import AdminAccounts
+from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.transport.loop.event_loop import SocketLoop
 
 ANSWER_S = 30
 WITHOUT_ACCOUNTS = Admin()

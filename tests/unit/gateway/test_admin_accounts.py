@@ -10,20 +10,20 @@ from typing import Final
 
 import pytest
 
-from sluicegate.actors.clock import Clock, SystemClock
-from sluicegate.actors.events import Events
-from sluicegate.gateway.access_levels import WHOEVER_IS_HERE, AccessLevel
-from sluicegate.gateway.admin.operations import OPEN, OPERATIONS
-from sluicegate.gateway.admin_accounts import AdminAccounts, NotSignedIn
-from sluicegate.gateway.cli.failures import FAILED, USAGE
-from sluicegate.gateway.config.admin import Admin
+from sluicegate.actors.runtime.clock import Clock, SystemClock
+from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.admin.rest.operations import OPEN, OPERATIONS
+from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
 from sluicegate.gateway.config.errors import ConfigError
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.proofs import Proofs, read_proofs
-from sluicegate.gateway.routing_views import ReloadView
-from sluicegate.messaging.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event
-from sluicegate.protocols.login_attempts import FREE_OF_HOST, FREE_OF_USER
-from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.gateway.config.sections.admin import Admin
+from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel
+from sluicegate.gateway.security.credentials import Proofs, read_proofs
+from sluicegate.gateway.security.operators import AdminAccounts, NotSignedIn
+from sluicegate.gateway.views.routing_views import ReloadView
+from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event
+from sluicegate.protocols.security.login_attempts import FREE_OF_HOST, FREE_OF_USER
+from sluicegate.protocols.security.password_checks import PasswordChecks
 from tokens import AUDIENCE, ISSUER, TokenServer
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import Answer, RunningAdmin, running_admin

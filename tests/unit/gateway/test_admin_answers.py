@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from sluicegate.gateway.admin.operations import OPERATIONS
-from sluicegate.gateway.config.admin import Admin
+from sluicegate.gateway.admin.rest.operations import OPERATIONS
+from sluicegate.gateway.config.sections.admin import Admin
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import Answer, RunningAdmin, running_admin
 

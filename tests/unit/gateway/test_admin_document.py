@@ -5,13 +5,13 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from sluicegate.gateway.admin.api import AdminApi
 from sluicegate.gateway.admin.app import routes
-from sluicegate.gateway.admin.openapi import document
-from sluicegate.gateway.admin.operations import OPERATIONS
-from sluicegate.gateway.metrics import Exposition
-from sluicegate.gateway.views import QueueView
-from sluicegate.messaging.queue_attributes import ATTRIBUTES
+from sluicegate.gateway.admin.rest.api import AdminApi
+from sluicegate.gateway.admin.rest.openapi import document
+from sluicegate.gateway.admin.rest.operations import OPERATIONS
+from sluicegate.gateway.observability.metrics import Exposition
+from sluicegate.gateway.views.queues import QueueView
+from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 

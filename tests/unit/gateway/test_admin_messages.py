@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from sluicegate.gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, IDS_MAX, selection_from_dict
-from sluicegate.messaging.message_selection import MessageId
-from sluicegate.messaging.queue_config import QueueInvalid
-from sluicegate.messaging.selectors import Selectors
+from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, IDS_MAX, selection_from_dict
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.message_filter import MessageId
+from sluicegate.messaging.selectors.selector import Selectors
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import lists, sampled_from, tuples
 
-from sluicegate.gateway.admin.places import (
+from sluicegate.gateway.admin.access.places import (
     ACCOUNT,
     ALL,
     NETWORK,

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sluicegate.gateway.admin import server
 from sluicegate.gateway.admin.server import AdminServer
-from sluicegate.protocols import socket_loop
+from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin, running_admin
 

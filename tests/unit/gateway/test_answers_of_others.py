@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sluicegate.gateway.cli import admin_port
-from sluicegate.gateway.cli.failures import FAILED, UNREACHABLE
+from sluicegate.gateway.cli.admin import connection as admin_port
+from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE
 from unit.gateway.test_commands import Shell
 
 ANOTHER_ADDRESS = "Another address: --url or SLUICEGATE_URL."

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import orjson
 
-from sluicegate.gateway.cli.failures import FAILED
-from sluicegate.gateway.reader_views import BackupState
+from sluicegate.gateway.cli.terminal.failures import FAILED
+from sluicegate.gateway.views.spool import BackupState
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.gateway.cli.bench_figures import PAYLOAD_BYTES_MIN, Latencies, Stamp, Tally, stamp_of
+from sluicegate.gateway.cli.bench.figures import PAYLOAD_BYTES_MIN, Latencies, Stamp, Tally, stamp_of
 
 RUN = 7
 

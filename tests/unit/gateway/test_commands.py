@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from sluicegate.gateway.build import release
 from sluicegate.gateway.cli import app, main
-from sluicegate.gateway.cli.actors import tree
-from sluicegate.gateway.cli.explain import REASONS
-from sluicegate.gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
-from sluicegate.gateway.explanations import CheckView, DestinationView
-from sluicegate.gateway.views import ActorView, EventView, FlowView
-from sluicegate.messaging.wait_reason import WaitReason
+from sluicegate.gateway.cli.commands.explain import REASONS
+from sluicegate.gateway.cli.commands.node.actors import tree
+from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
+from sluicegate.gateway.views.explanations import CheckView, DestinationView
+from sluicegate.gateway.views.queues import ActorView, EventView, FlowView
+from sluicegate.messaging.partitions.wait_reason import WaitReason
 from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import RunningAdmin
 
@@ -148,7 +148,7 @@ def test_events_are_followed_also_when_the_gateway_begins_anew(
         if not node.happened:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("sluicegate.gateway.cli.events.time.sleep", passes)
+    monkeypatch.setattr("sluicegate.gateway.cli.commands.node.events.time.sleep", passes)
     node.happened = events_of(1, 2, 3)
     told = [orjson.loads(line) for line in shell.run("events", "--follow", "--json").splitlines()]
     assert [each["number"] for each in told] == [1, 2, 3, 4, 1, 2]
@@ -439,7 +439,7 @@ def test_a_mistake_of_ours_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], admin: RunningAdmin, node: MemoryNode
 ) -> None:
     """Whatever goes wrong inside, a user sees no traceback unless asked for."""
-    monkeypatch.setattr("sluicegate.gateway.cli.admin_client.quote", None)
+    monkeypatch.setattr("sluicegate.gateway.cli.admin.client.quote", None)
     with pytest.raises(SystemExit) as end:
         main(["queue", "show", "q", "--url", admin.url])
     assert end.value.code == FAILED

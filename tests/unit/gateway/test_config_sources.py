@@ -11,7 +11,7 @@ from sluicegate.gateway.config.errors import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import RELOADABLE, diff, is_reloadable
-from sluicegate.gateway.config.sizes import UNITS, format_size, parse_size, rounded_size
+from sluicegate.gateway.config.sections.sizes import UNITS, format_size, parse_size, rounded_size
 
 
 @pytest.fixture

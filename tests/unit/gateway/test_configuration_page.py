@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-from sluicegate.gateway.config.admin import AdminUser
 from sluicegate.gateway.config.allowed import leaves
-from sluicegate.gateway.config.authentication import User
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import RELOADABLE
-from sluicegate.gateway.config.sizes import parse_size
-from sluicegate.messaging.queue_attributes import ATTRIBUTES
+from sluicegate.gateway.config.sections.admin import AdminUser
+from sluicegate.gateway.config.sections.security.authentication import User
+from sluicegate.gateway.config.sections.sizes import parse_size
+from sluicegate.messaging.queues.attributes import ATTRIBUTES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ROW = re.compile(r"^\| `([a-z0-9_.]+)` \| ([^|]*) \|", re.MULTILINE)

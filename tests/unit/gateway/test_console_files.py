@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-import sluicegate.gateway.console
+import sluicegate.gateway.admin.console
 from sluicegate.gateway.admin.console_files import MEDIA_TYPES
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin, running_admin
 
-FOLDER = Path(str(sluicegate.gateway.console.__file__)).parent
+FOLDER = Path(str(sluicegate.gateway.admin.console.__file__)).parent
 FILES = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 ELSEWHERE = re.compile(r"""(?:https?:)?//[a-z0-9-]+\.[a-z]""")

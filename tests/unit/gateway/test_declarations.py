@@ -10,13 +10,20 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sluicegate.gateway.cli import app
-from sluicegate.gateway.cli.declarations import DIFFERS, as_yaml
-from sluicegate.gateway.cli.failures import FAILED, USAGE
-from sluicegate.gateway.config.client_profiles import AclProfileSettings
+from sluicegate.gateway.cli.commands.config.declarations import DIFFERS, as_yaml
+from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
+from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings
 from sluicegate.gateway.config.yaml_document import read_yaml
-from sluicegate.gateway.declarations import ADD, REMOVE, DeclarationInvalid, Objects, differences, read_declaration
-from sluicegate.gateway.profile_views import ProfileKind
-from sluicegate.gateway.stored_users import asked_user
+from sluicegate.gateway.provisioning.declarations import (
+    ADD,
+    REMOVE,
+    DeclarationInvalid,
+    Objects,
+    differences,
+    read_declaration,
+)
+from sluicegate.gateway.provisioning.stored_users import asked_user
+from sluicegate.gateway.views.accounts import ProfileKind
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
@@ -238,7 +245,7 @@ def test_what_export_prints_apply_reads(
     file.write_text(DOCUMENT + "#" * (2 << 20))
     shell.run("config", "apply", str(file))
     assert "orders/eu" in node.definitions
-    monkeypatch.setattr("sluicegate.gateway.cli.declarations.BYTES_MAX", 100)
+    monkeypatch.setattr("sluicegate.gateway.cli.commands.config.declarations.BYTES_MAX", 100)
     assert "larger than 100 bytes" in shell.run("config", "apply", str(file), expect=USAGE)
     assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=DOCUMENT, expect=USAGE)
     assert "apply reads 100 One message VPN" in " ".join(shell.run("config", "export", expect=FAILED).split())

@@ -8,17 +8,17 @@ import orjson
 import pytest
 
 from certificates import make_certificates
-from sluicegate.gateway.certificates import SOON_S, Validity, validity_of
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config_lint import lint
-from sluicegate.gateway.stored_users import USERS, StoredUser
-from sluicegate.protocols.scram import stored_text
-from sluicegate.storage.backup import Backup
-from sluicegate.storage.folder_lock import DATA_FILE
+from sluicegate.gateway.process.lint import lint
+from sluicegate.gateway.provisioning.stored_users import USERS, StoredUser
+from sluicegate.gateway.security.certificates import SOON_S, Validity, validity_of
+from sluicegate.protocols.security.scram import stored_text
+from sluicegate.storage.backup.backup import Backup
+from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.record_journal import Entry, Match
-from sluicegate.storage.record_page import Run
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.journal import Entry, Match
+from sluicegate.storage.records.page import Run
+from sluicegate.storage.store.store import SpoolStore
 from unit.gateway.test_commands import Shell
 from unit.storage.half_records import half, page_of_version_1, record_of_version_1
 from unit.storage.samples import batch, publish_job

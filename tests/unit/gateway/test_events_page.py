@@ -1,9 +1,9 @@
-"""The table of events in docs/operations.md is the one in messaging.events."""
+"""The table of events in docs/operations.md is the one in messaging.observability.events."""
 
 import re
 from pathlib import Path
 
-from sluicegate.messaging import events
+from sluicegate.messaging.observability import events
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `((?:SYSTEM|VPN|CLIENT)_[A-Z_]+)` \| ([a-z]+) \| \S", re.MULTILINE)

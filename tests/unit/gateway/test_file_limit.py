@@ -11,7 +11,7 @@ KEPT_BACK = 25  # for operators
 PROGRAM = f"""
 import logging, resource, sys
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.file_limit import files_for_clients, raise_file_limit
+from sluicegate.gateway.node.os_limits import files_for_clients, raise_file_limit
 
 resource.setrlimit(resource.RLIMIT_NOFILE, ({SOFT}, {HARD}))
 logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s")

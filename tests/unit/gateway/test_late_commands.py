@@ -73,7 +73,7 @@ def test_a_command_for_the_admin_port_imports_nothing_of_the_broker() -> None:
     """A start costs what it imports: an operator's command is to answer at once."""
     command = [sys.executable, "-P", "-c", ASKING_NOBODY]
     imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
-    assert "sluicegate.gateway.cli.queues" in imported
+    assert "sluicegate.gateway.cli.commands.queues.queues" in imported
     assert not OF_THE_BROKER.intersection(imported)
 
 

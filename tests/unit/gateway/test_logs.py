@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.gateway.config.sections import Log
-from sluicegate.gateway.logs import HANDLER_NAME, TextLines, set_up_logging
+from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.observability.logs import HANDLER_NAME, TextLines, set_up_logging
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""The table of metrics in docs/operations.md is the one in gateway.metrics."""
+"""The table of metrics in docs/operations.md is the one in gateway.observability.metrics."""
 
 import re
 from pathlib import Path
 
-from sluicegate.gateway.metrics import METRICS
+from sluicegate.gateway.observability.metrics import METRICS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z_, ]*) ?\| ", re.MULTILINE)

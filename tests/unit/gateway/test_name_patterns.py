@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.gateway.name_patterns import name_pattern
+from sluicegate.gateway.views.text import name_pattern
 
 
 def fits(pattern: str, name: str) -> bool:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.actors.runtime import Runtime
-from sluicegate.gateway.accounts import Accounts
+from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.gateway.config.errors import ConfigError
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.proofs import read_proofs
-from sluicegate.protocols.login_attempts import LoginAttempts
-from sluicegate.protocols.password_checks import PasswordChecks
+from sluicegate.gateway.security.accounts import Accounts
+from sluicegate.gateway.security.credentials import read_proofs
+from sluicegate.protocols.security.login_attempts import LoginAttempts
+from sluicegate.protocols.security.password_checks import PasswordChecks
 from tokens import TokenServer
 
 

@@ -7,7 +7,7 @@ import sys
 from itertools import count, pairwise
 from typing import Final
 
-from sluicegate.gateway.operator_ports import IMPORTED, turn_without
+from sluicegate.gateway.process.operator_ports import IMPORTED, turn_without
 from unit.storage.spool_file import same_imports
 
 MODULES_MAX: Final = 60  # of one step: some 20 ms in which clients wait
@@ -15,23 +15,23 @@ STEPS: Final = """
 import json
 import sys
 from importlib import import_module
-import sluicegate.gateway.cli.node
-import sluicegate.gateway.process
-from sluicegate.gateway.operator_ports import IMPORTED
+import sluicegate.gateway.cli.commands.node.node
+import sluicegate.gateway.process.run
+from sluicegate.gateway.process.operator_ports import IMPORTED
 counts = [len(sys.modules)]
 before = sorted(sys.modules)
 for name in IMPORTED:
     import_module(name)
     counts.append(len(sys.modules))
 import sluicegate.gateway.admin.server
-import sluicegate.gateway.node_port
+import sluicegate.gateway.operations.node
 print(json.dumps({"before": before, "counts": counts, "all": len(sys.modules)}))
 """
 
 
 def test_a_node_that_has_no_file_to_read_imports_no_yaml() -> None:
     """PyYAML takes some twentieth of a start, for an expression of all characters that a file may have."""
-    imports = "import sys, sluicegate.gateway.process; from sluicegate.gateway.config.load import load"
+    imports = "import sys, sluicegate.gateway.process.run; from sluicegate.gateway.config.load import load"
     for reads, wanted in (("load(settings=['admin.port=1'])", False), ("load(settings=['admin.users=[]'])", True)):
         command = [sys.executable, "-P", "-c", f"{imports}; {reads}; print(*sys.modules)"]
         told = subprocess.run(command, capture_output=True, env=same_imports(), timeout=60, check=True).stdout

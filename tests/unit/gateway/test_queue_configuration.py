@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.queue_attributes import (
+from sluicegate.messaging.queues.attributes import (
     ATTRIBUTES,
     CHOICE,
     FLAG,
@@ -16,7 +16,7 @@ from sluicegate.messaging.queue_attributes import (
     Attribute,
     AttributeValue,
 )
-from sluicegate.messaging.queue_config import (
+from sluicegate.messaging.queues.definition import (
     QueueConfig,
     QueueDefinition,
     QueueInvalid,

@@ -1,6 +1,6 @@
 """How fast messages come into queues."""
 
-from sluicegate.gateway.queue_rates import SAMPLE_MS, SAMPLES_MAX, QueueRates
+from sluicegate.gateway.observability.rates import SAMPLE_MS, SAMPLES_MAX, QueueRates
 
 
 def test_the_rate_is_the_mean_of_the_last_minute() -> None:

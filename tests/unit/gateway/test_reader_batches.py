@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from sluicegate.actors.cursor_messages import CursorOverview
-from sluicegate.gateway.reader_batches import ReaderBatch, ReaderBatches
-from sluicegate.messaging.cursors import LIMITS_DEFAULT
+from sluicegate.actors.messages.cursor_messages import CursorOverview
+from sluicegate.gateway.observability.reader_batches import ReaderBatch, ReaderBatches
+from sluicegate.messaging.bulk.durable_cursors import LIMITS_DEFAULT
 
 FIRST = ReaderBatch(job="archive", reference="q/0", rows_count=5, undecodable_count=1, duration_ms=1500)
 

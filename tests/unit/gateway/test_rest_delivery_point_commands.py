@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sluicegate.gateway.cli.failures import FAILED, USAGE
+from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.gateway.secret_files import SECRET_BYTES_MAX, first_line
+from sluicegate.gateway.config.sections.security.secret_files import SECRET_BYTES_MAX, first_line
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from sluicegate.gateway.config.authentication import Authentication
-from sluicegate.gateway.semp.query import cursor_after
-from sluicegate.gateway.views import FlowView
-from sluicegate.messaging.deliver_to_one import priorities_of
-from sluicegate.messaging.destinations import Subscriber, Subscription
-from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.gateway.admin.semp.query import cursor_after
+from sluicegate.gateway.config.sections.security.authentication import Authentication
+from sluicegate.gateway.views.queues import FlowView
+from sluicegate.messaging.routing.deliver_to_one import priorities_of
+from sluicegate.messaging.routing.destinations import Subscriber, Subscription
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from unit.gateway.memory_node import MemoryNode, client_view
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.semp_client import refused, semp

@@ -1,7 +1,7 @@
 """SEMP's config: client profiles, ACL profiles and the exceptions of these, made, changed and deleted."""
 
-from sluicegate.gateway.config.authentication import Authentication
-from sluicegate.gateway.profile_views import ProfileKind
+from sluicegate.gateway.config.sections.security.authentication import Authentication
+from sluicegate.gateway.views.accounts import ProfileKind
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.semp_client import refused, semp

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.gateway.semp.query import Clause, page_of, read_query
+from sluicegate.gateway.admin.semp.query import Clause, page_of, read_query
 
 NAMES = ("queueName", "msgSpoolUsage")
 LETTERS = st.text(alphabet="ab", max_size=6)

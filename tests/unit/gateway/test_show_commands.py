@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from sluicegate.gateway.cli.failures import FAILED
-from sluicegate.gateway.client_views import ClientView
+from sluicegate.gateway.cli.terminal.failures import FAILED
+from sluicegate.gateway.views.clients import ClientView
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell

@@ -3,14 +3,14 @@
 import orjson
 import pytest
 
-from sluicegate.gateway.smrp import answer, rows_of
-from sluicegate.gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
-from sluicegate.messaging.admission import QueueGate
-from sluicegate.messaging.deliver_to_one import priorities_of
-from sluicegate.messaging.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
-from sluicegate.messaging.pressure import Pressure
-from sluicegate.messaging.routing import TopicSpace
-from sluicegate.messaging.topics import Syntax, parse_filter
+from sluicegate.gateway.operations.subscriptions import answer, rows_of
+from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.deliver_to_one import priorities_of
+from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell

@@ -5,8 +5,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from sluicegate.gateway.cli.admin_client import AdminClient
-from sluicegate.gateway.cli.top import Order, look, top_view
+from sluicegate.gateway.cli.admin.client import AdminClient
+from sluicegate.gateway.cli.commands.node.top import Order, look, top_view
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell

@@ -10,13 +10,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from loops import RunOnLoop
-from sluicegate.actors.clock import SystemClock
-from sluicegate.actors.runtime import Runtime
-from sluicegate.gateway import trace_export
-from sluicegate.gateway.trace_export import RECORDS_PER_REQUEST, TraceExport
-from sluicegate.gateway.trace_spans import SpanMaker
-from sluicegate.messaging.trace_context import TraceContext
-from sluicegate.messaging.trace_records import WRITTEN, SpoolTraced, TraceBuffer
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.gateway.observability import trace_export
+from sluicegate.gateway.observability.trace_export import RECORDS_PER_REQUEST, TraceExport
+from sluicegate.gateway.observability.trace_spans import SpanMaker
+from sluicegate.messaging.observability.trace_context import TraceContext
+from sluicegate.messaging.observability.trace_records import WRITTEN, SpoolTraced, TraceBuffer
 
 
 class Collector(SpanExporter):

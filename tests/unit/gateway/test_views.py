@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.actors.messages import BrowsedMessage
-from sluicegate.gateway.overview_views import message_view
-from sluicegate.gateway.views import PREVIEW_BYTES_MAX, payload_preview
+from sluicegate.actors.messages.queues import BrowsedMessage
+from sluicegate.gateway.operations.views import message_view
+from sluicegate.gateway.views.queues import PREVIEW_BYTES_MAX, payload_preview
 from unit.cores.messages import batch_of
 
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from sluicegate.gateway.config.errors import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.virtual_destinations import VirtualDestinationsSection
-from sluicegate.messaging.virtual_destinations import DEFINITIONS_MAX
+from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
+from sluicegate.messaging.routing.virtual.definitions import DEFINITIONS_MAX
 
 FILE = """\
 virtual_destinations:

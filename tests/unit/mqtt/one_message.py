@@ -3,25 +3,25 @@
 from collections.abc import Callable
 
 from mqtt_conversation import connected
-from sluicegate.actors.clock import SystemClock
-from sluicegate.actors.data_messages import Deliveries, Settle
-from sluicegate.actors.events import Events
-from sluicegate.actors.inbox import Dispatcher, Inbox, Scheduled
-from sluicegate.actors.parking_messages import GiveBack
-from sluicegate.messaging.batch import EXACTLY_ONCE
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.publication import Publication
-from sluicegate.messaging.retained_messages import RetainedMessage, RetainedMessages
-from sluicegate.messaging.selectors import Selectors
-from sluicegate.messaging.topics import Syntax, parse_filter
-from sluicegate.messaging.unsent import give_back
-from sluicegate.protocols.counters import ProtocolCounters
-from sluicegate.protocols.mqtt.bound_flow import BoundFlow
-from sluicegate.protocols.mqtt.delivering import DeliveringSide
-from sluicegate.protocols.mqtt.granted import GrantedSubscription
-from sluicegate.protocols.mqtt.session import ExtraSubscription, Session
-from sluicegate.protocols.mqtt.stored_session import StoredSession
+from sluicegate.actors.messages.data import Deliveries, Settle
+from sluicegate.actors.messages.partitions import GiveBack
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.messaging.message.batch import EXACTLY_ONCE
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.unsent import give_back
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.retained_messages import RetainedMessage, RetainedMessages
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
+from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.session.stored import StoredSession
+from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 OWN, SHARED, NAMED = "the session's own queue", "that of a shared subscription", "a named queue"

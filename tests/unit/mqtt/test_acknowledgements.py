@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import mqtt_packets as mqtt
 from mqtt_conversation import connected
-from sluicegate.protocols.mqtt.errors import LocalMisuse
-from sluicegate.protocols.mqtt.events import AcknowledgementReceived, MqttEvent
+from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
+from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, MqttEvent
 
 KINDS = (mqtt.PUBACK, mqtt.PUBREC, mqtt.PUBREL, mqtt.PUBCOMP)
 

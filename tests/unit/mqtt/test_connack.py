@@ -4,8 +4,8 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import Conversation, connected
-from sluicegate.protocols.mqtt.errors import LocalMisuse
-from sluicegate.protocols.mqtt.limits import PACKET_BYTES_CEILING, MqttLimits
+from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
+from sluicegate.protocols.mqtt.codec.limits import PACKET_BYTES_CEILING, MqttLimits
 
 
 def asking(

@@ -4,9 +4,9 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import WALL_MS, Conversation, only
-from sluicegate.protocols.mqtt.events import ConnectReceived, PeerViolated
-from sluicegate.protocols.mqtt.limits import MqttLimits
-from sluicegate.protocols.mqtt.reason_codes import QUOTA_EXCEEDED
+from sluicegate.protocols.mqtt.codec.events import ConnectReceived, PeerViolated
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.codec.reason_codes import QUOTA_EXCEEDED
 
 LEVELS = (3, 4, 5)
 

@@ -3,14 +3,14 @@
 import pytest
 
 import mqtt_packets as mqtt
-from sluicegate.actors.data_messages import Settle
-from sluicegate.messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.settlement import DISCARD_NOT_STORED
-from sluicegate.protocols.mqtt.events import AcknowledgementReceived
-from sluicegate.protocols.mqtt.first_bytes import PUBCOMP, PUBREC
-from sluicegate.protocols.mqtt.reason_codes import QUOTA_EXCEEDED, SUCCESS
+from sluicegate.actors.messages.data import Settle
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
+from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived
+from sluicegate.protocols.mqtt.codec.fixed_header import PUBCOMP, PUBREC
+from sluicegate.protocols.mqtt.codec.reason_codes import QUOTA_EXCEEDED, SUCCESS
 from unit.cores.messages import flow_of
 from unit.mqtt.one_message import NAMED, OWN, SHARE, SHARED, OneMessage, retained_once, subscription_at
 

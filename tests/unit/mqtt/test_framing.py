@@ -4,9 +4,9 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import Conversation, all_rows, connected, only
-from sluicegate.protocols.mqtt.events import ConnectReceived, PeerViolated, PublishReceived
-from sluicegate.protocols.mqtt.limits import MqttLimits
-from sluicegate.protocols.mqtt.wire_batch import WireBatch
+from sluicegate.protocols.mqtt.codec.events import ConnectReceived, PeerViolated, PublishReceived
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.codec.wire_batch import WireBatch
 
 LEVELS = (3, 4, 5)
 

@@ -11,7 +11,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import WALL_MS, Conversation, connected
-from sluicegate.protocols.mqtt.events import (
+from sluicegate.protocols.mqtt.codec.events import (
     AcknowledgementReceived,
     AuthReceived,
     ConnectReceived,
@@ -22,7 +22,7 @@ from sluicegate.protocols.mqtt.events import (
     SubscribeReceived,
     UnsubscribeReceived,
 )
-from sluicegate.protocols.mqtt.first_bytes import NAMES
+from sluicegate.protocols.mqtt.codec.fixed_header import NAMES
 
 CASES = Path(__file__).parents[2] / "data" / "mqtt"
 

@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.topics import Syntax, parse_filter
-from sluicegate.protocols.mqtt.granted import NO_SUBSCRIPTIONS, NOT_WANTED, GrantedSubscription, SubscriptionTable
-from sluicegate.protocols.mqtt.session import Session
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.protocols.mqtt.session.session import Session
+from sluicegate.protocols.mqtt.session.subscriptions import (
+    NO_SUBSCRIPTIONS,
+    NOT_WANTED,
+    GrantedSubscription,
+    SubscriptionTable,
+)
 
 FILTERS = ["a", "a/+", "b/#"]
 

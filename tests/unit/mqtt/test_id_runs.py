@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.protocols.mqtt.id_runs import IdRuns
+from sluicegate.protocols.mqtt.session.packet_ids import IdRuns
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["add", "add", "discard"]), st.integers(0, 20), st.integers(1, 6)), max_size=40

@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.address import Address
-from sluicegate.messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
-from sluicegate.messaging.ranges import RangeSet
-from sluicegate.protocols.mqtt.limits import PACKET_ID_MAX
-from sluicegate.protocols.mqtt.outbound import DeliverySource, OutboundIds, OutboundRun
-from sluicegate.protocols.mqtt.sent_ids import SentIds
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
+from sluicegate.protocols.mqtt.datapath.inflight_out import DeliverySource, OutboundIds, OutboundRun
+from sluicegate.protocols.mqtt.session.sent_ids import SentIds
 
 STEPS = st.lists(
     st.tuples(

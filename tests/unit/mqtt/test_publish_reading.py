@@ -4,14 +4,14 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected, only, rows_of
-from sluicegate.messaging.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
-from sluicegate.messaging.partitioning import key_hash
-from sluicegate.protocols.mqtt.events import PeerViolated, PublishReceived
-from sluicegate.protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
-from sluicegate.protocols.mqtt.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits
-from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
-from sluicegate.protocols.mqtt.reason_codes import QUOTA_EXCEEDED
-from sluicegate.protocols.mqtt.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
+from sluicegate.messaging.message.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.protocols.mqtt.codec.events import PeerViolated, PublishReceived
+from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBCOMP, PUBREC
+from sluicegate.protocols.mqtt.codec.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits
+from sluicegate.protocols.mqtt.codec.reason_codes import QUOTA_EXCEEDED
+from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
+from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
 
 LEVELS = (3, 4, 5)
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 import mqtt_packets as mqtt
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.protocols.mqtt.errors import LocalMisuse
-from sluicegate.protocols.mqtt.first_bytes import PUBACK
-from sluicegate.protocols.mqtt.granted import DeliveryOptions
-from sluicegate.protocols.mqtt.publish_writer import encode_at_most_once
-from sluicegate.protocols.mqtt.rows_out import RowsOut
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
+from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK
+from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
+from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
+from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
 
 LEVELS = (3, 4, 5)
 

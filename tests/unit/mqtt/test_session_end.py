@@ -4,9 +4,9 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import Conversation, connected, only
-from sluicegate.protocols.mqtt.errors import LocalMisuse
-from sluicegate.protocols.mqtt.events import DisconnectReceived
-from sluicegate.protocols.mqtt.limits import MqttLimits
+from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
+from sluicegate.protocols.mqtt.codec.events import DisconnectReceived
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 
 LEVELS = (3, 4, 5)
 

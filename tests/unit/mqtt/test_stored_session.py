@@ -2,12 +2,12 @@
 
 import orjson
 
-from sluicegate.messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
-from sluicegate.messaging.selectors import Selector, Selectors
-from sluicegate.messaging.topics import Syntax, parse_filter
-from sluicegate.protocols.mqtt.granted import GrantedSubscription
-from sluicegate.protocols.mqtt.session import ExtraSubscription, Session
-from sluicegate.protocols.mqtt.stored_session import StoredSession, subscriptions_by_client
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
+from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.session.stored import StoredSession, subscriptions_by_client
+from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
 
 SELECTORS = Selectors({})
 BIG = "price > 5"

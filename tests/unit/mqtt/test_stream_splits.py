@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 import mqtt_packets as mqtt
 from mqtt_conversation import Row, all_rows, connected, rows_of
-from sluicegate.protocols.mqtt.events import AcknowledgementReceived, MqttEvent, PublishReceived
-from sluicegate.protocols.transports import PLACED_BYTES_MIN
+from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, MqttEvent, PublishReceived
+from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN
 
 Said = object
 

@@ -4,9 +4,9 @@ import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import connected, only
-from sluicegate.protocols.mqtt.errors import LocalMisuse
-from sluicegate.protocols.mqtt.events import SubscribeReceived, UnsubscribeReceived
-from sluicegate.protocols.mqtt.limits import MqttLimits
+from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
+from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, UnsubscribeReceived
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 
 LEVELS = (3, 4, 5)
 

@@ -8,10 +8,10 @@ import orjson
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
-from pyspark_sluicegate.offsets import Offset
-from sluicegate.gateway.config.admin import Admin
-from sluicegate.messaging.queue_config import definition_from_dict
-from sluicegate.pipeline.figures import BatchFigures
+from pyspark_sluicegate.reading.offsets import Offset
+from sluicegate.gateway.config.sections.admin import Admin
+from sluicegate.messaging.queues.definition import definition_from_dict
+from sluicegate.pipeline.run.figures import BatchFigures
 from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import running_admin
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from sluicegate.pipeline.delta import TableFailed, ensure_table, has_batch
+from sluicegate.pipeline.archive.delta import TableFailed, ensure_table, has_batch
 from sluicegate.pipeline.directories import PARTITIONED_BY
 
 COLUMNS = StructType([StructField(name, LongType()) for name in (*PARTITIONED_BY, "sequence")])

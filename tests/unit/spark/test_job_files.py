@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.pipeline.aggregate.job import AggregateJob
-from sluicegate.pipeline.audit.job import AuditJob
 from sluicegate.pipeline.configuration import ConfigError, JobFile, load
-from sluicegate.pipeline.replay import ReplayJob
-from sluicegate.pipeline.skew.job import SkewJob
+from sluicegate.pipeline.jobs.aggregate.job import AggregateJob
+from sluicegate.pipeline.jobs.audit.job import AuditJob
+from sluicegate.pipeline.jobs.replay import ReplayJob
+from sluicegate.pipeline.jobs.skew.job import SkewJob
 
 AUDIT = """
 [audit]

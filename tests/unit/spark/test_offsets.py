@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_sluicegate.checkpoint import CheckpointError, last_progress
-from pyspark_sluicegate.offsets import Offset, OffsetError, named_places
-from sluicegate.protocols.flow.cursor_frames import Position
+from pyspark_sluicegate.reading.checkpoint import CheckpointError, last_progress
+from pyspark_sluicegate.reading.offsets import Offset, OffsetError, named_places
+from sluicegate.protocols.flow.codec.frames.cursor import Position
 
 offsets = st.builds(
     Offset,

@@ -7,15 +7,15 @@ from threading import Event
 import pytest
 from pyspark.errors import PySparkException
 
-from pyspark_sluicegate.offsets import Offset
+from pyspark_sluicegate.reading.offsets import Offset
 from sluicegate import AuthenticationRefused, ConnectFailed
 from sluicegate.pipeline.failures import GATEWAY_AWAY, HOST_TOO_BUSY, JobFailed, failure_of
-from sluicegate.pipeline.progress import lag_by_partition
-from sluicegate.pipeline.supervision import ATTEMPTS_MAX, supervise
+from sluicegate.pipeline.run.progress import lag_by_partition
+from sluicegate.pipeline.run.supervision import ATTEMPTS_MAX, supervise
 
 OF_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:
 Traceback (most recent call last):
-  File "pyspark_sluicegate/reading.py", line 79, in _read_range
+  File "pyspark_sluicegate/reading/tasks.py", line 79, in _read_range
 {raised}
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:570)
@@ -52,13 +52,13 @@ def failing(error: Exception, times: int) -> tuple[Callable[[], None], list[int]
     [
         ("protocols.flow.client.errors.ConnectFailed: no connection for 30 s", GATEWAY_AWAY),
         ("protocols.flow.client.errors.RequestInterrupted: the connection broke", GATEWAY_AWAY),
-        ("pyspark_sluicegate.reading.DataLossError: DATA LOSS in queue orders", None),
+        ("pyspark_sluicegate.reading.tasks.DataLossError: DATA LOSS in queue orders", None),
         ("protocols.flow.client.errors.RequestRefused: not-found (0x0301): no queue orders", None),
     ],
 )
 def test_what_was_raised_in_another_process_is_found_in_spark_s_text(raised: str, passes: str | None) -> None:
     failure = failure_of(RuntimeError(OF_SPARK.format(raised=raised)))
-    assert failure.text == raised.rpartition("errors.")[2].removeprefix("pyspark_sluicegate.reading.")
+    assert failure.text == raised.rpartition("errors.")[2].removeprefix("pyspark_sluicegate.reading.tasks.")
     assert failure.passes == passes
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_sluicegate.planning import RangeToRead, cut, group, share_rows
+from pyspark_sluicegate.reading.planning import RangeToRead, cut, group, share_rows
 
 waiting = st.dictionaries(st.integers(0, 40), st.integers(0, 10_000), max_size=20)
 ranges = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 500)), max_size=15).map(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sluicegate.pipeline import plan
-from sluicegate.pipeline.dmq.job import DmqJob
-from sluicegate.protocols.flow.cursor_frames import Position, Positions
-from sluicegate.protocols.flow.frames import QUEUE_STATUS
+from sluicegate.pipeline.jobs.dmq.job import DmqJob
+from sluicegate.pipeline.run import plan
+from sluicegate.protocols.flow.codec.frame import QUEUE_STATUS
+from sluicegate.protocols.flow.codec.frames.cursor import Position, Positions
 
 
 class TwoPartitions:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
-from sluicegate.pipeline.charts import LINES_MAX, Bar, Line, bars, columns, lines_over, lines_over_time
-from sluicegate.pipeline.report import Fact, Plot, Report, Table, html_of, write_report
+from sluicegate.pipeline.report.charts import LINES_MAX, Bar, Line, bars, columns, lines_over, lines_over_time
+from sluicegate.pipeline.report.page import Fact, Plot, Report, Table, html_of, write_report
 from unit.storage.spool_file import same_imports
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -92,5 +92,5 @@ def test_a_job_begins_without_what_draws_its_page() -> None:
     """Matplotlib is half of what a job imports; most jobs have no page, and one that has may have waited for hours."""
     command = [sys.executable, "-P", "-c", "import sluicegate.pipeline.cli, sys; print(*sys.modules)"]
     imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
-    assert "sluicegate.pipeline.aggregate.job" in imported
+    assert "sluicegate.pipeline.jobs.aggregate.job" in imported
     assert "matplotlib" not in imported

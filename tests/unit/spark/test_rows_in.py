@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from pyspark_sluicegate.columns import chosen_columns, record_batch
-from sluicegate.messaging.headers import TIME_MS_MAX
-from sluicegate.protocols.flow import columns as wire
-from sluicegate.protocols.flow.columns import ColumnWriter, read_columns
+from sluicegate.messaging.message.headers import TIME_MS_MAX
+from sluicegate.protocols.flow.codec import columns as wire
+from sluicegate.protocols.flow.codec.columns import ColumnWriter, read_columns
 
 
 def test_a_time_that_no_calendar_has_is_never() -> None:

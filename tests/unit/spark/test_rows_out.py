@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
 
 from pyspark_sluicegate.options import OptionError, SinkOptions
-from pyspark_sluicegate.rows_out import RowError, encode_rows, rows_with_destination
 from pyspark_sluicegate.source import SluicegateSource
-from sluicegate.protocols.flow import columns as wire
-from sluicegate.protocols.flow.columns import Columns, counts_of, cut_values, read_columns
+from pyspark_sluicegate.writing.rows_out import RowError, encode_rows, rows_with_destination
+from sluicegate.protocols.flow.codec import columns as wire
+from sluicegate.protocols.flow.codec.columns import Columns, counts_of, cut_values, read_columns
 
 texts = st.one_of(st.none(), st.text(max_size=6))
 rows = st.lists(

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.partitioning import HASH_SLOTS
-from sluicegate.pipeline.skew.shares import KeyShare, PartitionShare, SkewResult, loads, with_empty
+from sluicegate.messaging.message.partitioning import HASH_SLOTS
+from sluicegate.pipeline.jobs.skew.shares import KeyShare, PartitionShare, SkewResult, loads, with_empty
 
 
 def result(by_hash: dict[int, int], keyless: int, consumers: int) -> SkewResult:

@@ -5,13 +5,13 @@ import logging
 import pyarrow as pa
 import pytest
 
-from pyspark_sluicegate import staging
 from pyspark_sluicegate.options import ConnectOptions, SinkOptions
-from pyspark_sluicegate.rows_out import encode_rows
-from pyspark_sluicegate.staging import SinkFailed, Stager
+from pyspark_sluicegate.writing import staging
+from pyspark_sluicegate.writing.rows_out import encode_rows
+from pyspark_sluicegate.writing.staging import SinkFailed, Stager
 from sluicegate import MessageTooLarge, RequestRefused
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.columns import ColumnWriter
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.columns import ColumnWriter
 
 ROWS = pa.RecordBatch.from_pydict({"topic": ["a", "b", "c"], "payload": [b"1", b"2", b"3"]})
 

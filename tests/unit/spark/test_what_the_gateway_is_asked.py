@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_sluicegate import acknowledging, stream
-from pyspark_sluicegate.offsets import Offset, OffsetError
 from pyspark_sluicegate.options import SourceOptions
-from pyspark_sluicegate.reading import RangeReader
+from pyspark_sluicegate.reading import acknowledging, stream
+from pyspark_sluicegate.reading.offsets import Offset, OffsetError
+from pyspark_sluicegate.reading.tasks import RangeReader
 from sluicegate import ConnectFailed, FlowClientError, RequestRefused
-from sluicegate.protocols.flow import codes
-from sluicegate.protocols.flow.cursor_frames import Position
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.cursor import Position
 
 OPTIONS = SourceOptions.of({"url": "flow://gateway", "queue": "orders", "longPollMs": "500"})
 REFUSED_FOR_NOW = RequestRefused(codes.PERMISSION_DENIED, "queue 'orders' lets nobody read", None)

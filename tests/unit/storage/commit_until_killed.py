@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from sluicegate.storage.interface import CommitJob, PageWrite
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.store.store import SpoolStore
 
 MAP_BYTES = 16 << 20
 RESERVE_BYTES = 1 << 20

@@ -2,12 +2,12 @@
 
 import struct
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.headers import Headers
-from sluicegate.storage.record import encode_batch
-from sluicegate.storage.record_journal import Entry
-from sluicegate.storage.record_page import Run, directory_row, encode_page
-from sluicegate.storage.record_seal import seal
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.storage.records.batch import encode_batch
+from sluicegate.storage.records.journal import Entry
+from sluicegate.storage.records.page import Run, directory_row, encode_page
+from sluicegate.storage.records.seal import seal
 from unit.storage.samples import batch
 
 

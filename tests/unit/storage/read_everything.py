@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from sluicegate.storage.errors import StorageError
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.store.store import SpoolStore
 
 
 def main(folder: Path) -> None:

@@ -2,13 +2,13 @@
 
 from hypothesis import strategies as st
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.dead_letter import DeadLetter
-from sluicegate.messaging.headers import Headers, UserPropertyValue
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.dead_letter import DeadLetter
+from sluicegate.messaging.message.headers import Headers, UserPropertyValue
 from sluicegate.storage.interface import CommitJob
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.record_journal import Entry, Match, Settlement, encode_journal_record
-from sluicegate.storage.record_page import Run, encode_page
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.journal import Entry, Match, Settlement, encode_journal_record
+from sluicegate.storage.records.page import Run, encode_page
 
 Row = tuple[str, bytes, Headers | None]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.backup import Backup
-from sluicegate.storage.backup_folder import (
+from sluicegate.storage.backup.backup import Backup
+from sluicegate.storage.backup.folder import (
     NOTE_FILE,
     PARTIAL_FILE,
     BackupNote,
@@ -16,13 +16,13 @@ from sluicegate.storage.backup_folder import (
     read_note,
     remove_leftovers,
 )
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.backup.restore import restore_backup
+from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupEnded, BackupRefused, FolderInUse, StoreFull, UnsupportedFormat
-from sluicegate.storage.folder_lock import DATA_FILE
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.restore import restore_backup
-from sluicegate.storage.spool_reader import SpoolReader
-from sluicegate.storage.store import SPOOL_FULL, SpoolStore
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.store.store import SPOOL_FULL, SpoolStore
 from unit.storage.conftest import OpenStore
 from unit.storage.samples import page_bytes, publish_job
 
@@ -229,7 +229,7 @@ def test_what_a_dead_writer_left_is_removed_and_what_a_living_one_writes_is_not(
 
 
 def test_without_room_nothing_is_begun(store: SpoolStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluicegate.storage.backup.disk_free_bytes", lambda _: 64 << 20)
+    monkeypatch.setattr("sluicegate.storage.backup.backup.disk_free_bytes", lambda _: 64 << 20)
 
     with pytest.raises(BackupRefused, match="no room"):
         backup_of(store, tmp_path / "b" / "1").run()

@@ -5,11 +5,11 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from sluicegate.storage.databases import CATALOG_COPY, DATABASE_COUNT
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.environment.databases import CATALOG_COPY, DATABASE_COUNT
+from sluicegate.storage.integrity.salvage_copy import salvage_spool
 from sluicegate.storage.interface import CommitJob, Recovery, Table, TableWrite
-from sluicegate.storage.salvage_copy import salvage_spool
-from sluicegate.storage.spool_reader import SpoolReader
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.store.store import SpoolStore
 
 MAP_BYTES = 1 << 26
 ROWS = {b"row/%d" % number: b'{"queue": %d}' % number for number in range(4)}

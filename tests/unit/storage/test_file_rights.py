@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.backup import Backup
-from sluicegate.storage.backup_folder import NOTE_FILE, PARTIAL_FILE, BackupNote, write_note
+from sluicegate.storage.backup.backup import Backup
+from sluicegate.storage.backup.folder import NOTE_FILE, PARTIAL_FILE, BackupNote, write_note
+from sluicegate.storage.backup.restore import restore_backup
+from sluicegate.storage.environment.file_rights import make_file, open_to_others, told_rights
+from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupRefused
-from sluicegate.storage.file_rights import make_file, open_to_others, told_rights
-from sluicegate.storage.folder_lock import DATA_FILE
-from sluicegate.storage.restore import restore_backup
-from sluicegate.storage.store import SPOOL_FILES, SpoolStore
+from sluicegate.storage.store.store import SPOOL_FILES, SpoolStore
 from unit.storage.samples import publish_job
 
 MIB = 1 << 20

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.storage.environment.folder_lock import LOCK_FILE, FolderLock
 from sluicegate.storage.errors import FolderInUse
-from sluicegate.storage.folder_lock import LOCK_FILE, FolderLock
 
 
 def test_a_folder_has_one_claim_at_a_time_and_its_file_stays(tmp_path: Path) -> None:

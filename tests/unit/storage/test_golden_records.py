@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.dead_letter import DeadLetter
-from sluicegate.messaging.headers import NATIVE_MQTT5, Headers
-from sluicegate.messaging.marks import UNKNOWN_MARKS, Marks
-from sluicegate.messaging.usage import STORED_MESSAGE_BYTES
-from sluicegate.storage.record import decode_batch, encode_batch
-from sluicegate.storage.record_cursor import CursorState, decode_cursor, encode_cursor
-from sluicegate.storage.record_journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
-from sluicegate.storage.record_page import Run, decode_page, decode_page_summary, directory_row, encode_page
-from sluicegate.storage.record_table import decode_row, encode_row
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.dead_letter import DeadLetter
+from sluicegate.messaging.message.headers import NATIVE_MQTT5, Headers
+from sluicegate.messaging.message.usage import STORED_MESSAGE_BYTES
+from sluicegate.messaging.partitions.state.marks import UNKNOWN_MARKS, Marks
+from sluicegate.storage.records.batch import decode_batch, encode_batch
+from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
+from sluicegate.storage.records.journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.page import Run, decode_page, decode_page_summary, directory_row, encode_page
+from sluicegate.storage.records.table import decode_row, encode_row
 from unit.storage.samples import batch, rows_of
 
 GOLDEN = Path(__file__).parents[2] / "data" / "storage"

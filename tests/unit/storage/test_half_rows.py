@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite
-from sluicegate.storage.record import decode_batch, encode_batch
-from sluicegate.storage.record_batches import put_batches
-from sluicegate.storage.record_journal import Entry, JournalRecord, Match, decode_journal_record, encode_journal_record
-from sluicegate.storage.record_page import Run, decode_page, directory_row, encode_page
-from sluicegate.storage.record_seal import SEAL_BYTES, seal
-from sluicegate.storage.spool_reader import SpoolReader
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.batch import decode_batch, encode_batch
+from sluicegate.storage.records.batches import put_batches
+from sluicegate.storage.records.journal import Entry, JournalRecord, Match, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.page import Run, decode_page, directory_row, encode_page
+from sluicegate.storage.records.seal import SEAL_BYTES, seal
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.half_records import half, page_of_version_1, record_of_version_1
 from unit.storage.samples import batch, rows_of
 

@@ -5,17 +5,17 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sluicegate.messaging.cursors import TAP, DurableCursor
-from sluicegate.messaging.queue_config import definition_from_dict
-from sluicegate.messaging.staging import StagedPage
-from sluicegate.storage.databases import PAGE_KEY, RECORD_KEY
-from sluicegate.storage.inspection import Finding, Severity, inspect_spool
+from sluicegate.messaging.bulk.durable_cursors import TAP, DurableCursor
+from sluicegate.messaging.bulk.staging import StagedPage
+from sluicegate.messaging.queues.definition import definition_from_dict
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.catalog.queues import PartitionIds, StoredQueue, queue_row
+from sluicegate.storage.catalog.staging import page_row
+from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY
+from sluicegate.storage.integrity.inspection import Finding, Severity, inspect_spool
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.queue_catalog import PartitionIds, StoredQueue, queue_row
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.spool_reader import SpoolReader
-from sluicegate.storage.staging_rows import page_row
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 from unit.storage.spool_file import flip_raw, get_raw, put_raw
 

@@ -5,17 +5,17 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sluicegate.messaging.queue_config import definition_from_dict
-from sluicegate.messaging.rescale import Rescale
-from sluicegate.messaging.slots import modulo_slots, resized_slots
+from sluicegate.messaging.queues.assignment.rescale import Rescale
+from sluicegate.messaging.queues.assignment.slots import modulo_slots, resized_slots
+from sluicegate.messaging.queues.definition import definition_from_dict
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.catalog.partition_owners import find_lost, owner_rows, owner_rows_deleted, staging_owner_row
+from sluicegate.storage.catalog.queues import PartitionIds, StoredQueue, queue_row, staging_partition_id
+from sluicegate.storage.catalog.recovered import StoredVpn, read_partitions, read_vpns
+from sluicegate.storage.integrity.salvage_copy import salvage_spool
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.partition_owners import find_lost, owner_rows, owner_rows_deleted, staging_owner_row
-from sluicegate.storage.queue_catalog import PartitionIds, StoredQueue, queue_row, staging_partition_id
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.salvage_copy import salvage_spool
-from sluicegate.storage.spool_reader import SpoolReader
-from sluicegate.storage.store import SpoolStore
-from sluicegate.storage.stored_state import StoredVpn, read_partitions, read_vpns
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 from unit.storage.spool_file import flip_raw
 

@@ -1,13 +1,13 @@
-"""The columns of a batch survive the disk (layout in storage/record.py)."""
+"""The columns of a batch survive the disk (layout in storage/records/batch.py)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.batch import MessageBatch
-from sluicegate.messaging.headers import Headers
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
-from sluicegate.storage.record import BATCH_FORMAT, decode_batch, encode_batch, encode_rows
+from sluicegate.storage.records.batch import BATCH_FORMAT, decode_batch, encode_batch, encode_rows
 from unit.storage.samples import attributes_of, batch, batches, rows_of
 
 
@@ -74,7 +74,7 @@ def test_more_than_65536_topics_in_one_batch_are_told_apart() -> None:
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 0), (2, 1), (-1, 2), (0, 4)])
 def test_rows_that_a_batch_does_not_have_are_refused(start: int, stop: int) -> None:
-    """A batch has at least one row (messaging.batch)."""
+    """A batch has at least one row (messaging.message.batch)."""
     with pytest.raises(ValueError, match=f"rows {start} to {stop} of a batch of 3"):
         encode_rows(batch(3), start, stop)
 

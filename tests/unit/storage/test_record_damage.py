@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.marks import marks_of, marks_together
+from sluicegate.messaging.partitions.state.marks import marks_of, marks_together
 from sluicegate.storage.errors import DamagedRecord, StorageError, UnsupportedFormat
-from sluicegate.storage.record_cursor import CursorState, decode_cursor, encode_cursor
-from sluicegate.storage.record_journal import (
+from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
+from sluicegate.storage.records.journal import (
     Entry,
     JournalRecord,
     Match,
@@ -18,7 +18,7 @@ from sluicegate.storage.record_journal import (
     decode_journal_record,
     encode_journal_record,
 )
-from sluicegate.storage.record_page import (
+from sluicegate.storage.records.page import (
     PageRuns,
     PageSummary,
     Run,
@@ -27,8 +27,8 @@ from sluicegate.storage.record_page import (
     directory_row,
     encode_page,
 )
-from sluicegate.storage.record_seal import SEAL_BYTES, seal
-from sluicegate.storage.record_table import decode_row, encode_row, stored_key
+from sluicegate.storage.records.seal import SEAL_BYTES, seal
+from sluicegate.storage.records.table import decode_row, encode_row, stored_key
 from unit.storage.samples import attributes_of, batch, cursors, entries, page_runs, rows_of, settlements
 
 SAMPLES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {

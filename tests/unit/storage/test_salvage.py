@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from sluicegate.storage.errors import BackupRefused, StoreFailed
+from sluicegate.storage.integrity.pages import BRANCH, LEAF, DataFile
+from sluicegate.storage.integrity.salvage_copy import Salvaged, salvage_spool
+from sluicegate.storage.integrity.walk import NAMES, walk_trees
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, Table, TableWrite
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.record_journal import Entry, Match, encode_journal_record
-from sluicegate.storage.record_page import Run, encode_page
-from sluicegate.storage.salvage_copy import Salvaged, salvage_spool
-from sluicegate.storage.store import SpoolStore
-from sluicegate.storage.tree_pages import BRANCH, LEAF, DataFile
-from sluicegate.storage.tree_walk import NAMES, walk_trees
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.journal import Entry, Match, encode_journal_record
+from sluicegate.storage.records.page import Run, encode_page
+from sluicegate.storage.store.store import SpoolStore
 from unit.cores.messages import numbered
 from unit.storage.tree_files import tree_pages, walked
 

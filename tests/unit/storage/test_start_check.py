@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.environment import READERS_FILE
+from sluicegate.storage.environment.environment import READERS_FILE
+from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import FolderInUse, SpoolMissing, StoreDamaged, StoreFailed
-from sluicegate.storage.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import page_bytes
 from unit.storage.tree_files import tree_pages
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from sluicegate.messaging.marks import marks_of
+from sluicegate.messaging.partitions.state.marks import marks_of
+from sluicegate.storage.environment.identity import STORE_KIND
 from sluicegate.storage.errors import FolderInUse, PageNotFound, UnsupportedFormat
-from sluicegate.storage.identity import STORE_KIND
 from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Store, StoredPage, Table, TableWrite
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.record_page import PageSummary
-from sluicegate.storage.record_seal import seal
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.page import PageSummary
+from sluicegate.storage.records.seal import seal
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import batch, page_bytes, publish_job, rows_of
 from unit.storage.spool_file import put_raw
 

@@ -9,7 +9,7 @@ import pytest
 
 from processes import running
 from sluicegate.storage.interface import Recovery
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.spool_file import same_imports
 
 PROGRAM = Path(__file__).with_name("commit_until_killed.py")

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.messaging.flows import DeliveryRules
-from sluicegate.messaging.ledger import Ledger
-from sluicegate.messaging.recovery import restore
-from sluicegate.storage.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.recovery import restore
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.catalog.recovered import SEQUENCES_SKIPPED, read_partitions
+from sluicegate.storage.environment.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from sluicegate.storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, UnsupportedFormat
 from sluicegate.storage.interface import CommitJob, PageDamage, PageWrite, QuarantinedBytes, Recovery, Table, TableWrite
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.record_journal import JOURNAL_FORMAT, JOURNAL_KIND
-from sluicegate.storage.record_page import directory_row
-from sluicegate.storage.record_seal import seal
-from sluicegate.storage.spool_reader import SpoolReader
-from sluicegate.storage.store import SpoolStore
-from sluicegate.storage.stored_state import SEQUENCES_SKIPPED, read_partitions
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.journal import JOURNAL_FORMAT, JOURNAL_KIND
+from sluicegate.storage.records.page import directory_row
+from sluicegate.storage.records.seal import seal
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 from unit.storage.spool_file import flip_raw, get_raw, put_raw, same_imports
 

@@ -12,8 +12,8 @@ import pytest
 
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, StoreUsage
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 
 RESERVE_BYTES = 256 << 10

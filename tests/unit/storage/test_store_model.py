@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Table, TableWrite
-from sluicegate.storage.record_cursor import CursorState
-from sluicegate.storage.store import SpoolStore
+from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.store.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
 
 partition_ids = st.integers(1, 3)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.storage.errors import StoreFailed
-from sluicegate.storage.tree_pages import HEADER_BYTES, DataFile, check_header
-from sluicegate.storage.tree_walk import FREE_LIST, NAMES, TreeDamage, walk_trees
+from sluicegate.storage.integrity.pages import HEADER_BYTES, DataFile, check_header
+from sluicegate.storage.integrity.walk import FREE_LIST, NAMES, TreeDamage, walk_trees
 from unit.storage.tree_files import tree_pages, walked
 
 TABLES = ("journal", "pages", "sessions")

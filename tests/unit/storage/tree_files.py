@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sluicegate.storage.tree_pages import BRANCH, LEAF, DataFile
-from sluicegate.storage.tree_walk import TreeWalk
+from sluicegate.storage.integrity.pages import BRANCH, LEAF, DataFile
+from sluicegate.storage.integrity.walk import TreeWalk
 
 
 def walked(path: Path) -> TreeWalk:

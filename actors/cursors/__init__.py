@@ -1,0 +1,1 @@
+"""Durable cursors: their directory, and requests that wait for messages."""

@@ -1,0 +1,90 @@
+"""What is said about flows whose client goes or is away, and about what they were sent before.
+
+Flows that are parked are of queues with one partition: those of sessions and of shared subscriptions.
+"""
+
+from dataclasses import dataclass
+
+from sluicegate.messaging.partitions.state.flows import Flow
+
+
+@dataclass(slots=True)
+class ParkFlow:
+    """Consumer -> queue: the client is away. `kept` stays with it, the rest of what the flow holds is delivered again.
+
+    The flow goes on with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
+    """
+
+    flow_id: int
+    kept: list[tuple[int, int]]  # half-open ranges of sequences
+
+
+@dataclass(slots=True)
+class RestoreParkedFlow:
+    """Session directory -> queue: a flow of an earlier run of the node, parked. Before anybody binds."""
+
+    flow: Flow
+    kept: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Park:
+    """Queue -> partition: see ParkFlow."""
+
+    flow_id: int
+    kept: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class RestoreParked:
+    """Queue -> partition: see RestoreParkedFlow."""
+
+    flow: Flow
+    epoch: int
+    kept: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Unpark:
+    """Queue -> partition: the client of a parked flow is back, at another address."""
+
+    flow: Flow
+
+
+@dataclass(slots=True)
+class DeliverAgain:
+    """Ask of a partition: deliver to a flow once more, within its credit, what it holds of half-open ranges.
+
+    Answered with those of them that it holds; with none under an old epoch.
+    """
+
+    flow_id: int
+    epoch: int
+    ranges: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class GiveBack:
+    """Consumer -> partition, before its flow ends: half-open ranges that it was given first and never sent.
+
+    Under an old epoch it changes nothing.
+    """
+
+    flow_id: int
+    epoch: int
+    ranges: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class LookUpSequences:
+    """Ask of a queue, which asks its partition: what is left of half-open ranges. Answered with FoundSequences."""
+
+    ranges: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSequences:
+    """What a partition knows of sequences that a consumer asked about."""
+
+    unsettled: list[tuple[int, int]]  # half-open ranges
+    suspect_end: int  # after a crash: everything below may have been delivered by the run of the node that crashed

@@ -1,0 +1,401 @@
+"""What the broker's actors say to each other. Each message names who sends it, to whom, and what comes back.
+
+Nobody blocks on an answer. Messages on the data path carry batches and ranges, never single messages. What is said to
+the directory of queues is in `directory_messages`, to the router in `router_messages`; the data path is in
+`data_messages`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sluicegate.actors.queues.queue_totals import QueueTotals
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.paging import PagePlan
+from sluicegate.messaging.partitions.recovery import StoredPartition
+from sluicegate.messaging.partitions.state.flows import UNBOUNDED, Flow
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.queues.definition import QueueConfig
+from sluicegate.messaging.selectors.selector import Selector
+from sluicegate.storage.interface import TableWrite
+
+# --- queue <-> partition ---
+
+
+@dataclass(slots=True)
+class Attach:
+    """Queue -> partition: deliver to this flow from now on."""
+
+    flow: Flow
+    epoch: int
+
+
+@dataclass(slots=True)
+class Pause:
+    """Queue -> partition: deliver nothing more to this flow. Answered by PartitionDrained when it holds nothing."""
+
+    flow_id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Detach:
+    """Queue -> partition: take back what this flow holds."""
+
+    flow_id: int
+    count_as_failed: bool
+
+
+@dataclass(slots=True)
+class PartitionDrained:
+    """Partition -> queue: the paused flow holds nothing of this partition any more."""
+
+    partition_number: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class PartitionStored:
+    """Spool -> queue: what the store has of a partition that asked for it; None when it could not be read."""
+
+    partition_number: int
+    stored: StoredPartition | None
+
+
+@dataclass(slots=True)
+class DescribePartition:
+    """Ask of a partition; answered with a PartitionOverview."""
+
+
+@dataclass(slots=True)
+class CloseLedger:
+    """Ask of a partition, at a clean stop, when no flow is attached any more. Answered with a ClosedLedger."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLedger:
+    """What the store has to know of a partition beyond its settlements."""
+
+    partition_id: int
+    next_sequence: int
+    redelivered: list[tuple[int, int, int]]  # first, end, failed deliveries
+    delays: list[tuple[int, int, int]]  # of messaging.partitions.state.redelivery_delay: what failed and waits
+
+
+@dataclass(slots=True)
+class BrowsePartition:
+    """Ask of a partition: copies of waiting messages behind a sequence, oldest first. Answered with BrowsedMessages.
+
+    With `waits_as`, the number of a browser, it is answered once there is something to show, or with EndBrowse.
+    """
+
+    after: int
+    limit: int
+    waits_as: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessage:
+    """A copy of a waiting message: row `row` of `batch`."""
+
+    partition_number: int
+    sequence: int
+    batch: MessageBatch
+    row: int
+    redelivered: bool
+    delivery_count: int
+    in_flight: bool
+
+
+@dataclass(slots=True)
+class PurgePartition:
+    """Ask of a partition: drop what no consumer holds. Answered with the number of messages dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOverview:
+    """The figures of one partition."""
+
+    number: int
+    partition_id: int
+    waiting_count: int
+    waiting_bytes: int
+    ready_count: int
+    delayed_count: int  # neither ready nor in flight: not stored yet, their time has not come, or they failed and wait
+    in_flight_count: int
+    memory_bytes: int
+    first_unsettled: int
+    next_sequence: int
+    delivered_count: int
+    redelivered_count: int
+    settled_count: int
+    lock_losses_count: int  # deliveries taken back because they were not settled in time
+    remarks_lost_count: int  # what consumers put on messages, and there was no room for
+    discards: dict[str, int]  # reason -> messages dropped
+    buried: dict[str, int]  # reason -> messages moved to the dead message queue
+    in_flight_by_flow: dict[int, int]
+    kept_from: int  # first sequence that readers of ranges may still have
+    kept_bytes: int  # payload that is kept beyond its settlement; no part of the quota
+    held_count: int  # of the ready ones, those passed over because older ones of their slot are not settled
+
+
+# --- consumer <-> queue ---
+
+
+@dataclass(slots=True)
+class BindFlow:
+    """Ask of a queue: consume from it. Answered with None, or BindRefused is raised.
+
+    The consumer chooses the flow's id (Runtime.next_urn), for deliveries may reach it before the answer does.
+    """
+
+    flow_id: int
+    client: str
+    user: str  # as authentication found it; empty: anonymous
+    address: Address
+    window: CreditWindow[Address]
+    protocol: str = "mqtt"
+    selector: Selector | None = None  # of the messages it wants; None: all
+    acknowledges: bool = False  # of a partitioned queue: it is told its partitions, and lets go of them by its word
+    of_partition_max: int = UNBOUNDED  # how many unsettled messages of one partition the consumer takes
+
+
+# Why a bind was refused: the names of the counters, and codes that protocols translate.
+ENDPOINT_DISABLED = "endpoint_disabled"
+MAX_BIND_COUNT_EXCEEDED = "max_bind_count_exceeded"
+PERMISSION_DENIED = "permission_denied"
+QUEUE_EXPIRED = "queue_expired"
+NO_SUCH_PARTITION = "no_such_partition"  # of browsers, which may ask for one
+
+
+class BindRefused(Exception):
+    """A queue would not bind a flow. `code` is one of the reasons above."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(slots=True)
+class UnbindFlow:
+    """Consumer -> queue: the flow ends; what it holds is delivered again.
+
+    `may_return` is False when the client has said that it is done with the queue, and its connection goes on.
+    """
+
+    flow_id: int
+    count_as_failed: bool = True
+    may_return: bool = True
+
+
+@dataclass(slots=True)
+class FlowState:
+    """Queue -> consumer: the flow became active or inactive, or its partitions changed."""
+
+    flow_id: int
+    active: bool
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class FlowGone:
+    """Queue -> consumer: the flow has ended because the queue was deleted, its egress shut down, or a right taken away.
+
+    With `may_return` it makes sense to bind again later.
+    """
+
+    flow_id: int
+    reason: str
+    may_return: bool
+
+
+@dataclass(slots=True)
+class DescribeQueue:
+    """Ask of a queue; answered with a QueueOverview."""
+
+
+@dataclass(slots=True)
+class BrowseQueue:
+    """Ask of a queue: copies of waiting messages. Answered with a list of BrowsedMessage."""
+
+    partition_number: int | None
+    after: int
+    limit: int
+
+
+@dataclass(slots=True)
+class PurgeQueue:
+    """Ask of a queue: drop what no consumer holds. Answered with the number of messages dropped."""
+
+
+@dataclass(slots=True)
+class Reconfigure:
+    """Directory -> queue: the configuration is now this, and stored."""
+
+    config: QueueConfig
+
+
+# What a flow does, in the words of Solace's management.
+ACTIVE_CONSUMER = "active-consumer"
+INACTIVE = "inactive"  # bound, and standing by
+ACTIVE_BROWSER = "active-browser"
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOverview:
+    """The figures of one flow."""
+
+    flow_id: int
+    client: str
+    protocol: str
+    window: int
+    unacked_count: int
+    activity: str  # ACTIVE_CONSUMER, INACTIVE or ACTIVE_BROWSER
+    partitions: list[int]
+    selector: str  # empty: it wants all
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """The figures of one queue."""
+
+    config: QueueConfig
+    durable: bool
+    rebalance_status: str
+    scale_status: str  # of messaging.queues.assignment.rescale
+    partition_statuses: list[tuple[str, int, int]]  # status, owning flow (0: none or many), epoch
+    partitions: list[PartitionOverview]
+    flows: list[FlowOverview]
+    usage_bytes: int
+    usage_count: int
+    totals: QueueTotals  # with what partitions that retired have counted
+    refusals: dict[int, int]  # verdict of messaging.message.refusals -> messages refused to their publishers
+    drops: dict[int, int]  # verdict -> messages dropped here, and nobody heard of it
+
+
+# --- partition, publisher, queue, session -> spool ---
+
+
+@dataclass(slots=True)
+class WritePages:
+    """Write pages in the next commit. Answered with PagesWritten when they are safe."""
+
+    partition: Address
+    partition_id: int
+    plans: list[PagePlan]
+
+
+@dataclass(slots=True)
+class PagesWritten:
+    """Spool -> partition: the pages are safe; or, when `plans` did not fit, `failed` is set and nothing changed."""
+
+    plans: list[PagePlan]
+    failed: bool
+
+
+@dataclass(slots=True)
+class Withdraw:
+    """Spool -> partition: these sequences could not be stored, and their publisher knows; drop what is left."""
+
+    first: int
+    end: int
+
+
+@dataclass(slots=True)
+class ReadPage:
+    """Partition -> spool reader: bring a page. Answered with PageRead."""
+
+    partition: Address
+    partition_id: int
+    first_sequence: int
+
+
+@dataclass(slots=True)
+class PageRead:
+    """Spool reader -> partition: the runs of a page, or why it cannot be read."""
+
+    first_sequence: int
+    runs: list[tuple[int, MessageBatch]]
+    damage: str  # empty when the page was read
+    failed: bool = False  # the store could not be read: it says nothing about the page
+    lost: str = ""  # what of the page could not be read, beside `runs`
+
+
+@dataclass(slots=True)
+class PagesUnread:
+    """Spool reader -> spool: pages of a partition cannot be read, for another reason than before, or can again."""
+
+    partition_id: int
+    reason: str  # empty: they can be read again
+    is_damage: bool = False  # LMDB's own pages are broken
+    mistake: Exception | None = None  # with its traceback, for the log
+
+
+@dataclass(slots=True)
+class SetPageAside:
+    """Partition -> spool: this page cannot be read; keep its bytes in quarantine.
+
+    With `stays` some of it can be read, and is served from where it is.
+    """
+
+    partition_id: int
+    first_sequence: int
+    damage: str
+    stays: bool = False
+
+
+@dataclass(slots=True)
+class PageOut:
+    """Spool -> partition: move what journal records up to this number hold into pages, so that they can go."""
+
+    through_record: int
+
+
+@dataclass(slots=True)
+class WriteTables:
+    """Write rows of the catalog, the retained messages or the session table.
+
+    Answered to `reply_to` with Confirmed or Refused of `token`; nobody is told when `reply_to` is None. With
+    `until_done` it is tried again with every commit until one is made: it makes room. Who waits hears Refused only when
+    the store has failed, and not for want of room; rows are then still to be written, should it recover. `left` is
+    called when they are written or never will be.
+    """
+
+    writes: list[TableWrite]
+    reply_to: Address | None
+    token: int
+    until_done: bool = False
+    left: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class RegisterPartition:
+    """Queue -> spool: a partition exists; keep its account, and reserve sequences for it."""
+
+    partition_id: int
+    partition: Address
+    next_sequence: int
+
+
+@dataclass(slots=True)
+class ReloadPartition:
+    """Partition -> spool: its memory is lost. Answered to the queue with PartitionStored when all before is written."""
+
+    partition_id: int
+    partition_number: int
+    queue: Address
+
+
+@dataclass(slots=True)
+class Readopted:
+    """Partition -> spool: these publications, read from the journal, are needed again as objects of their own."""
+
+    publications: list[Publication]
+
+
+@dataclass(slots=True)
+class PurgeFromStore:
+    """Queue -> spool: a partition is gone with all its pages."""
+
+    partition_id: int

@@ -1,0 +1,114 @@
+"""Looking at the messages that wait in a partition, oldest first, without touching them.
+
+A look that finds nothing ends, or waits for something to come. Pages are read for the looking only: they do not come
+into the partition's memory.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from sluicegate.actors.messages.queues import BrowsedMessage, BrowsePartition, PageRead, ReadPage
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.spool.store_threads import StoreReader
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.state.segments import Segment
+
+READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
+
+
+class PartitionBrowse(Address):
+    """One look at a partition: walks the segments, and waits where a page has to be read."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        ledger: Callable[[], Ledger],
+        number: int,
+        partition_id: int,
+        reader: StoreReader | None,
+        request: BrowsePartition,
+        waiting: "dict[int, PartitionBrowse]",
+    ) -> None:
+        self._runtime = runtime
+        self._ledger = ledger  # asked for each time: a partition may be given a new one
+        self._number = number
+        self._partition_id = partition_id
+        self._reader = reader
+        self._next = request.after + 1
+        self._limit = request.limit
+        self._waits_as = -1 if request.waits_as is None else request.waits_as
+        self._waiting = waiting  # where the partition finds looks that wait for something new
+        self._found: list[BrowsedMessage] = []
+        self.answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
+
+    def run(self) -> None:
+        """Go on until a page has to be read, or all is found."""
+        self._waiting.pop(self._waits_as, None)
+        segments = self._ledger().segments
+        while len(self._found) < self._limit:
+            segment = segments.at_or_after(self._next)
+            if segment is None:
+                break
+            if segment.batch is None:
+                assert segment.page is not None
+                assert self._reader is not None
+                self._reader.read(ReadPage(self, self._partition_id, segment.page.first))
+                return
+            self._look(segment.first, segment.batch)
+            self._next = segment.end
+        if self._found or self._waits_as < 0:
+            self.end()
+        else:
+            self._waiting[self._waits_as] = self
+
+    def end(self) -> None:
+        """Answer with what was found."""
+        self._waiting.pop(self._waits_as, None)
+        self.answer.set(self._found)
+
+    def post(self, message: object) -> None:
+        """Take a page that was read; a damaged one has nothing to show."""
+        assert isinstance(message, PageRead)
+        if message.failed:  # what a disk cannot give now is not lost
+            self._runtime.after(READ_AGAIN_MS, self.run)
+            return
+        segment = self._ledger().segments.at_or_after(self._next)
+        end = self._next + 1 if segment is None else _end_of_page(segment, message)
+        for first, batch in message.runs:
+            self._look(first, batch)
+        self._next = max(end, self._next)
+        self.run()
+
+    def _look(self, first: int, batch: MessageBatch) -> None:
+        ledger = self._ledger()
+        for row in range(batch.count):
+            sequence = first + row
+            if sequence < self._next or sequence < ledger.floor or sequence in ledger.settled:
+                continue
+            if sequence in ledger.leaving:  # another queue shows it
+                continue
+            if len(self._found) == self._limit:
+                return
+            self._found.append(
+                BrowsedMessage(
+                    partition_number=self._number,
+                    sequence=sequence,
+                    batch=batch,
+                    row=row,
+                    redelivered=ledger.was_delivered(sequence),
+                    delivery_count=ledger.failures.get(sequence, 0),
+                    in_flight=any(sequence in flow.in_flight for flow in ledger.flows.values()),
+                )
+            )
+
+
+def _end_of_page(segment: Segment, message: PageRead) -> int:
+    """Return where the page ends: behind its last run, or behind its segment when it could not be read."""
+    if message.runs:
+        first, batch = message.runs[-1]
+        return first + batch.count
+    return segment.end

@@ -1,0 +1,133 @@
+"""What is asked of a partition beside settling: time, remarks, and to hear when something is stored or at its end."""
+
+from collections import deque
+from typing import Any, Final, TypeVar, final
+
+from sluicegate.actors.messages.data import Confirmed, Refused, Remark, RenewLock, SettleDurably
+from sluicegate.actors.messages.drain_messages import DrainPartition
+from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.spool.stored_answer import StoredAnswer
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.in_flight import held_as, remark, renew
+from sluicegate.messaging.partitions.rules.supply import has_more_for
+
+T = TypeVar("T")
+
+ConsumerAsk = Remark | RenewLock | DrainPartition
+
+MOVED_ON: Final = "the partition has moved on"
+
+
+@final
+class _Storing:
+    """Who waits for the store to know what became of messages."""
+
+    def __init__(self, reply_to: Address, ranges: list[tuple[int, int]]) -> None:
+        self._reply_to = reply_to
+        self._ranges = ranges
+
+    def is_leaving(self, ledger: Ledger) -> bool:
+        """Return whether some are on their way to a dead message queue: until they are there, a crash undoes it."""
+        return any(ledger.leaving.count_within(first, end) for first, end in self._ranges)
+
+    def is_there(self, ledger: Ledger) -> bool:
+        """Return whether some wait for a consumer: what was done to them has come to nothing."""
+        return any(ledger.held_by_nobody(first, end) for first, end in self._ranges)
+
+    def refuse(self) -> None:
+        """Say so."""
+        self._reply_to.post(Refused(0, MOVED_ON))
+
+    def wait(self, spool: Address | None) -> None:
+        """Have the answer given when all that the spool has so far is stored. None: nothing here is ever written."""
+        if spool is None:
+            self._reply_to.post(Confirmed(0))
+        else:  # with nothing to write, this waits for the commit alone
+            spool.post(WriteTables([], self._reply_to, 0, until_done=True))
+
+
+@final
+class ConsumerAsks:
+    """Those of one partition. Whoever waits is answered at the end of a turn, when all it brought is carried out."""
+
+    def __init__(self) -> None:
+        self.is_awaited = False  # somebody waits
+        self._drains: dict[int, LoopFuture[None]] = {}  # by flow
+        self._storing: list[_Storing] = []  # of this turn
+        self._leaving: deque[_Storing] = deque()  # in the order asked, which is that in which messages mostly leave
+
+    def receive(self, ledger: Ledger, message: ConsumerAsk, wall_ms: int) -> Any:
+        """Do what is asked, or see to its answer."""
+        if isinstance(message, Remark):
+            remark(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, message.remark)
+            return None
+        if isinstance(message, RenewLock):
+            return renew(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, wall_ms)
+        return self._drain(message.flow_id)
+
+    def takes(self, ledger: Ledger, message: SettleDurably) -> bool:
+        """Note a settlement that is to be applied now; return False, and refuse it, when it is not."""
+        flow = ledger.flows.get(message.settle.flow_id)
+        if flow is None or flow.epoch != message.settle.epoch:
+            message.reply_to.post(Refused(0, MOVED_ON))
+            return False
+        count = message.settle.delivery_count
+        if not any(held_as(ledger, flow, first, end, count) for first, end in message.settle.ranges):
+            message.reply_to.post(Refused(0, "the flow holds none of it: taken back, for it was not settled in time"))
+            return False
+        self._wait_for_store(message.reply_to, message.settle.ranges)
+        return True
+
+    def when_stored(self, value: T) -> LoopFuture[T]:
+        """Return what is answered with a value when the store knows what this turn has done."""
+        stored = StoredAnswer(value)
+        self._wait_for_store(stored, [])
+        return stored.future
+
+    def look(self, ledger: Ledger, spool: Address | None) -> None:
+        """Answer whom there is an answer for. The ledger has delivered what it could, and the spool was told of it."""
+        for each in self._storing:
+            if each.is_leaving(ledger):
+                self._leaving.append(each)
+            else:
+                each.wait(spool)
+        self._storing.clear()
+        while self._leaving and not self._leaving[0].is_leaving(ledger):
+            self._leaving.popleft().wait(spool)
+        for flow_id, answer in list(self._drains.items()):
+            if not has_more_for(ledger, flow_id):
+                del self._drains[flow_id]
+                answer.set(None)
+        self.is_awaited = len(self._drains) > 0 or len(self._leaving) > 0
+
+    def go_on_with(self, ledger: Ledger) -> None:
+        """Take up a ledger that was made anew from the store: in it, what was on its way elsewhere may be back."""
+        waiting = [*self._leaving, *self._storing]
+        self._leaving.clear()
+        self._storing.clear()
+        for each in waiting:
+            if each.is_there(ledger):
+                each.refuse()
+            else:
+                self._storing.append(each)
+
+    def end(self) -> None:
+        """Answer those who drain: nothing more comes from here."""
+        for flow_id in list(self._drains):
+            self._drains.pop(flow_id).set(None)
+
+    def _wait_for_store(self, reply_to: Address, ranges: list[tuple[int, int]]) -> None:
+        self._storing.append(_Storing(reply_to, ranges))
+        self.is_awaited = True
+
+    def _drain(self, flow_id: int) -> LoopFuture[None]:
+        """Put a flow in line. One that asks anew is waited for once; what it asked before is answered."""
+        earlier = self._drains.pop(flow_id, None)
+        if earlier is not None:
+            earlier.set(None)
+        answer: LoopFuture[None] = LoopFuture()
+        self._drains[flow_id] = answer
+        self.is_awaited = True
+        return answer

@@ -1,0 +1,1 @@
+"""Work of a partition that takes several turns: moves, dead-lettering, operators' actions, preparing."""

@@ -1,0 +1,158 @@
+"""Bringing dead messages of a partition into the dead message queue, or dropping them where that cannot be.
+
+Which messages are dead is the ledger's decision, and what changes on them is in messaging.message.dead_lettering.
+"""
+
+from typing import Any, Final
+
+from sluicegate.actors.partitions.jobs.job import Errand, ErrandPlace
+from sluicegate.actors.partitions.jobs.move import Moving
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.dead_letter import DeadLetter
+from sluicegate.messaging.message.dead_lettering import died, goes_in_a_circle, is_eligible
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
+from sluicegate.messaging.partitions.rules.moves import lost
+from sluicegate.messaging.partitions.state.effects import DeadRange
+from sluicegate.messaging.routing.destinations import QueueTarget
+
+UNDER_WAY_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges
+BURY_AGAIN_MS: Final = 1000  # between two attempts with a store that fails
+FIRST_PARTITION: Final = 0  # of a partitioned dead message queue: for messages without key
+
+
+def bury(place: ErrandPlace) -> None:
+    """Take dead messages off the ledger's hands, as many as may be under way."""
+    effects = place.ledger.effects
+    target = place.targets.get(place.ledger.rules.dead_msg_queue)
+    if target is None or not target.durable:
+        for dead in effects.dead:
+            lost(place.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
+            place.unburied.over(dead.first, dead.end)
+        effects.dead = []
+        return
+    waiting, effects.dead = effects.dead, []
+    for dead in waiting:
+        count = min(dead.end - dead.first, UNDER_WAY_MAX - place.burying_count)
+        if count > 0:
+            place.burying_count += count
+            part = DeadRange(dead.first, dead.first + count, dead.reason, dead.client, dead.cause)
+            Burial(place, part, target).begin()
+            dead.first += count
+        if dead.first < dead.end:
+            effects.dead.append(dead)
+
+
+class Burial(Moving):
+    """Moves messages that died alike. They are on their way already when it begins."""
+
+    def __init__(self, place: ErrandPlace, dead: DeadRange, target: QueueTarget) -> None:
+        super().__init__(place, [(dead.first, dead.end)], takes_out=True)
+        self._dead = dead
+        self._target = target
+        self.in_hand.add(dead.first, dead.end)
+        self._last: Headers | None = None  # rows of one publish often share their headers: they share the new ones
+        self._last_count = -1
+        self._renewed: Headers | None = None
+
+    def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
+        """Take what is there."""
+        return True
+
+    def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
+        """Return the dead message queue, unless the message must not go there."""
+        eligible = is_eligible(headers, respects_flag=self.place.ledger.rules.respects_eligibility)
+        if eligible and not goes_in_a_circle(None if headers is None else headers.dead, self._target.name):
+            return self._target
+        lost(self.place.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
+        self.place.unburied.over(sequence, sequence + 1)
+        return None
+
+    def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers:
+        """Put its death on the message."""
+        reason = self._dead.reason
+        count = self.place.ledger.failures.get(sequence, 0) + (1 if reason == DISCARD_REJECTED else 0)
+        if self._renewed is not None and headers is self._last and count == self._last_count:
+            return self._renewed
+        death = DeadLetter(
+            reason=reason,
+            queue=self.place.queue_name,
+            partition=self.place.number,
+            delivery_count=count if reason == DISCARD_EXPIRED else max(count, 1),
+            died_ms=wall_ms,
+            client=self._dead.client,
+            cause=self._dead.cause,
+            was_eligible=headers is not None and headers.dmq_eligible,
+            via=(),
+        )
+        self._last = headers
+        self._last_count = count
+        self._renewed = died(headers, death, received_ms=received_ms)
+        return self._renewed
+
+    def partition_for(self, target: QueueTarget, headers: Headers | None) -> int:
+        """Return where messages without key go: there they keep one order."""
+        return FIRST_PARTITION
+
+    def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
+        """Count what the dead message queue has."""
+        self.place.ledger.effects.buried(self._dead.reason, count)
+        self._is_over(ranges)
+
+    def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
+        """Drop what the dead message queue did not take."""
+        for first, end in ranges:
+            lost(self.place.ledger, first, end, self._dead.reason, by_refusal=True)
+        self._is_over(ranges)
+
+    def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
+        """Try again later: the store has the messages here, and what it has it does not lose."""
+        self._is_over(ranges)
+        BuryingAgain(self.place, self._dead, ranges, BURY_AGAIN_MS)
+
+    def tell(self, error: Exception) -> None:
+        """Leave that to `unburied`, which knows what was told of these messages before."""
+
+    def not_sent(self, ranges: list[tuple[int, int]]) -> None:
+        """Leave to consumers what could not be read: with them it is found out and counted. The rest is tried again."""
+        if self.failure is None:
+            self._is_over(ranges)
+            super().not_sent(ranges)
+        elif ranges:
+            BuryingAgain(self.place, self._dead, ranges, self.place.unburied.failed(ranges, self.failure))
+
+    def finished(self) -> None:
+        """Let others be buried."""
+        self.place.burying_count -= self._dead.end - self._dead.first
+
+    def _is_over(self, ranges: list[tuple[int, int]]) -> None:
+        for first, end in ranges:
+            self.place.unburied.over(first, end)
+
+
+class BuryingAgain(Errand):
+    """Messages on their way that did not come to where they were to go. They die once more, some time later."""
+
+    def __init__(self, place: ErrandPlace, dead: DeadRange, ranges: list[tuple[int, int]], again_ms: int) -> None:
+        super().__init__(place)
+        self._dead = dead
+        self._ranges = ranges
+        self._count = sum([end - first for first, end in ranges])
+        place.burying_count += self._count  # so many fewer are tried until then
+        place.runtime.after(again_ms, self._remind)
+
+    def answered(self, message: Any) -> None:
+        """Have the partition bury them at the end of this turn."""
+        self.over()
+        self.place.burying_count -= self._count
+        dead = self._dead
+        for first, end in self._ranges:
+            self.place.ledger.effects.die(first, end, dead.reason, dead.client, dead.cause)
+
+    def reloaded(self) -> None:
+        """They wait for a consumer in the new ledger."""
+        self._ranges = []
+
+    def _remind(self) -> None:
+        if id(self) in self.place.under_way:  # else its queue is gone
+            self.post(self)

@@ -1,0 +1,135 @@
+"""Work of a partition that waits for others: for pages to be read, for a commit that moves messages elsewhere.
+
+An errand outlives the turn that began it, and the actor too when that is restarted. What it is answered with it takes
+in a turn of the partition: it leaves each answer in the partition's inbox, and the partition hands it back. What fails
+over one costs that errand, which says what becomes of the messages it had in hand, and nobody else's turn.
+"""
+
+import logging
+from typing import Any, final
+
+from sluicegate.actors.partitions.consumer_requests import ConsumerAsks
+from sluicegate.actors.partitions.jobs.unburied import Unburied
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.spool.store_threads import StoreReader
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.trace import QueueTrace
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.routing.destinations import QueueTarget
+
+log = logging.getLogger("sluicegate.queues")
+
+
+@final
+class ErrandPlace:
+    """The partition that errands are run for, and what they need of its surroundings."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        address: Address,
+        *,
+        ledger: Ledger,
+        queue_name: str,
+        number: int,
+        partition_id: int,
+        gate: QueueGate,
+        reader: StoreReader | None,
+        targets: dict[str, QueueTarget],
+        trace: QueueTrace | None,
+        events: Events,
+    ) -> None:
+        self.runtime = runtime
+        self.clock: Clock = runtime.clock
+        self.rng = runtime.rng
+        self.address = address
+        self.ledger = ledger
+        self.queue_name = queue_name
+        self.number = number
+        self.partition_id = partition_id
+        self.gate = gate  # of the queue itself
+        self.reader = reader
+        self.targets = targets  # every queue of the node by name
+        self.trace = trace  # None: nothing of this queue is traced
+        self.asks = ConsumerAsks()  # of the partition: the end of its turn looks after them
+        self.under_way: dict[int, Errand] = {}
+        self.burying_count = 0  # messages on their way to the dead message queue
+        self.unburied = Unburied(runtime.clock, events, queue_name, number)
+        self.settled_count = 0  # messages that transactions settled
+
+    def go_on_with(self, ledger: Ledger) -> None:
+        """Take up a ledger that was made anew from the store."""
+        self.ledger = ledger
+        self.unburied.all_over()
+        for errand in self.under_way.values():
+            errand.reloaded()
+
+
+class Errand(Address):
+    """One errand. It is answered by being posted to, like any address."""
+
+    def __init__(self, place: ErrandPlace) -> None:
+        self.place = place
+        place.under_way[id(self)] = self
+
+    def post(self, message: object) -> None:
+        """Leave an answer with the partition, for its next turn."""
+        self.place.address.post(ErrandAnswer(self, message))
+
+    def begin(self) -> None:
+        """Do what there is to do before anything is waited for."""
+        try:
+            self.run()
+        except Exception as error:  # the boundary of an errand
+            self._broke_off(error)
+
+    def take(self, message: Any) -> None:
+        """Take an answer, in a turn of the partition."""
+        try:
+            self.answered(message)
+        except Exception as error:  # the boundary of an errand
+            self._broke_off(error)
+
+    def run(self) -> None:
+        """Begin."""
+        raise AssertionError("an errand has something to do")
+
+    def answered(self, message: Any) -> None:
+        """Go on."""
+        raise AssertionError("an errand knows what it waits for")
+
+    def failed(self, error: Exception) -> None:
+        """End over a fault of the gateway: say what becomes of what was in hand."""
+        self.over()
+
+    def reloaded(self) -> None:
+        """The ledger was made anew."""
+
+    def abandon(self) -> None:
+        """The queue is gone: tell whoever waits for this errand how far it came."""
+        self.over()
+
+    def tell(self, error: Exception) -> None:
+        """Have the log tell over what fault it ends."""
+        place = self.place
+        log.error("queue %r, partition %d: an errand failed: %r", place.queue_name, place.number, error, exc_info=error)
+
+    def _broke_off(self, error: Exception) -> None:
+        self.tell(error)
+        self.failed(error)
+
+    def over(self) -> None:
+        """Nothing is waited for any more."""
+        self.place.under_way.pop(id(self), None)
+
+
+@final
+class ErrandAnswer:
+    """An errand -> its partition: handle this answer in your turn."""
+
+    def __init__(self, errand: Errand, message: object) -> None:
+        self.errand = errand
+        self.message = message

@@ -1,0 +1,135 @@
+"""Deleting, moving, copying and driving back messages of a partition, as an operator chose them."""
+
+from typing import Final
+
+from sluicegate.actors.messages.operations import COPY, DELETE, REDRIVE, MessagesTaken, QueueGone, TakeMessages
+from sluicegate.actors.partitions.jobs.job import ErrandPlace
+from sluicegate.actors.partitions.jobs.move import Moving
+from sluicegate.actors.partitions.jobs.pick import ranges_of
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.dead_lettering import driven_back
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.outcomes import DISCARD_DELETED
+from sluicegate.messaging.partitions.rules.moves import depart, stay
+from sluicegate.messaging.routing.destinations import QueueTarget
+
+LOOKED_AT_MAX: Final = 5000  # messages of one ask: a few milliseconds in which the node does nothing else
+
+KEPT_IN_FLIGHT: Final = "in_flight"  # a consumer holds it, or it is on its way elsewhere already
+KEPT_NOT_DEAD: Final = "not_dead"  # it says no queue to go back to
+KEPT_NO_QUEUE: Final = "queue_not_found"  # there is no such queue any more, or it is not durable
+KEPT_SAME_QUEUE: Final = "already_there"
+
+
+class Taking(Moving):
+    """Carries out one TakeMessages."""
+
+    def __init__(self, place: ErrandPlace, order: TakeMessages) -> None:
+        sequences = order.sequences
+        ranges = [(order.first, order.end)] if sequences is None else ranges_of(sequences)
+        super().__init__(place, ranges, takes_out=order.deed != COPY)
+        self.answer: LoopFuture[MessagesTaken] = LoopFuture()
+        self._order = order
+        self._taken = MessagesTaken()
+        self._chosen_count = 0
+        self._looked_at_count = 0
+        self._seen: set[int] = set()  # of the sequences asked for
+
+    def is_full(self) -> bool:
+        """Return whether enough is chosen, or looked at."""
+        return self._chosen_count >= self._order.limit or self._looked_at_count >= LOOKED_AT_MAX
+
+    def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
+        """Choose what is meant and can be had; what is to leave departs at once."""
+        order = self._order
+        self._looked_at_count += 1
+        if order.sequences is not None:
+            self._seen.add(sequence)
+        if not order.message_filter.matches(batch, row):
+            return False
+        if order.deed != DELETE:
+            reason = self._hindrance(batch.headers_of(row))
+            if reason:
+                self._keep(reason, 1)
+                return False
+        ledger = self.place.ledger
+        if order.deed == DELETE:
+            free = bool(ledger.held_by_nobody(sequence, sequence + 1))
+        else:
+            free = order.deed == COPY or bool(depart(ledger, sequence, sequence + 1))
+        if not free:
+            self._keep(KEPT_IN_FLIGHT, 1)
+            return False
+        if order.deed not in (DELETE, COPY):
+            self.in_hand.add(sequence, sequence + 1)
+        self._chosen_count += 1
+        return True
+
+    def complete(self) -> None:
+        """Delete what was picked, or send it."""
+        if self._order.deed == DELETE:
+            for each in self.picked:
+                for first, end in ranges_of([each.first + row for row in each.rows]):
+                    self._taken.done_count += self.place.ledger.give_up(first, end, DISCARD_DELETED)
+            self.picked = []
+        super().complete()
+
+    def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
+        """Return where a message goes; it was seen to before that there is such a queue."""
+        return self._target(headers)
+
+    def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers | None:
+        """Return a message as it was published when it is driven back, else as it is."""
+        if headers is None or self._order.deed != REDRIVE:
+            return headers
+        return driven_back(headers, received_ms=received_ms, wall_ms=wall_ms)
+
+    def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
+        """Count what is done."""
+        self._taken.done_count += count
+
+    def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
+        """Let messages stay that the other queue did not take."""
+        self._keep(reason, count)
+        if self._order.deed != COPY:
+            for first, end in ranges:
+                stay(self.place.ledger, first, end)
+
+    def finished(self) -> None:
+        """Say what was done, or that it was broken off."""
+        if self.failure is not None:
+            self.answer.set_exception((type(self.failure), self.failure, self.failure.__traceback__))
+            return
+        self._taken.next_sequence = self.next_sequence
+        sequences = self._order.sequences
+        if sequences is not None:
+            self._taken.not_found = [each for each in sequences if each not in self._seen]
+        if self._order.deed == DELETE:  # what is moved is in the store by now
+            self.place.asks.when_stored(self._taken).pass_on(self.answer)
+        else:
+            self.answer.set(self._taken)
+
+    def abandon(self) -> None:
+        """The queue is gone, and with it what was not done."""
+        super().abandon()
+        gone = QueueGone(f"the queue {self.place.queue_name!r} was deleted meanwhile")
+        self.answer.set_exception((QueueGone, gone, None))
+
+    def _target(self, headers: Headers | None) -> QueueTarget | None:
+        if self._order.target is not None or self._order.deed != REDRIVE:
+            return self._order.target
+        dead = None if headers is None else headers.dead
+        return None if dead is None else self.place.targets.get(dead.queue)
+
+    def _hindrance(self, headers: Headers | None) -> str:
+        """Return why a message cannot go anywhere, or an empty text."""
+        target = self._target(headers)
+        if target is None and (headers is None or headers.dead is None):
+            return KEPT_NOT_DEAD
+        if target is None or not target.durable:  # a queue that is never written takes no part in a commit
+            return KEPT_NO_QUEUE
+        return KEPT_SAME_QUEUE if target.name == self.place.queue_name else ""
+
+    def _keep(self, reason: str, count: int) -> None:
+        self._taken.kept[reason] = self._taken.kept.get(reason, 0) + count

@@ -1,0 +1,69 @@
+"""A partition's part in the commit of a transaction: what a consumer settled in it waits here for its end.
+
+What that means for the messages is in messaging.partitions.prepared; the commit is in `transacting`.
+"""
+
+from typing import Any, final
+
+from sluicegate.actors.messages.transactions import CommitEnded, PrepareSettlement
+from sluicegate.actors.partitions.jobs.job import Errand, ErrandPlace
+from sluicegate.actors.partitions.triggers import wake_waiters
+from sluicegate.messaging.message.outcomes import ACCEPTED
+from sluicegate.messaging.partitions.prepared import (
+    PreparedRanges,
+    give_back_prepared,
+    prepare,
+    settle_prepared,
+    take_up_prepared,
+)
+
+
+@final
+class Prepared(Errand):
+    """Ranges that a commit settles. It is told how the commit ended by being posted a CommitEnded."""
+
+    def __init__(self, place: ErrandPlace, ranges: PreparedRanges) -> None:
+        super().__init__(place)
+        self._ranges = ranges
+        self.settlements: list[tuple[int, int, int]] = []  # to be written by the commit; none of what is never written
+        if place.ledger.durable:
+            self.settlements = [(place.partition_id, first, end) for first, end in ranges.ranges]
+
+    def answered(self, message: Any) -> None:
+        """Take the end of the commit."""
+        assert isinstance(message, CommitEnded)
+        self.over()
+        place = self.place
+        if not message.is_made:
+            give_back_prepared(place.ledger, self._ranges, place.clock.wall_ms())
+            return
+        if place.trace is not None:
+            place.trace.settled(self._ranges.flow.flow_id, self._ranges.ranges, ACCEPTED, place.clock.wall_ms())
+        place.settled_count += settle_prepared(place.ledger, self._ranges)
+        window = self._ranges.flow.window
+        if window.keeps_waiting():  # the flow holds less: other partitions may have waited for that
+            wake_waiters(window, place.runtime.dispatcher)
+
+    def is_of(self, flow_id: int) -> bool:
+        """Return whether a flow held them."""
+        return self._ranges.flow.flow_id == flow_id
+
+    def reloaded(self) -> None:
+        """Keep from consumers what the commit may settle."""
+        take_up_prepared(self.place.ledger, self._ranges)
+
+    def abandon(self) -> None:
+        """The queue is gone, and what is settled with it."""
+        self._ranges.end()
+        super().abandon()
+
+
+def begin_prepared(place: ErrandPlace, order: PrepareSettlement) -> Prepared | None:
+    """Carry out one order."""
+    ranges = prepare(place.ledger, order.flow_id, order.epoch, order.ranges, order.delivery_count)
+    return None if ranges is None else Prepared(place, ranges)
+
+
+def holds_prepared(place: ErrandPlace, flow_id: int) -> bool:
+    """Return whether a commit under way may still give messages back to a flow."""
+    return any(isinstance(each, Prepared) and each.is_of(flow_id) for each in place.under_way.values())

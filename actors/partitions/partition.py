@@ -1,0 +1,451 @@
+"""A partition: one ledger's place among the actors. It holds no rule of messaging, and outlives restarts of its actor.
+
+Everything that comes in a turn is applied to the ledger first; then, once, it delivers, and what the ledger left to do
+outside is carried out. Its actor is in `partition_actor`.
+"""
+
+import logging
+from typing import Any
+
+from mypy_extensions import i64
+
+from sluicegate.actors.messages.browser_messages import DeleteMessages, EndBrowse
+from sluicegate.actors.messages.cursor_messages import CommitSeen
+from sluicegate.actors.messages.data import (
+    WAKE,
+    Append,
+    Remark,
+    RenewLock,
+    Settle,
+    Settled,
+    SettleDurably,
+    Store,
+    Wake,
+)
+from sluicegate.actors.messages.drain_messages import DrainPartition
+from sluicegate.actors.messages.explain_messages import ExplainKey
+from sluicegate.actors.messages.operations import TakeMessages
+from sluicegate.actors.messages.queues import (
+    Attach,
+    BrowsedMessage,
+    BrowsePartition,
+    ClosedLedger,
+    CloseLedger,
+    DescribePartition,
+    Detach,
+    PageOut,
+    PageRead,
+    PagesWritten,
+    PartitionDrained,
+    PartitionOverview,
+    PartitionStored,
+    Pause,
+    PurgePartition,
+    ReadPage,
+    ReloadPartition,
+    Withdraw,
+)
+from sluicegate.actors.messages.readers import PartitionRequest
+from sluicegate.actors.messages.rescale_messages import RescaleOrder
+from sluicegate.actors.messages.transactions import PrepareSettlement
+from sluicegate.actors.partitions.browse import PartitionBrowse
+from sluicegate.actors.partitions.commit_watch import CommitWatch
+from sluicegate.actors.partitions.delivering import Delivering
+from sluicegate.actors.partitions.jobs.dead_lettering import bury
+from sluicegate.actors.partitions.jobs.job import ErrandAnswer, ErrandPlace
+from sluicegate.actors.partitions.jobs.operator_actions import Taking
+from sluicegate.actors.partitions.jobs.prepare import begin_prepared, holds_prepared
+from sluicegate.actors.partitions.page_arrivals import PageArrivals
+from sluicegate.actors.partitions.paging import PagingOut
+from sluicegate.actors.partitions.parking import Parking, ParkingRequest
+from sluicegate.actors.partitions.partition_overview import overview_of
+from sluicegate.actors.partitions.pressure_watch import PressureWatch
+from sluicegate.actors.partitions.range_reads import PartitionReading
+from sluicegate.actors.partitions.reload import fresh_ledger
+from sluicegate.actors.partitions.rescale_part import RescalePart
+from sluicegate.actors.partitions.triggers import wake_waiters
+from sluicegate.actors.partitions.turn_timer import TurnTimer
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import Behaviour
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.inbox import Inbox
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.spool.store_threads import StoreReader
+from sluicegate.messaging.bulk.retained_log import RetainedLog
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
+from sluicegate.messaging.partitions.explain import key_standing
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.memory import MemoryBudget
+from sluicegate.messaging.partitions.parking import discard_kept
+from sluicegate.messaging.partitions.recovery import StoredPartition, redelivered_ranges
+from sluicegate.messaging.partitions.rules.expiry import deadline_ms
+from sluicegate.messaging.partitions.rules.in_flight import held_as
+from sluicegate.messaging.partitions.state.flows import Flow
+from sluicegate.messaging.partitions.trace import QueueTrace
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
+from sluicegate.messaging.routing.destinations import QueueTarget
+
+log = logging.getLogger("sluicegate.queues")
+
+LOOK_AFTER_MS = 1000  # how much later than its bound something kept may go
+
+
+class Partition(Behaviour):
+    """One partition. Every decision is made in messaging.partitions.ledger.Ledger."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        address: Inbox,
+        *,
+        ledger: Ledger,
+        log: RetainedLog,
+        number: int,
+        partition_id: int,
+        queue: Address,
+        queue_name: str,
+        targets: dict[str, QueueTarget],
+        gate: QueueGate,
+        pressure: Pressure,
+        limits: PressureLimits,
+        memory: MemoryBudget,
+        spool: Address | None,
+        reader: StoreReader | None,
+        trace: QueueTrace | None,
+        events: Events,
+    ) -> None:
+        self._address = address
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._ledger = ledger
+        self._log = log
+        self._reading = PartitionReading(log, number=number, partition_id=partition_id, reader=reader)
+        self._looks_after_log = False
+        self._number = number
+        self._partition_id = partition_id
+        self._queue = queue
+        self._gate = gate
+        self._pressure = PressureWatch(runtime, address, gate=gate, pressure=pressure, limits=limits)
+        self._memory = PagingOut(address, log=log, partition_id=partition_id, memory=memory, spool=spool)
+        self._spool = spool  # None: this partition's messages are never written
+        self._reader = reader
+        self._pages = PageArrivals(runtime, address, partition_id=partition_id, spool=spool, reader=reader)
+        self._trace = trace  # None: nothing of this queue is traced
+        self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
+        self._draining: dict[int, int] = {}  # paused flow -> epoch
+        self._parking = Parking()
+        self._rescale = RescalePart(number, queue)
+        self._delivering = Delivering(runtime.clock, address, number, trace)
+        self._settled_count: i64 = 0  # messages that consumers have accepted
+        self._errands = ErrandPlace(
+            runtime,
+            address,
+            ledger=ledger,
+            queue_name=queue_name,
+            number=number,
+            partition_id=partition_id,
+            gate=gate,
+            reader=reader,
+            targets=targets,
+            trace=trace,
+            events=events,
+        )
+        self._asks = self._errands.asks
+        self._timer = TurnTimer(runtime, address)
+        self._commits = CommitWatch(address, spool)
+
+    def receive(self, message: Any) -> Any:
+        """Apply one message to the ledger."""
+        if isinstance(message, Append):
+            self._append(message)
+        elif isinstance(message, Settle):
+            self._settle(message)
+        elif isinstance(message, Wake):
+            return None  # delivering is what every turn ends with
+        elif isinstance(message, CommitSeen):
+            return None  # so is a look at what was replaced, or stored
+        else:
+            return self._receive_rare(message)
+        return None
+
+    def drained(self) -> None:
+        """Deliver, and carry out what the ledger decided in this turn."""
+        ledger = self._ledger
+        kept = self._parking.deliver(ledger) if self._parking.has_kept else None
+        wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
+        deliveries = ledger.deliver(wall_ms)
+        if kept is not None:
+            deliveries = kept + deliveries
+        if ledger.effects.taken_back:
+            self._note_taken_back()  # before some of it is somebody's again
+        if ledger.effects.starved_flows:  # before a consumer gives credit back for what it is handed
+            for flow in ledger.effects.starved_flows:
+                flow.window.wait(self._address)
+            ledger.effects.starved_flows.clear()
+        if deliveries:
+            self._delivering.hand(deliveries)
+        if self._log.active or self._log.rules.on() or self._log.holds:
+            self._look_after_log()
+        self._carry_out_effects()
+        if wall_ms > 0:
+            self._timer.set(deadline_ms(ledger), wall_ms)
+        if self._draining:
+            self._report_drained()
+        if ledger.watched_cut or ledger.holds is not None:
+            self._rescale.look_at(ledger)
+        if self._looks:
+            for look in list(self._looks.values()):
+                look.run()
+        if self._asks.is_awaited:
+            self._asks.look(ledger, self._spool)
+        is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
+        if is_replacing or ledger.unstored.total > 0 or self._commits.on:
+            self._commits.want(is_replacing or ledger.unstored.total > 0)
+        # What comes when nothing waits needs no turn: there is nothing that could be delivered with it.
+        self._address.takes_at_once = not self._ledger.has_ready()
+
+    def close(self, waiting: list[object]) -> None:
+        """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""
+        self._memory.end()
+        for errand in list(self._errands.under_way.values()):
+            errand.abandon()
+        self._timer.cancel()
+        self._pressure.end()
+        self._asks.end()
+        self._commits.want(False)
+        spool = self._spool
+        if spool is None or not (self._gate.ended or self._rescale.retired):
+            return  # what a stopping node, or a partition that failed, holds must stay in the store
+        for message in waiting:
+            # The other queues of the publish have it, and its publisher waits for an answer.
+            if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():
+                spool.post(Store(message.publication))
+        self._log.abandon()
+        self._ledger.abandon()
+        spool.post(Settled(self._partition_id, [], self._ledger.effects.drained, [], True))
+
+    # --- a new ledger ---
+
+    def ask_for_a_new_ledger(self) -> None:
+        """Have what the store holds brought to the queue, which calls `reload`: this ledger cannot be trusted."""
+        spool = self._spool
+        if spool is None:
+            self._queue.post(PartitionStored(self._number, StoredPartition(self._partition_id)))
+            return
+        try:
+            self._tell_the_spool(spool)  # what consumers have settled is settled
+        except Exception as error:  # whatever is wrong with the ledger: what it could not tell comes again
+            log.error("partition %d is not whole: %r", self._partition_id, error, exc_info=error)
+        spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
+
+    def reload(self, stored: StoredPartition) -> None:
+        """Go on with a ledger made from what the store holds; no flow is attached to it."""
+        replay = self._reading.replay
+        if replay is not None:
+            stored.offer_again(replay[0], replay[1])
+        if self._trace is not None:
+            self._trace.reloaded(self._clock.wall_ms())
+        self._ledger, self._log = fresh_ledger(
+            self._ledger, self._log, stored, partition_id=self._partition_id, gate=self._gate, spool=self._spool
+        )
+        self._reading = PartitionReading(
+            self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
+        )
+        self._errands.go_on_with(self._ledger)
+        self._asks.go_on_with(self._ledger)
+        self._memory.go_on_with(self._log)
+        self._draining.clear()
+
+    # --- messages ---
+
+    def _receive_rare(self, message: Any) -> Any:
+        ledger = self._ledger
+        if isinstance(message, Attach):
+            self._draining.pop(message.flow.flow_id, None)  # a paused one goes on: whom it was to make room for is gone
+            ledger.attach(message.flow, message.epoch)
+        elif isinstance(message, Pause):
+            ledger.pause(message.flow_id)
+            self._draining[message.flow_id] = message.epoch
+        elif isinstance(message, Detach):
+            self._detach(message)
+        elif isinstance(message, SettleDurably):
+            if self._asks.takes(ledger, message):
+                self._settle(message.settle)
+        elif isinstance(message, (Remark, RenewLock, DrainPartition)):
+            return self._asks.receive(ledger, message, self._clock.wall_ms())
+        elif isinstance(message, PagesWritten):
+            self._memory.written(message)
+        elif isinstance(message, PageRead):
+            self._pages.take(ledger, message)
+        elif isinstance(message, ErrandAnswer):
+            message.errand.take(message.message)
+        elif isinstance(message, PageOut):
+            self._memory.page_out(message.through_record)
+        elif isinstance(message, PrepareSettlement):
+            return begin_prepared(self._errands, message)
+        elif isinstance(message, Withdraw):
+            self._log.withdraw(message.first, message.end)
+            ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
+        elif isinstance(message, TakeMessages):
+            taking = Taking(self._errands, message)
+            taking.begin()
+            return taking.answer
+        elif isinstance(message, ParkingRequest):
+            return self._parking.receive(ledger, message)
+        elif isinstance(message, RescaleOrder):
+            self._rescale.receive(ledger, message)
+        elif isinstance(message, PurgePartition):
+            return self._asks.when_stored(ledger.purge())
+        elif isinstance(message, DescribePartition):
+            return self.overview()
+        elif isinstance(message, BrowsePartition):
+            return self._browse(message)
+        elif isinstance(message, EndBrowse):
+            look = self._looks.get(message.flow_id)
+            if look is not None:
+                look.end()
+        elif isinstance(message, DeleteMessages):
+            count = sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
+            return self._asks.when_stored(count)
+        elif isinstance(message, ExplainKey):
+            return key_standing(ledger, message.key)
+        elif isinstance(message, PartitionRequest):
+            return self._reading.receive(message)
+        else:
+            assert isinstance(message, CloseLedger)
+            return self._closed_ledger()
+        return None
+
+    def _detach(self, message: Detach) -> None:
+        self._draining.pop(message.flow_id, None)
+        discard_kept(self._ledger, message.flow_id)
+        self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
+
+    def _closed_ledger(self) -> ClosedLedger:
+        ledger = self._ledger
+        delays = ledger.back_off.waiting(self._clock.wall_ms())
+        return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
+
+    def _append(self, message: Append) -> None:
+        groups = self._ledger.groups
+        order = None if groups is None else groups.arrange(self._ledger, message.batch)
+        if order is not None:
+            message = message.in_order(order)
+        first = self._ledger.append(message.batch, message.publication)
+        publication = message.publication
+        if self._log.active:
+            self._log.append(first, message.batch, publication)
+        if publication is not None and publication.sequenced(self._partition_id, first, message.rows):
+            assert self._spool is not None, "a publication goes to durable partitions only"
+            self._spool.post(Store(publication))
+
+    def _settle(self, message: Settle) -> None:
+        flow = self._ledger.flows.get(message.flow_id)
+        if flow is None or flow.epoch != message.epoch:
+            return  # the partition has moved on: what was unsettled is somebody else's now
+        outcome, cause, tries = message.outcome, message.cause, message.delivery_count
+        if self._trace is not None and self._trace.held:
+            held = [part for each in message.ranges for part in held_as(self._ledger, flow, each[0], each[1], tries)]
+            self._trace.settled(message.flow_id, held, outcome, self._clock.wall_ms())
+        count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause, tries)
+        for first, end in message.further:
+            count += self._ledger.settle_held(flow, first, end, outcome, cause, tries)
+        if outcome == ACCEPTED:
+            self._settled_count += count
+        self._wake_the_others(flow.flow)
+
+    def _note_taken_back(self) -> None:
+        taken_back, self._ledger.effects.taken_back = self._ledger.effects.taken_back, []
+        for flow, first, end in taken_back:
+            if self._trace is not None:
+                self._trace.taken_back(flow.flow_id, first, end, self._clock.wall_ms())
+            self._wake_the_others(flow)
+
+    def _wake_the_others(self, flow: Flow) -> None:
+        """Let partitions go on that wait because the flow held the most it may: it holds less now."""
+        if flow.window.keeps_waiting():
+            wake_waiters(flow.window, self._runtime.dispatcher)
+
+    # --- effects ---
+
+    def _carry_out_effects(self) -> None:
+        effects = self._ledger.effects
+        if effects.dead:
+            bury(self._errands)
+        released = effects.released_count > 0
+        if released:
+            self._gate.release(effects.released_count, effects.released_bytes)
+            effects.released_count = 0
+            effects.released_bytes = 0
+        if self._spool is not None:
+            self._tell_the_spool(self._spool)
+        if self._ledger.looks_on():
+            self._address.post(WAKE)
+        self._pressure.look(released)
+        self._memory.balance()
+
+    def _tell_the_spool(self, spool: Address) -> None:
+        effects = self._ledger.effects
+        if effects.dropped_pages:
+            effects.dropped_pages = self._log.droppable(effects.dropped_pages)
+        if effects.settled or effects.drained or effects.dropped_pages:
+            spool.post(
+                Settled(
+                    self._partition_id, effects.settled, effects.drained, effects.dropped_pages, effects.settled_written
+                )
+            )
+            effects.settled = []
+            effects.drained = []
+            effects.dropped_pages = []
+            effects.settled_written = False
+        if effects.wanted_pages:
+            assert self._reader is not None
+            for first in effects.wanted_pages:
+                self._reader.read(ReadPage(self._address, self._partition_id, first))
+            effects.wanted_pages = []
+
+    def _look_after_log(self) -> None:
+        """Trim what is kept beyond settlement, now and again while nothing else happens here."""
+        self._log.look_after(self._clock.wall_ms())
+        if self._log.active and not self._looks_after_log:
+            self._looks_after_log = True
+            self._runtime.after(LOOK_AFTER_MS, self._log_is_due)
+
+    def _log_is_due(self) -> None:
+        self._looks_after_log = False
+        self._address.post(WAKE)
+
+    def _report_drained(self) -> None:
+        for flow_id, epoch in list(self._draining.items()):
+            if self._ledger.in_flight_count(flow_id) == 0 and not holds_prepared(self._errands, flow_id):
+                del self._draining[flow_id]
+                self._queue.post(PartitionDrained(self._number, epoch))
+
+    # --- what can be seen ---
+
+    def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
+        look = PartitionBrowse(
+            runtime=self._runtime,
+            ledger=lambda: self._ledger,
+            number=self._number,
+            partition_id=self._partition_id,
+            reader=self._reader,
+            request=message,
+            waiting=self._looks,
+        )
+        look.run()
+        return look.answer
+
+    def overview(self) -> PartitionOverview:
+        """Return how the partition stands."""
+        return overview_of(
+            self._ledger,
+            self._log,
+            number=self._number,
+            partition_id=self._partition_id,
+            delivered_count=self._delivering.delivered_count,
+            redelivered_count=self._delivering.redelivered_count,
+            settled_count=self._settled_count + self._errands.settled_count,
+        )

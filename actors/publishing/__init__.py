@@ -1,0 +1,1 @@
+"""The publisher that every protocol uses: route, admit, post; retained messages; events as messages."""

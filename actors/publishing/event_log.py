@@ -1,0 +1,90 @@
+"""The event log: carries events to the log, and as direct messages to whoever subscribed to them."""
+
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.observability.events import AUDITED, CLIENT, ERROR, INFO, NOBODY, NOTICE, VPN, WARNING, Event
+from sluicegate.messaging.routing.routes import TopicSpace
+
+log = logging.getLogger("sluicegate.events")
+
+audit = logging.getLogger("sluicegate.audit")  # goes to a file of its own, or nowhere
+
+LOG_LEVELS: Final = {INFO: logging.INFO, NOTICE: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
+
+
+class EventLog(LoopActor):
+    """Writes each event to the log, and publishes it as a direct message to whoever subscribed.
+
+    An event is published in the message VPN that it concerns, one that concerns the node in `default`.
+    """
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        space_of: Callable[[str], TopicSpace],
+        spool: Address,
+        router_name: str,
+        rng: Random,
+        prefixes: tuple[str, ...],
+        scopes: tuple[str, ...],
+    ) -> None:
+        super().__init__(cell)
+        self.router_name = router_name
+        self.prefixes = prefixes  # SMF_PREFIX, MQTT_PREFIX, both or none
+        self.scopes = scopes  # whose events go on the bus
+        self._space_of = space_of  # of a message VPN, by its name
+        self._spool = spool
+        self._rng = rng
+        self._publishers: dict[str, Publisher] = {}
+
+    def on_receive(self, event: Any) -> None:
+        """Carry one event out."""
+        assert isinstance(event, Event)
+        values = {"event": event.kind.name}
+        if event.kind.scope in (VPN, CLIENT):
+            values["vpn"] = event.vpn
+        if event.kind.scope == CLIENT:
+            values["client"] = event.client
+        if event.details is not None:
+            values |= event.details
+        if event.kind in AUDITED:
+            audit.info("%s", event.description, extra=values)
+        log.log(LOG_LEVELS[event.kind.level], "%s", event.text(), extra=values)
+        if event.kind.scope in self.scopes:
+            for prefix in self.prefixes:
+                topic = event.topic(prefix, self.router_name)
+                vpn = DEFAULT_VPN if event.vpn == NOBODY else event.vpn
+                if not self._space_of(vpn).route(topic).is_empty:
+                    self._publish(event, topic, vpn)
+
+    def _publish(self, event: Event, topic: str, vpn: str) -> None:
+        payload = event.text().encode(errors="replace")
+        batch = MessageBatch(
+            topic=topic,
+            topics=None,
+            payloads=[payload],
+            headers=None,
+            qos=AT_MOST_ONCE,
+            retain=False,
+            publisher="",
+            received_ms=event.wall_ms,
+            payload_bytes=len(payload),
+        )
+        publisher = self._publishers.get(vpn)
+        if publisher is None:
+            space, address = self._space_of(vpn), self.cell.inbox
+            publisher = self._publishers[vpn] = Publisher(
+                space=space, spool=self._spool, address=address, rng=self._rng
+            )
+        publisher.publish(batch, 0)
+        publisher.pressures.clear()  # events wait for nobody: who is slow loses them, counted as any drop

@@ -1,0 +1,462 @@
+"""Publishing a batch: the way in that all protocols share.
+
+A publisher belongs to one connection. It looks up the routes, splits the batch by destination and by partition, asks
+the gates, and posts. For guaranteed messages it returns how many confirmations are still to come.
+"""
+
+from random import Random
+
+from sluicegate.actors.messages.data import Append, SessionRows, SharedDirect
+from sluicegate.actors.publishing.result import FannedOut, PublishResult
+from sluicegate.actors.publishing.retain import retain, retain_again
+from sluicegate.messaging.clients.rights import ClientRights
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.keys import key_hashes
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
+from sluicegate.messaging.observability.trace_records import PublishTraced
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.routing.dealing import deal
+from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
+from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
+from sluicegate.messaging.routing.fans import Fan
+from sluicegate.messaging.routing.routes import Route, TopicSpace
+from sluicegate.messaging.routing.virtual.copies import Expansion
+from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of
+
+
+class Publisher:
+    """Publishes on behalf of one connection."""
+
+    def __init__(
+        self, *, space: TopicSpace, spool: Address, address: Address, rng: Random, in_transaction: bool = False
+    ) -> None:
+        self._space = space
+        self._spool = spool
+        self._address = address
+        self._rng = rng
+        self._deliver_to_one: DeliverToOne | None = None  # until a message asks for it
+        # What it publishes goes to everybody or nobody, whatever definitions say; and nobody handles it before the
+        # caller has put to the publication what belongs into the same commit.
+        self._in_transaction = in_transaction
+        self.rights: ClientRights | None = None  # of the client; None: the broker itself publishes
+        # Whether who publishes hears that there is no room to retain a message, and it goes nowhere then. Else it goes
+        # to those who are there, and is not retained.
+        self.hears_of_retained = False
+        self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
+
+    def publish(self, batch: MessageBatch, token: int) -> PublishResult:
+        """Send a batch to everybody who is to have it. `token` comes back with each confirmation."""
+        tracing = self._space.tracing
+        if tracing is None:
+            return self._publish(batch, token)
+        noted: list[PublishTraced] = []
+        batch = tracing.begin(batch, noted)
+        result = self._publish(batch, token)
+        if noted and (result.refusal == ADMITTED or batch.count == 1):  # else they are published again one by one
+            tracing.published(noted, result.refusal, is_routed=result.routed)
+        return result
+
+    def note(self, row: tuple[bytes, bytes | None], token: int) -> None:
+        """Have the store note what became of a publish that it has nothing of. It is confirmed like one that it has."""
+        self._spool.post(SessionRows([row], self._address, token, until_done=True))
+
+    def _publish(self, batch: MessageBatch, token: int) -> PublishResult:
+        result = PublishResult()
+        rights = self.rights
+        if rights is not None and rights.limits_publishing:
+            result.refusal = rights.publish_verdict(batch)
+            if result.refusal != ADMITTED:
+                return result
+        if batch.retain and not self._may_retain(batch, None, result):
+            return result
+        copies = self._send(batch, token, result)
+        if result.fanned is not None:
+            self._count_fanned(result.fanned, batch, result)
+        if batch.retain and result.refusal == ADMITTED:
+            result.confirmations_pending += self._retain(batch, copies, token, keeps=result.retains)
+        return result
+
+    def retain_again(self, message: MessageBatch, token: int) -> int:
+        """Have the store take what is retained by now where a message was, which it may have refused.
+
+        Return how many confirmations that needs.
+        """
+        expansion = Expansion(message, self._space.natives)
+        expansion.add(_chosen(message, {self._space.route(message.topic_of(0)): [0]}))
+        pending = 0
+        for each in (message, expansion.copies()):
+            if each is not None:
+                pending += retain_again(each, token, space=self._space, spool=self._spool, address=self._address)
+        return pending
+
+    def _may_retain(self, batch: MessageBatch, copies: MessageBatch | None, result: PublishResult) -> bool:
+        """Return whether a batch that is to be retained may go on; its messages, unless there is room, one by one."""
+        retained = self._space.retained
+        verdict = retained.verdict([batch] if copies is None else [batch, copies])
+        if verdict == ADMITTED:
+            return True
+        hears = self.hears_of_retained and batch.qos != AT_MOST_ONCE
+        if batch.count == 1:
+            retained.note_refusal(verdict, hears=hears)
+        if batch.count > 1 or hears:
+            result.refuse(verdict, "", retained.limit(verdict))
+            return False
+        result.retains = False
+        return True
+
+    def _retain(self, batch: MessageBatch, copies: MessageBatch | None, token: int, *, keeps: bool) -> int:
+        pending = 0
+        for each in (batch, copies):
+            if each is not None:
+                pending += retain(each, token, space=self._space, spool=self._spool, address=self._address, keeps=keeps)
+        pressure = self._space.retained.pressure
+        if pressure.over:
+            self.pressures.append(pressure)
+        return pending
+
+    def _send(self, batch: MessageBatch, token: int, result: PublishResult) -> MessageBatch | None:
+        """Send a batch where its topics lead; return what definitions made of it that is to be retained as well."""
+        topics = batch.topics
+        if topics is None:
+            route = self._space.route(batch.topic)
+            if route.choices is None:
+                if route.fan is not None:
+                    self._note_fan(route.fan, batch.count, batch.count, result)
+                self._publish_by(route, batch, None, token, result)
+                return None
+            rows_by_route = {route: list(range(batch.count))}
+        else:
+            rows_by_route = {}
+            route_of = self._space.route
+            for row in range(batch.count):
+                rows_by_route.setdefault(route_of(topics[row]), []).append(row)
+        copies: MessageBatch | None = None
+        if self._space.selects:
+            rows_by_route = _chosen(batch, rows_by_route)
+            self._note_fans(rows_by_route, batch.count, result)
+            if any(route.fan is not None and bool(route.fan.copies) for route in rows_by_route):
+                expansion = Expansion(batch, self._space.natives)
+                expansion.add(rows_by_route)
+                copies = expansion.copies() if batch.retain else None
+                if copies is not None and result.retains and not self._may_retain(batch, copies, result):
+                    return None
+                batch, rows_by_route = expansion.batch(), expansion.rows_by_route
+                if not rows_by_route:  # nobody is there for any of it
+                    return copies
+        if len(rows_by_route) == 1:
+            self._publish_by(next(iter(rows_by_route)), batch, None, token, result)
+        else:
+            self._publish_mixed(batch, rows_by_route, token, result)
+        return copies
+
+    def _note_fans(self, rows_by_route: dict[Route, list[int]], published: int, result: PublishResult) -> None:
+        for route, rows in rows_by_route.items():
+            if route.fan is not None:
+                self._note_fan(route.fan, len(rows), published, result)
+
+    def _note_fan(self, fan: Fan, count: int, published: int, result: PublishResult) -> None:
+        """Note what the definitions say that send `count` rows on; `published` rows are published together."""
+        fanned = result.fanned
+        if fanned is None:
+            fanned = result.fanned = FannedOut(published)
+        fanned.spared.update(fan.spared)
+        # Several rows are taken all or not at all; if not, they are published again one by one.
+        fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._in_transaction)
+        fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
+        for name in fan.missing:
+            result.refuse(REFUSED_NOT_FOUND, name)
+        fanned.missing_count += count * (len(fan.missing) + len(fan.lost))
+        fanned.unmatched_count += count * fan.unmatched_count
+        if fan.is_nowhere:
+            fanned.filtered_count += count
+
+    def _count_fanned(self, fanned: FannedOut, batch: MessageBatch, result: PublishResult) -> None:
+        """Count what definitions sent to nobody; but not of several rows that are published again one by one."""
+        if result.refusal == ADMITTED:
+            self._space.filtered_count += fanned.filtered_count
+            self._count_nowhere(batch, fanned.unmatched_count)
+        if result.refusal == ADMITTED or batch.count == 1:
+            self._space.missing_count += fanned.missing_count
+
+    def _publish_mixed(
+        self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
+    ) -> None:
+        """Rows of one batch go different ways: gather the rows of each destination, so that it gets one batch."""
+        direct: dict[Subscriber, list[int]] = {}
+        queues: dict[QueueTarget, list[int]] = {}
+        groups: dict[ShareGroup, list[int]] = {}
+        guaranteed = batch.qos != AT_MOST_ONCE
+        nowhere_count = 0
+        for route, rows in rows_by_route.items():
+            if route.is_empty:
+                nowhere_count += len(rows)
+            receivers = route.direct
+            if not guaranteed:
+                receivers = receivers + route.guaranteed + route.takers
+            else:
+                for subscriber in route.guaranteed:
+                    if subscriber.queue is not None:
+                        queues.setdefault(subscriber.queue, []).extend(rows)
+            if len(receivers) > 1 and asks_for_one(batch, rows):
+                for subscriber, its in self._hands(route, batch, rows, receivers).items():
+                    direct.setdefault(subscriber, []).extend(its)
+            else:
+                for subscriber in receivers:
+                    direct.setdefault(subscriber, []).extend(rows)
+            for queue in route.queues:
+                its = rows if guaranteed or queue.turns is None else direct.pop(queue.turns, [])
+                if its:
+                    queues.setdefault(queue, []).extend(its)
+            for group in route.groups:
+                groups.setdefault(group, []).extend(rows)
+        for group in list(groups):
+            if guaranteed and group.queue is not None:
+                queues.setdefault(group.queue, []).extend(groups.pop(group))
+        if nowhere_count and self._refuses_nowhere(batch):
+            result.refusal = REFUSED_NO_MATCH
+            return
+        if queues or result.refusal != ADMITTED:
+            targets = {queue: _in_order(batch, rows) for queue, rows in queues.items()}
+            if not self._spool_to(targets, batch, token, result):
+                return
+        self._count_nowhere(batch, nowhere_count)
+        result.routed = nowhere_count < batch.count
+        for subscriber, rows in direct.items():
+            self._post_direct(subscriber, _selected(batch, _in_order(batch, rows)))
+        for group, rows in groups.items():
+            self._post_shared(group, _selected(batch, _in_order(batch, rows)))
+
+    def _publish_by(
+        self, route: Route, batch: MessageBatch, rows: list[int] | None, token: int, result: PublishResult
+    ) -> None:
+        """All rows go the same way."""
+        guaranteed = batch.qos != AT_MOST_ONCE
+        if guaranteed and route.only_queue is not None and result.refusal == ADMITTED:
+            self._spool_to_one(route.only_queue, batch, token, result)
+            return
+        if route.takers and not guaranteed:
+            self._publish_mixed(batch, {route: list(range(batch.count))}, token, result)
+            return
+        if route.queues or (guaranteed and (route.guaranteed or route.groups)):
+            targets: dict[QueueTarget, list[int] | None] = dict.fromkeys(route.queues, rows)
+            if guaranteed:
+                for subscriber in route.guaranteed:
+                    if subscriber.queue is not None:
+                        targets[subscriber.queue] = rows
+                for group in route.groups:
+                    if group.queue is not None:
+                        targets[group.queue] = rows
+            if (targets or result.refusal != ADMITTED) and not self._spool_to(targets, batch, token, result):
+                return
+        elif result.refusal != ADMITTED:  # a target that there is not
+            return
+        receivers = route.direct if guaranteed or not route.guaranteed else route.direct + route.guaranteed
+        if len(receivers) > 1 and asks_for_one(batch, None):
+            for subscriber, its in self._hands(route, batch, list(range(batch.count)), receivers).items():
+                self._post_direct(subscriber, _selected(batch, its))
+        else:
+            alone = len(receivers) == 1 and not self._in_transaction  # several would hold up everybody else
+            for subscriber in receivers:
+                self._post_direct(subscriber, batch, at_once=alone)
+        for group in route.groups:
+            if not guaranteed or group.queue is None:
+                self._post_shared(group, batch)
+        if route.is_empty:
+            self._find_nobody(batch, result)
+
+    def _find_nobody(self, batch: MessageBatch, result: PublishResult) -> None:
+        """Nobody is there for any row: say so to who sent them to a queue, and else where the VPN wants it said."""
+        result.routed = False
+        topic = batch.topic_of(0)
+        if is_queue_topic(topic):
+            result.refuse(REFUSED_NOT_FOUND, queue_name_of(topic))
+            if batch.count == 1:  # else they are counted one by one
+                self._space.missing_count += 1
+        elif not self._refuses_nowhere(batch):
+            self._count_nowhere(batch, batch.count)
+        else:
+            result.refusal = REFUSED_NO_MATCH
+            if batch.count == 1:
+                self._space.unmatched_refused_count += 1
+
+    def _refuses_nowhere(self, batch: MessageBatch) -> bool:
+        """Return whether rows that nobody subscribes to are refused; retained ones are kept for those to come."""
+        return self._space.refuses_unmatched and batch.qos != AT_MOST_ONCE and not batch.retain
+
+    def _count_nowhere(self, batch: MessageBatch, count: int) -> None:
+        """Note that `count` rows are dropped that nobody subscribes to."""
+        if not batch.retain:
+            self._space.unmatched_count += count
+
+    # --- direct messages ---
+
+    def _hands(
+        self, route: Route, batch: MessageBatch, rows: list[int], receivers: list[Subscriber]
+    ) -> dict[Subscriber, list[int]]:
+        """Return which rows each receiver gets, where some are to be delivered to one only."""
+        if self._deliver_to_one is None:
+            self._deliver_to_one = DeliverToOne(self._space)
+        return self._deliver_to_one.hands(route, batch, rows, receivers)
+
+    def _post_direct(self, subscriber: Subscriber, batch: MessageBatch, *, at_once: bool = False) -> None:
+        address = subscriber.address
+        if address is None:
+            self._space.offline_count += batch.count
+            return
+        if at_once:
+            address.hand(batch)
+        else:
+            address.post(batch)
+        pressure = subscriber.pressure
+        if pressure is not None and pressure.over:
+            self.pressures.append(pressure)
+
+    def _post_shared(self, group: ShareGroup, batch: MessageBatch) -> None:
+        """Deal the rows out to the members, one after the other; members that are away get none."""
+        hands = deal(group, batch)
+        if not hands:
+            self._space.offline_count += batch.count
+        for member, its in hands:
+            queue = group.queue_of(member)
+            if queue is not None:
+                whole: dict[QueueTarget, list[int] | None] = {queue: None}
+                dealt = PublishResult()
+                dealt.fanned = FannedOut(1)
+                dealt.fanned.spared[queue] = None  # whoever published them goes on: what it refuses is dropped there
+                self._spool_to(whole, its, 0, dealt)
+            elif member.address is not None:
+                member.address.post(SharedDirect(group, its))
+
+    # --- guaranteed messages ---
+
+    def _spool_to_one(self, target: QueueTarget, batch: MessageBatch, token: int, result: PublishResult) -> None:
+        """Put a whole batch into the only destination there is: what most guaranteed publishes come to."""
+        gate = target.gate
+        if len(target.partitions) != 1 or gate.verdict(batch) != ADMITTED:
+            whole: dict[QueueTarget, list[int] | None] = {target: None}
+            self._spool_to(whole, batch, token, result)
+            return
+        gate.reserve(batch)
+        publication: Publication | None = None
+        if target.durable:
+            publication = Publication(batch, publisher=self._address, token=token, partitions_count=1)
+            result.publication = publication
+            result.confirmations_pending += 1
+        append = Append(batch, publication, None)
+        if self._in_transaction:
+            target.partitions[0].address.post(append)
+        else:
+            target.partitions[0].address.hand_in_turn(append)
+        if target.pressure.over:
+            self.pressures.append(target.pressure)
+
+    def _spool_to(
+        self,
+        targets: dict[QueueTarget, list[int] | None] | dict[QueueTarget, list[int]],
+        batch: MessageBatch,
+        token: int,
+        result: PublishResult,
+    ) -> bool:
+        """Put rows of a batch into queues, all or nothing. Return False, with the refusals noted, when one says no.
+
+        Definitions may say that queues go without, or keep what they took before one refused.
+        """
+        fanned = result.fanned
+        refusing: list[tuple[QueueTarget, int, int, bool]] = []  # verdict, rows, whether the publisher hears of it
+        taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
+        for target, rows in targets.items():
+            part = batch if rows is None else _selected(batch, rows)
+            verdict = target.gate.verdict(part)
+            if verdict == ADMITTED:
+                taken.append((target, None if part is batch else rows, part))
+                continue
+            is_spared = fanned is not None and target in fanned.spared
+            hears = not is_spared and target.gate.refuses_publisher(verdict)
+            refusing.append((target, verdict, part.count, hears))
+            if hears:
+                result.refuse(verdict, target.name, target.gate.limit(verdict))
+            is_last = _comes_again(batch, result) or _stops_at_refusal(fanned)
+            if is_last and not is_spared and result.refusal != ADMITTED:
+                break
+        if refusing and (result.refusal == ADMITTED or not _comes_again(batch, result)):
+            for target, verdict, count, hears in refusing:
+                target.gate.refuse(verdict, count, hears=hears and batch.qos != AT_MOST_ONCE)
+        if result.refusal != ADMITTED and (fanned is None or not fanned.is_partial):
+            return False
+        parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
+        for target, rows, part in taken:
+            target.gate.reserve(part)
+            parts += self._by_partition(target, rows, part)
+        durable = [part for part in parts if part[0].durable]
+        publication: Publication | None = None
+        if durable:
+            if batch.qos == AT_MOST_ONCE or result.refusal != ADMITTED:
+                publication = Publication(batch, publisher=None, token=0, partitions_count=len(durable))
+            else:
+                publication = Publication(batch, publisher=self._address, token=token, partitions_count=len(durable))
+                result.publication = publication
+                result.confirmations_pending += 1
+        for target, number, rows, part in parts:
+            target.partitions[number].address.post(Append(part, publication if target.durable else None, rows))
+            if target.pressure.over:
+                self.pressures.append(target.pressure)
+        return result.refusal == ADMITTED
+
+    def _by_partition(
+        self, target: QueueTarget, rows: list[int] | None, part: MessageBatch
+    ) -> list[tuple[QueueTarget, int, list[int] | None, MessageBatch]]:
+        """Split what goes to a queue by partition: by the hash of the key, of one the queue finds, or at random."""
+        if len(target.partitions) == 1:
+            return [(target, 0, rows, part)]
+        headers = part.headers()
+        found = None if target.key_source is None else key_hashes(target.key_source, part)
+        chosen: dict[int, list[int]] = {}
+        for row in range(part.count):
+            its = None if headers is None else headers[row]
+            if its is not None and its.key_hash >= 0:
+                key_hash = its.key_hash
+            elif found is not None and found[row] >= 0:
+                key_hash = found[row]
+            else:
+                key_hash = self._rng.getrandbits(16)
+            chosen.setdefault(target.partition_of(key_hash), []).append(row)
+        if len(chosen) == 1:
+            return [(target, number, rows, part) for number in chosen]
+        return [
+            (target, number, its_rows if rows is None else [rows[row] for row in its_rows], part.select(its_rows))
+            for number, its_rows in chosen.items()
+        ]
+
+
+def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[Route, list[int]]:
+    """Return the rows by the routes they take where selectors have a say."""
+    chosen: dict[Route, list[int]] = {}
+    for route, rows in rows_by_route.items():
+        choices = route.choices
+        if choices is None:
+            chosen[route] = rows
+            continue
+        for row in rows:
+            chosen.setdefault(choices.route(batch, row), []).append(row)
+    return chosen
+
+
+def _stops_at_refusal(fanned: FannedOut | None) -> bool:
+    """Return whether queues behind one that refuses are not asked: what one of them took would stay there."""
+    return fanned is not None and fanned.is_partial and not fanned.is_concurrent
+
+
+def _comes_again(batch: MessageBatch, result: PublishResult) -> bool:
+    """Return whether a refusal of the batch has it published again one by one: only what is refused then is counted."""
+    return (batch.count if result.fanned is None else result.fanned.published_count) > 1
+
+
+def _selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:
+    return batch if len(rows) == batch.count else batch.select(rows)
+
+
+def _in_order(batch: MessageBatch, rows: list[int]) -> list[int]:
+    """Return rows gathered from several routes in the order published, each once."""
+    return list(range(batch.count)) if len(rows) == batch.count else sorted(set(rows))

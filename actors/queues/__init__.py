@@ -1,0 +1,1 @@
+"""The actor of one queue: consumers, assignment, rescaling, browsing, re-drive."""

@@ -1,0 +1,198 @@
+"""Putting a queue together: target, gate, ledgers, access machine, and the actors around them.
+
+The cores outlive their actors: an actor that its supervisor restarts goes on with the same partition or queue core.
+"""
+
+from dataclasses import dataclass
+
+from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.partitions.actor import PartitionActor
+from sluicegate.actors.partitions.partition import Partition
+from sluicegate.actors.queues.actor import QueueActor
+from sluicegate.actors.queues.core import QueueCore
+from sluicegate.actors.queues.queue_expiry import NEVER, QueueExpiry
+from sluicegate.actors.queues.queue_totals import GoneQueues
+from sluicegate.actors.queues.quota_events import QueueWatch
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.supervision import RELOADED, RESTARTED
+from sluicegate.actors.spool.store_threads import StoreReader
+from sluicegate.messaging.bulk.durable_cursors import CONSUME, CursorBook
+from sluicegate.messaging.bulk.retained_log import RetainedLog
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.observability.tracing import Tracing
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.memory import MemoryBudget
+from sluicegate.messaging.partitions.recovery import StoredPartition, restore
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.trace import QueueTrace
+from sluicegate.messaging.queues.admission import QueueGate, SpoolGate
+from sluicegate.messaging.queues.assignment.rescale import Rescale
+from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
+from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
+from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget
+from sluicegate.storage.catalog.queues import PartitionIds
+
+# What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
+NAMED = "named"
+TEMPORARY = "temporary"  # as named, but never written, and gone some time after its last consumer
+SESSION = "session"  # the guaranteed messages of one MQTT session
+SHARED = "shared"  # the guaranteed messages of one shared subscription
+FOR_CLIENTS = (NAMED, TEMPORARY)  # what clients reach by its name
+
+
+@dataclass(slots=True)
+class QueueServices:
+    """What every queue of a message VPN uses."""
+
+    runtime: Runtime
+    events: Events  # of the message VPN
+    row_prefix: bytes  # before the keys of its rows
+    partition_ids: PartitionIds  # of the node
+    spool_gate: SpoolGate  # of the message VPN
+    queue_messages_max: int
+    memory: MemoryBudget
+    spool: Address
+    reader: StoreReader
+    pressure: PressureLimits
+    temporary_grace_s: int  # how long a temporary queue waits for a consumer; the directory changes it
+    cursors: CursorBook
+    partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
+    clients: ClientRoster  # whose clients ask for queues
+    targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
+    tracing: Tracing | None  # None: no message is traced
+    gone: GoneQueues  # what those that were deleted had counted
+
+
+def assemble_queue(
+    services: QueueServices,
+    *,
+    parent: ActorCell,
+    definition: QueueDefinition,
+    kind: str,
+    durable: bool,
+    partition_ids: list[int],
+    slots: bytes | None = None,
+    rescale: Rescale | None = None,
+    stored: dict[int, StoredPartition],
+    was_clean: bool,
+    only_client: str | None = None,
+    definition_lost: bool = False,
+) -> QueueHandle:
+    """Build a queue and start its actors; with `stored`, from what the store held of its partitions.
+
+    A change of their number that was under way (`rescale`) goes on.
+    """
+    config = definition.config
+    target = _target(services, config, slots, durable=durable)
+    rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
+    watch = QueueWatch(services.events, config.name, target.gate)
+    grace_s = services.temporary_grace_s if kind == TEMPORARY else NEVER
+    expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client, only_user=config.owner)
+    core = QueueCore(
+        config,
+        events=services.events,
+        target=target,
+        rules=rules,
+        limits=services.pressure,
+        watch=watch,
+        expiry=expiry,
+        partitions_count=len(partition_ids),
+    )
+    core.rescale = rescale
+    consuming = [each for each in services.cursors.of(config.name) if each.mode == CONSUME]
+    core.reserved_for = next((each.name for each in consuming if each.bound), "")  # over our restart, too
+    cell = services.runtime.spawn(
+        lambda cell: QueueActor(cell, core), kind="queue", name=config.name, policy=RESTARTED, parent=parent
+    )
+    for number, partition_id in enumerate(partition_ids):
+        ledger = Ledger(durable=durable, rules=rules)
+        held = stored.get(partition_id)
+        if held is not None:
+            restore(ledger, held, was_clean=was_clean)
+            target.gate.restore(ledger.waiting_count, ledger.waiting_bytes)
+        log = log_for(services, core, ledger, partition_id)
+        if held is not None and (core.retention.on() or log.holds):
+            log.restore(held)
+            log.count_rows()
+        for cursor in consuming:  # what it acknowledged last may not have reached the partition before a crash
+            ledger.consume(ledger.floor, cursor.position(partition_id))
+        partition = start_partition(services, cell, log, number, partition_id, target)
+        core.partitions.append(partition)
+        if durable:
+            services.partition_addresses[partition_id] = partition.inbox
+        target.partitions.append(PartitionTarget(partition_id, partition.inbox))
+    services.targets[config.name] = target
+    return QueueHandle(config.name, kind, cell, target, durable, definition, core, definition_lost)
+
+
+def _target(services: QueueServices, config: QueueConfig, slots: bytes | None, *, durable: bool) -> QueueTarget:
+    gate = QueueGate(
+        services.spool_gate if durable else None,
+        usage_bytes_max=config.spool_bytes_max(),
+        message_bytes_max=config.max_msg_size,
+        usage_count_max=services.queue_messages_max,
+    )
+    target = QueueTarget(config.name, gate, Pressure(high_bytes=0, low_bytes=0), durable=durable)
+    target.slots = slots
+    return target
+
+
+def log_for(services: QueueServices, core: QueueCore, ledger: Ledger, partition_id: int) -> RetainedLog:
+    """Return the log beside a partition's ledger, which keeps what the queue's durable cursors need."""
+    log = RetainedLog(ledger, core.retention)
+    for cursor in services.cursors.of(core.config.name):
+        hold = cursor.hold(partition_id)
+        if hold is not None:
+            log.hold(cursor.name, hold)
+    return log
+
+
+def start_partition(
+    services: QueueServices, queue: ActorCell, log: RetainedLog, number: int, partition_id: int, target: QueueTarget
+) -> ActorCell:
+    """Start the actor of one partition. Publishers do not know it yet."""
+    made: list[Partition] = []
+
+    def make(cell: ActorCell) -> PartitionActor:
+        if not made:
+            made.append(partition_at(cell))
+        return PartitionActor(cell, made[0])
+
+    def partition_at(cell: ActorCell) -> Partition:
+        return Partition(
+            services.runtime,
+            cell.inbox,
+            ledger=log.ledger,
+            log=log,
+            number=number,
+            partition_id=partition_id,
+            queue=queue.inbox,
+            queue_name=target.name,
+            targets=services.targets,
+            gate=target.gate,
+            pressure=target.pressure,
+            limits=services.pressure,
+            memory=services.memory,
+            spool=services.spool if target.durable else None,
+            reader=services.reader if target.durable else None,
+            trace=_trace_of(services, target.name, number),
+            events=services.events,
+        )
+
+    return services.runtime.spawn(
+        make,
+        kind="partition",
+        name=str(number),
+        policy=RELOADED,
+        parent=queue,
+    )
+
+
+def _trace_of(services: QueueServices, queue: str, number: int) -> QueueTrace | None:
+    tracing = services.tracing
+    if tracing is None or not tracing.wants_queue(queue):
+        return None
+    return QueueTrace(tracing, queue=queue, partition=number)

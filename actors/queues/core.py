@@ -1,0 +1,146 @@
+"""What of a queue outlives its actor: configuration, access machine, flows, counters.
+
+A queue actor that its supervisor restarts goes on with the same core, and so under the configuration that is in force
+and not the one it was first started with.
+"""
+
+from dataclasses import dataclass
+
+from sluicegate.actors.messages.browser_messages import BindBrowser
+from sluicegate.actors.messages.data import WAKE
+from sluicegate.actors.queues.queue_expiry import QueueExpiry
+from sluicegate.actors.queues.queue_totals import QueueTotals
+from sluicegate.actors.queues.quota_events import QueueWatch
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.messaging.bulk.retained_log import RetentionRules
+from sluicegate.messaging.message.key_source import key_source_from
+from sluicegate.messaging.message.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
+from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
+from sluicegate.messaging.queues.assignment.access import Access, access_for
+from sluicegate.messaging.queues.assignment.rebalance import Rebalancer
+from sluicegate.messaging.queues.assignment.rescale import Rescale
+from sluicegate.messaging.queues.attributes import EXCLUSIVE
+from sluicegate.messaging.queues.definition import QueueConfig, is_named
+from sluicegate.messaging.queues.permissions import denial, permits
+from sluicegate.messaging.queues.pressure import PressureLimits
+from sluicegate.messaging.routing.destinations import QueueTarget
+
+REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundBrowser:
+    """A browser, as its queue knows it."""
+
+    request: BindBrowser
+    cell: ActorCell
+
+
+class QueueCore:
+    """One queue, apart from its messages."""
+
+    def __init__(
+        self,
+        config: QueueConfig,
+        *,
+        events: Events,
+        target: QueueTarget,
+        rules: DeliveryRules,
+        limits: PressureLimits,
+        watch: QueueWatch,
+        expiry: QueueExpiry,
+        partitions_count: int,
+    ) -> None:
+        self.config = config
+        self.events = events  # of the message VPN
+        self.target = target
+        self.rules = rules
+        self.limits = limits
+        self.watch = watch
+        self.expiry = expiry
+        self.retention = RetentionRules()
+        self.reserved_for = ""  # the durable cursor that is the only consumer
+        self.access: Access = access_for(config, partitions_count=partitions_count)
+        self.flows: dict[int, Flow] = {}
+        self.parked: set[int] = set()  # of `flows`, those whose client is away
+        self.users: dict[int, str] = {}  # flow -> the user name it was bound under
+        self.browsers: dict[int, BoundBrowser] = {}
+        self.partitions: list[ActorCell] = []
+        self.rescale: Rescale | None = None  # a change of the number of partitions under way
+        self.bind_refusals: dict[str, int] = {}  # reason -> binds refused
+        self.gone = QueueTotals()  # what partitions that retired, and access machines of before, have counted
+        self.apply(config)
+
+    def clients(self) -> set[str]:
+        """Return the names of those who consume it or browse it."""
+        return {flow.client for flow in self.flows.values()} | {each.request.client for each in self.browsers.values()}
+
+    def denial(self, client: str, user: str, needed: str) -> str:
+        """Return why a client may not do what takes a level of rights; empty when it may."""
+        expiry, config = self.expiry, self.config
+        if expiry.only_client is not None and (client, user) != (expiry.only_client, expiry.only_user):
+            return f"403 Permission Denied: temporary queue {config.name!r} belongs to client {expiry.only_client!r}"
+        return "" if permits(config, user, needed) else denial(config, user, needed)
+
+    def apply(self, config: QueueConfig) -> None:
+        """Put a configuration into force. Who has access changes only while no flow is bound."""
+        if config.access_type != self.config.access_type or config.partitioned() != self.config.partitioned():
+            assert not self.flows, "who has access changes while nobody consumes"
+            count = len(self.partitions)
+            epoch = max([epoch for _, _, epoch in self.access.partition_statuses(count)])
+            self.gone.rebalances_count += self.access.completed_count
+            self.access = access_for(config, partitions_count=count, epoch=epoch)
+        self.config = config
+        gate, rules, access = self.target.gate, self.rules, self.access
+        gate.usage_bytes_max = config.spool_bytes_max()
+        gate.message_bytes_max = config.max_msg_size
+        gate.ingress_enabled = config.ingress_enabled
+        gate.reject_behavior = REJECT_BEHAVIORS[config.reject_msg_to_sender_on_discard_behavior]
+        _set_rules(rules, config)
+        self.target.key_source = rules.key_source = key_source_from(config.partition_key_source)
+        rules.dead_msg_queue = config.dead_msg_queue if self.target.durable and is_named(config.name) else ""
+        rules.respects_eligibility = config.respect_dmq_eligible_enabled
+        if isinstance(access, Rebalancer):  # a holddown or handoff under way keeps the time it was given
+            access.delay_ms = config.partition_rebalance_delay_s * 1000
+            access.handoff_ms = config.partition_rebalance_max_handoff_time_s * 1000
+        self.watch.configure(config)
+        if self.target.durable:
+            self._set_retention()
+        self._set_marks()
+
+    def _set_retention(self) -> None:
+        self.retention.time_ms = self.config.retention_time_s * 1000
+        self.retention.size_bytes = self.config.retention_bytes_max()
+        for partition in self.partitions:
+            partition.inbox.post(WAKE)  # to begin or end keeping
+
+    def _set_marks(self) -> None:
+        """A durable queue takes what its quota allows and waits on disk; only one never written slows publishers."""
+        quota = self.config.spool_bytes_max()
+        high = quota + 1 if self.target.durable else min(self.limits.high_bytes, quota)
+        self.target.pressure.set_marks(high_bytes=high, low_bytes=min(high, self.limits.low_bytes))
+
+
+def _set_rules(rules: DeliveryRules, config: QueueConfig) -> None:
+    """Let the queue's partitions deliver as its configuration says."""
+    rules.redelivery_count_max = config.max_redelivery_count
+    rules.unacked_count_max = config.max_delivered_unacked_msgs_per_flow
+    rules.respects_expiry = config.respect_ttl_enabled
+    rules.max_ttl_ms = config.max_ttl * 1000 if config.respect_ttl_enabled else 0
+    rules.delivery_delay_ms = config.delivery_delay_s * 1000
+    rules.redelivers = config.redelivery_enabled
+    rules.redelivery_delay_ms = config.redelivery_delay_initial_interval_ms if config.redelivery_delay_enabled else 0
+    rules.redelivery_delay_ms_max = config.redelivery_delay_max_interval_ms
+    rules.redelivery_delay_percent = config.redelivery_delay_multiplier
+    rules.group_buckets = config.group_buckets if config.groups_messages() else 0
+    rules.group_rebalance = config.group_rebalance
+    if config.partitioned() or rules.group_buckets > 0:
+        rules.order = ORDER_BY_KEY
+    else:
+        rules.order = ORDER_OF_ALL if config.access_type == EXCLUSIVE else ORDER_NONE
+    rules.ack_timeout_ms = config.consumer_ack_timeout_ms
+    rules.last_value_only = config.last_value_only()
+    rules.by_priority = config.respect_msg_priority_enabled and not config.partitioned() and not rules.last_value_only
+    rules.after_commit = config.deliver_after_commit
+    rules.generation += 1

@@ -1,0 +1,90 @@
+"""Queues that definitions of virtual destinations call for: which are made when somebody wants one, and as what.
+
+Whoever consumes from the queue of a virtual topic need not create it: that it is there is the subscription, and that it
+is deleted ends it. Queues that a definition names exist from when it is loaded on.
+"""
+
+import logging
+
+from sluicegate.actors.messages.directory import CreateQueue, QueueHandle
+from sluicegate.actors.queues.assembly import NAMED, TEMPORARY
+from sluicegate.actors.queues.directory.templates import QueueTemplates
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.gathering import gather
+from sluicegate.messaging.queues.attributes import NON_EXCLUSIVE
+from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict
+from sluicegate.messaging.queues.queue_topics import topics_of
+from sluicegate.messaging.routing.virtual.definitions import NO_DEFINITIONS, VirtualDestinations, topic_consumed
+from sluicegate.messaging.topics.syntax import TopicFilter
+
+log = logging.getLogger("sluicegate.queues")
+
+
+class ConsumerQueues:
+    """What is made for consumers."""
+
+    def __init__(self, templates: QueueTemplates) -> None:
+        self._templates = templates
+        self._definitions = NO_DEFINITIONS
+        self.named: list[str] = []  # by a definition
+        self._are_made = False
+
+    def define(self, definitions: VirtualDestinations, *, are_made: bool) -> None:
+        """Take over definitions; with `are_made`, consumers get queues of virtual topics made."""
+        self._definitions = definitions
+        self.named = definitions.queue_names()
+        self._are_made = are_made
+
+    def calls_for(self, name: str) -> bool:
+        """Return whether a queue of this name is made for who wants to consume from it."""
+        return name in self.named or (self._are_made and self._definitions.consumes_virtual_topic(name))
+
+    def may_have_wildcards(self, name: object) -> bool:
+        """Return whether a queue's name may be a pattern of topics, all of which it would collect."""
+        return isinstance(name, str) and self._definitions.consumes_virtual_topic(name)
+
+    def topics_of(self, name: str) -> list[TopicFilter]:
+        """Return the topics that a queue of this name would collect."""
+        topics = [topic_consumed(each, name) for each in self._definitions.virtual_topics]
+        return [topic_filter for each in topics if each is not None for topic_filter in each.index_filters()]
+
+    def topics_of_queue(self, definition: QueueDefinition) -> list[TopicFilter]:
+        """Return the topics that a queue would collect, by its subscriptions and by its name. Raises QueueInvalid."""
+        return [*topics_of(definition)[0], *self.topics_of(definition.config.name)]
+
+    def definition(self, name: str, owner: str) -> CreateQueue | None:
+        """Return what a queue that is called for is to be; None, with a word in the log, when it cannot be.
+
+        A template says what it is; without one it takes many consumers, for so do those of a virtual topic.
+        """
+        values, durable = self._templates.fill_in({"name": name}, None)
+        values.setdefault("access_type", NON_EXCLUSIVE)
+        values.setdefault("owner", owner)
+        try:
+            definition = definition_from_dict(values, wildcards=True, durable=durable)
+        except QueueInvalid as problem:
+            log.warning("queue %r was not made for its consumer: %s", name, problem)
+            return None
+        return CreateQueue(definition, NAMED if durable else TEMPORARY, durable=durable, must_be_new=False)
+
+
+def found_later(name: str, created: LoopFuture[QueueHandle]) -> LoopFuture[QueueHandle | None]:
+    """Return what becomes of a queue that is being made: None, with a word in the log, when it cannot be stored."""
+    answer: LoopFuture[QueueHandle | None] = LoopFuture()
+
+    def done(made: LoopFuture[QueueHandle]) -> None:
+        try:
+            answer.set(made.get())
+        except Exception as refusal:  # the catalog could not be written
+            log.warning("queue %r was not made: %s", name, refusal)
+            answer.set(None)
+
+    created.then(done)
+    return answer
+
+
+def all_done(waiting: list[LoopFuture[QueueHandle | None]]) -> LoopFuture[None]:
+    """Return when all of these are answered."""
+    answer: LoopFuture[None] = LoopFuture()
+    gather(waiting, lambda _: answer.set(None), answer)
+    return answer

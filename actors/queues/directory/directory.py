@@ -1,0 +1,517 @@
+"""The directory of queues: makes, finds, changes and ends them, and keeps their definitions in the catalog.
+
+A durable queue exists once the store has its definition; whoever asked for it is answered then.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from sluicegate.actors.messages.data import Confirmed, Refused, Resume
+from sluicegate.actors.messages.directory import (
+    CreateQueue,
+    DeclareQueue,
+    DefineConsumerQueues,
+    DefinitionLost,
+    DeleteQueue,
+    DeleteTemplate,
+    FindQueue,
+    KeepQueues,
+    ListQueues,
+    ListTemplates,
+    MakeNamedQueues,
+    PutTemplate,
+    QueueExpired,
+    QueueHandle,
+    QueuesExhausted,
+    SetQueueLimits,
+    TellConsumers,
+    TemplateExists,
+    UpdateQueue,
+    UpdateRefused,
+)
+from sluicegate.actors.messages.queues import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
+from sluicegate.actors.messages.rescale_messages import RescaleAdvanced, RescaleFinished
+from sluicegate.actors.messages.router import SetQueueTopics
+from sluicegate.actors.queues.assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
+from sluicegate.actors.queues.directory.consumer_queues import ConsumerQueues, all_done, found_later
+from sluicegate.actors.queues.directory.lost_definitions import (
+    OwnQueue,
+    check_decides,
+    description_of_lost,
+    giving_back,
+    stays_lost,
+    with_own_definition,
+)
+from sluicegate.actors.queues.directory.permissions import check_changed, check_made, check_permission, is_there_for
+from sluicegate.actors.queues.directory.queue_updates import QueueUpdates, check_update
+from sluicegate.actors.queues.directory.rescale_plans import RescalePlans
+from sluicegate.actors.queues.directory.table import QueueTable, exists_later
+from sluicegate.actors.queues.directory.templates import QueueTemplates, template_row
+from sluicegate.actors.queues.overview import last_overview
+from sluicegate.actors.queues.rescale import resume_rescale
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.clients.rights import ClientRights
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.observability.events import (
+    VPN_DEFINITION_LOST,
+    VPN_DEFINITION_LOST_CLEAR,
+    VPN_QUEUE_CREATED,
+    VPN_QUEUE_DELETED,
+    EventKind,
+    as_word,
+)
+from sluicegate.messaging.partitions.recovery import StoredPartition
+from sluicegate.messaging.queues.attributes import DELETE
+from sluicegate.messaging.queues.definition import ANONYMOUS_PREFIX, QueueDefinition, definition_from_dict, is_named
+from sluicegate.messaging.queues.queue_topics import topics_of
+from sluicegate.messaging.topics.syntax import queue_topic_filter
+from sluicegate.storage.catalog.partition_owners import missing_rows, owner_rows, owner_rows_deleted
+from sluicegate.storage.catalog.queues import StoredQueue, queue_row, queue_row_deleted, stored_queues
+from sluicegate.storage.interface import TableWrite
+
+TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
+
+
+class QueueDirectory(LoopActor):
+    """All queues of a message VPN."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        services: QueueServices,
+        router: ActorCell,
+        catalog: dict[bytes, bytes],
+        owners: Mapping[bytes, bytes],
+        lost: Sequence[StoredQueue],
+        own_queue: OwnQueue,
+        stored: dict[int, StoredPartition],
+        was_clean: bool,
+    ) -> None:
+        super().__init__(cell)
+        self._services = services
+        self._router = router
+        self._spool: Address = services.spool
+        self._queues = QueueTable()
+        self._catalog = catalog
+        self._owners = owners
+        self._lost = lost
+        self._own_queue = own_queue
+        self._stored = stored
+        self._was_clean = was_clean
+        self._templates = QueueTemplates(catalog)
+        self._lets_queues_expire = True
+        self._rescales = RescalePlans(services)
+        self._consumer_queues = ConsumerQueues(self._templates)
+        self._tokens = 0
+        self._waiting: dict[int, Callable[[str], None]] = {}
+        self._updates = QueueUpdates(cell)
+        self._go_on_later: set[str] = set()  # those of them whose change of partitions has come further meanwhile
+        self.handlers = {
+            CreateQueue: self._create,
+            DeclareQueue: self._declare,
+            PutTemplate: self._put_template,
+            DeleteTemplate: self._delete_template,
+            ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
+            FindQueue: self._find,
+            MakeNamedQueues: self._make_named_queues,
+            DefineConsumerQueues: lambda message: self._consumer_queues.define(
+                message.definitions, are_made=message.are_made
+            ),
+            DeleteQueue: self._delete,
+            TellConsumers: self._tell_consumers,
+            QueueExpired: self._expired,
+            KeepQueues: self._keep,
+            UpdateQueue: self._update,
+            SetQueueLimits: self._set_limits,
+            RescaleAdvanced: lambda message: self._go_on(message.queue_name),
+            RescaleFinished: self._rescale_finished,
+            ListQueues: lambda _: [handle for _, handle in sorted(self._queues.by_name.items())],
+            Confirmed: lambda message: self._waiting.pop(message.token)(""),
+            Refused: lambda message: self._waiting.pop(message.token)(message.reason),
+        }
+
+    @property
+    def queues_count(self) -> int:
+        """How many queues there are, of all kinds."""
+        return len(self._queues.by_name)
+
+    def accepted_counts(self) -> dict[str, int]:
+        """Return how many messages queues have taken, by name; those that have taken none are left out."""
+        queues = self._queues.by_name.items()
+        return {name: count for name, handle in queues if (count := handle.target.gate.accepted_count)}
+
+    def on_start(self) -> None:
+        """Bring back the queues that the catalog knows, and those of which it has lost the definition."""
+        rows: list[TableWrite] = []
+        lost = [with_own_definition(row, self._own_queue) for row in self._lost]
+        for row in (*stored_queues(self._catalog), *lost):
+            handle = assemble_queue(
+                self._services,
+                parent=self.cell,
+                definition=row.definition,
+                kind=row.kind,
+                durable=True,
+                partition_ids=row.partition_ids,
+                slots=row.slots,
+                rescale=row.rescale,
+                stored=self._stored,
+                was_clean=self._was_clean,
+                definition_lost=row.definition_lost,
+            )
+            self._queues.put(handle)
+            rows += missing_rows(row, self._owners)
+            if row.rescale is not None:
+                resume_rescale(handle.core, row.rescale)
+            self._attract(handle)
+        rows += [queue_row(row) for row in lost]
+        if rows:  # what the store refuses, the next start tries again
+            self._write(rows, lambda _: None, takes_ids=bool(lost))
+        self._catalog, self._owners, self._lost, self._stored = {}, {}, [], {}
+
+    def tell_of_lost_definitions(self) -> None:
+        """Tell operators of the queues whose definitions are lost, and who decides what they are to be."""
+        for handle in self._queues.by_name.values():
+            if handle.definition_lost:
+                self._services.events.emit(VPN_DEFINITION_LOST, description_of_lost(handle))
+
+    def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
+        """Work out what was asked for, and make it."""
+        asked, rights = dict(message.asked), message.rights
+        is_anonymous = not asked.get("name") and (rights is not None or message.durable is False)
+        if is_anonymous:
+            asked["name"] = f"{ANONYMOUS_PREFIX}{self.runtime.rng.getrandbits(128):032x}"
+        values, durable = self._templates.fill_in(asked, False if is_anonymous else message.durable)
+        if rights is not None:
+            values["owner"] = rights.user
+            self._check_endpoint(rights)
+        wildcards = self._consumer_queues.may_have_wildcards(values.get("name"))
+        definition = definition_from_dict(values, reserved_name=is_anonymous, wildcards=wildcards, durable=durable)
+        if rights is not None:
+            check_made(rights, definition, self._consumer_queues.topics_of_queue(definition), message.asked)
+        if durable:
+            return self._create(CreateQueue(definition, NAMED, durable=True))
+        if self._queues.temporary_count >= TEMPORARY_QUEUES_MAX:
+            text = f"503 No More Non-Durable Queue or Topic Endpoint: there are {TEMPORARY_QUEUES_MAX} temporary queues"
+            raise QueuesExhausted(text)
+        only_client = None if rights is None else rights.client
+        return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=only_client)
+
+    def _check_endpoint(self, rights: ClientRights) -> None:
+        """Raise ClientDenied unless a client may make one more queue."""
+        self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.user), self.queues_count)
+
+    def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
+        answer: LoopFuture[QueueHandle] = LoopFuture()
+        name = message.definition.config.name
+        found = self._queues.by_name.get(name)
+        if found is not None and found.definition_lost:
+            return self._found_lost(found, message)
+        if found is not None:
+            made = self._queues.making.get(name, answer)
+            if made is answer:
+                answer.set(found)
+            return exists_later(made) if message.must_be_new else made
+        topics_of(message.definition)  # a bad subscription is refused before anything is made
+        count = max(1, message.definition.config.partition_count)
+        partition_ids = self._services.partition_ids.take(count)
+        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, only_client)
+        if not message.durable:
+            self._tell(VPN_QUEUE_CREATED, handle, "created")
+            self._attract(handle, lambda: answer.set(handle))
+            return answer
+        for partition in handle.target.partitions:
+            self._spool.post(RegisterPartition(partition.partition_id, partition.address, 1))
+
+        def stored(reason: str) -> None:
+            if not self._queues.has(handle):
+                gone = StoreRefused(f"queue {name!r} was deleted while it was being made")
+                answer.set_exception((StoreRefused, gone, None))
+                return
+            del self._queues.making[name]
+            if reason:
+                self._end(handle)
+                answer.set_exception((StoreRefused, StoreRefused(reason), None))
+            else:
+                self._tell(VPN_QUEUE_CREATED, handle, "created")
+                self._attract(handle, lambda: answer.set(handle))
+
+        self._queues.making[name] = answer
+        self._write(self._rows(handle), stored, takes_ids=True)
+        return answer
+
+    def _found_lost(self, found: QueueHandle, message: CreateQueue) -> LoopFuture[QueueHandle]:
+        """Give a queue its definition back, if whoever asks for one by its name knows that."""
+        answer: LoopFuture[QueueHandle] = LoopFuture()
+        update = giving_back(found, message)
+        if update is None and message.must_be_new:
+            raise DefinitionLost(found.name)
+        if update is None:
+            answer.set(found)
+            return answer
+
+        def updated(done: LoopFuture[QueueDefinition]) -> None:
+            error = done.error()
+            if error is None:
+                answer.set(self._queues.by_name[found.name])
+            else:
+                answer.set_exception((type(error), error, None))
+
+        self._update(update).then(updated)
+        return answer
+
+    def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
+        found, rights = self._queues.by_name.get(message.name), message.rights
+        if found is not None:
+            return found if is_there_for(rights, found) else None
+        if rights is None or not message.consumes or not self._consumer_queues.calls_for(message.name):
+            return self._queues.gone(message.name, None)
+        rights.check_receiving()
+        topics = self._consumer_queues.topics_of(message.name)
+        rights.check_collecting(topics, len(topics))
+        self._check_endpoint(rights)
+        return self._make(message.name, rights.user)
+
+    def _make(self, name: str, owner: str) -> LoopFuture[QueueHandle | None] | None:
+        made = self._consumer_queues.definition(name, owner)
+        return None if made is None else found_later(name, self._create(made))
+
+    def _make_named_queues(self, _: MakeNamedQueues) -> LoopFuture[None]:
+        names = [name for name in self._consumer_queues.named if name not in self._queues.by_name]
+        return all_done([each for each in [self._make(name, "") for name in names] if each is not None])
+
+    def _update(self, message: UpdateQueue) -> LoopFuture[QueueDefinition]:
+        name = message.name
+        if self._updates.is_under_way(name):
+            return self._updates.wait(message)
+        answer: LoopFuture[QueueDefinition] = LoopFuture()
+        if name in self._queues.making:  # what the store refuses to make must leave no row behind
+            self._queues.making[name].then(lambda _: self.cell.ask(message).pass_on(answer))
+            return answer
+        handle = self._queues.by_name.get(name)
+        if handle is None:
+            raise UpdateRefused(f"the queue {name!r} was deleted meanwhile")
+        definition = message.change(handle)
+        config = definition.config
+        if message.rights is not None:
+            check_decides(handle, message.rights.user)
+            check_changed(message.rights, handle, definition)
+        check_update(handle, config)
+        if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):
+            self._check_that_nobody_reads(handle)
+        if self._rescales.pending(name) is not None:
+            raise UpdateRefused(f"another change of queue {name!r} is being stored; try again")
+        topics_of(definition)
+        is_lost = stays_lost(handle, config) and not message.gives_back
+        changed = replace(handle, definition=definition, definition_lost=is_lost)
+        planned = self._rescales.plan(changed)
+        self._updates.begin(name)
+
+        answer.then(lambda _: self._update_ended(name))
+
+        def stored(reason: str) -> None:
+            if reason:
+                self._rescales.drop(changed, planned)
+                answer.set_exception((StoreRefused, StoreRefused(reason), None))
+                return
+            if not self._queues.has(handle):
+                gone = UpdateRefused(f"queue {name!r} was deleted meanwhile")
+                answer.set_exception((UpdateRefused, gone, None))
+                return
+            self._queues.put(changed)
+            self._tell_if_decided(handle, is_lost=is_lost)
+            self._rescales.begin(changed, planned)
+            handle.cell.inbox.post(Reconfigure(config))
+            self._attract(changed, lambda: answer.set(definition))
+
+        if handle.durable:
+            self._write(self._rows(changed, first_only=planned is None), stored, takes_ids=True)
+        else:
+            stored("")
+        return answer
+
+    def _put_template(self, message: PutTemplate) -> LoopFuture[None]:
+        answer: LoopFuture[None] = LoopFuture()
+        template = message.template
+        if message.must_be_new and template.name in self._templates.by_name:
+            raise TemplateExists(template.name)
+
+        def stored(reason: str) -> None:
+            if reason:
+                answer.set_exception((StoreRefused, StoreRefused(reason), None))
+                return
+            self._templates.by_name[template.name] = template
+            answer.set(None)
+
+        self._write([template_row(template.name, template)], stored)
+        return answer
+
+    def _delete_template(self, message: DeleteTemplate) -> LoopFuture[bool]:
+        answer: LoopFuture[bool] = LoopFuture()
+        if self._templates.by_name.pop(message.name, None) is None:
+            answer.set(False)
+            return answer
+        self._write([template_row(message.name, None)], partial(_answer_deletion, answer), until_done=True)
+        return answer
+
+    def _delete(self, message: DeleteQueue) -> LoopFuture[bool] | bool:
+        handle = self._queues.by_name.get(message.name)
+        if handle is None:
+            return self._queues.gone(message.name, False)
+        if message.user is not None:
+            check_decides(handle, message.user)
+            check_permission(handle, message.user, DELETE)
+        rows = [queue_row_deleted(handle.name), *owner_rows_deleted(self._rescales.stored_queue(handle).partition_ids)]
+        self._end(handle)
+        self._tell(VPN_QUEUE_DELETED, handle, "deleted")
+        self._tell_if_decided(handle, is_lost=False)
+        if not handle.durable:
+            return True
+        deleted = self._queues.begin_deleting(handle.name)
+        self._write(rows, partial(_answer_deletion, deleted), until_done=True)
+        return deleted
+
+    def _tell_consumers(self, message: TellConsumers) -> None:
+        handle = self._queues.by_name.get(message.name)
+        if handle is not None:
+            handle.cell.inbox.post(message)
+
+    def _expired(self, message: QueueExpired) -> None:
+        if self._lets_queues_expire:
+            self._delete(DeleteQueue(message.name))
+
+    def _keep(self, _: KeepQueues) -> None:
+        self._lets_queues_expire = False
+
+    def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
+        if is_named(handle.name):
+            self._services.events.emit(kind, f"Queue {as_word(handle.name)} {what}")
+
+    def _tell_if_decided(self, handle: QueueHandle, *, is_lost: bool) -> None:
+        """Tell that somebody has decided what a queue is to be, of which that was lost."""
+        if handle.definition_lost and not is_lost:
+            text = f"What becomes of queue {as_word(handle.name)}, whose definition was lost, is decided"
+            self._services.events.emit(VPN_DEFINITION_LOST_CLEAR, text)
+
+    def _set_limits(self, message: SetQueueLimits) -> None:
+        self._services.temporary_grace_s = message.temporary_grace_s
+        self._services.pressure.take_over(message.limits)
+        for handle in self._queues.by_name.values():
+            handle.cell.inbox.post(Reconfigure(handle.definition.config))
+
+    def _check_that_nobody_reads(self, handle: QueueHandle) -> None:
+        """Raise UpdateRefused when partitions that go would take along what is kept for readers."""
+        if handle.core.retention.on() or self._services.cursors.of(handle.name):
+            text = (
+                f"partition_count stays at least {handle.definition.config.partition_count} while messages are kept for"
+                " readers: set retention_time_s and retention_size_mb to 0, and delete the durable cursors, first"
+            )
+            raise UpdateRefused(text)
+
+    def _rescale_finished(self, message: RescaleFinished) -> None:
+        handle = self._queues.by_name.get(message.queue_name)
+        if handle is not None and handle.durable:
+            for partition_id in message.retired_ids:
+                self._spool.post(PurgeFromStore(partition_id))
+            self._write(owner_rows_deleted(message.retired_ids), lambda _: None, until_done=True)
+        self._go_on(message.queue_name)
+
+    def _go_on(self, name: str) -> None:
+        """Store how far a change of partitions has come, and begin the next one if the count was changed meanwhile."""
+        handle = self._queues.by_name.get(name)
+        if handle is None or self._rescales.pending(name) is not None:
+            return
+        if self._updates.is_under_way(name):  # a row written now would bring the former definition back
+            self._go_on_later.add(name)
+            return
+        planned = self._rescales.plan(handle)
+
+        def stored(_: str) -> None:
+            self._rescales.begin(handle, planned)
+
+        if handle.durable:
+            self._write(self._rows(handle), stored, takes_ids=True, until_done=True)
+        else:
+            stored("")
+
+    def _update_ended(self, name: str) -> None:
+        """A new definition is stored, or was refused; what waits for that follows when it is in force."""
+        self._updates.ended(name)
+        if name in self._go_on_later:
+            self._go_on_later.discard(name)
+            self.cell.inbox.post(RescaleAdvanced(name))
+
+    def _end(self, handle: QueueHandle) -> None:
+        """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
+        self._services.gone.add(handle.name, last_overview(handle.core))
+        self._queues.remove(handle.name)
+        del self._services.targets[handle.name]
+        self._rescales.drop(handle, self._rescales.pending(handle.name))
+        self._router.inbox.post(SetQueueTopics(handle.target, [], []))
+        handle.target.gate.close()
+        for publisher in handle.target.pressure.close():
+            publisher.post(Resume())
+        handle.cell.stop()
+        if handle.durable:
+            for partition in handle.target.partitions:
+                self._spool.post(PurgeFromStore(partition.partition_id))
+
+    def _assemble(
+        self,
+        definition: QueueDefinition,
+        kind: str,
+        durable: bool,
+        partition_ids: list[int],
+        only_client: str | None = None,
+    ) -> QueueHandle:
+        handle = assemble_queue(
+            self._services,
+            parent=self.cell,
+            definition=definition,
+            kind=kind,
+            durable=durable,
+            partition_ids=partition_ids,
+            stored=self._stored,
+            was_clean=self._was_clean,
+            only_client=only_client,
+        )
+        self._queues.put(handle)
+        return handle
+
+    def _attract(self, handle: QueueHandle, done: Callable[[], None] = lambda: None) -> None:
+        filters, exceptions = topics_of(handle.definition)
+        if handle.kind in FOR_CLIENTS:
+            filters.append(queue_topic_filter(handle.name))
+        if filters:
+            asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions, handle.definition.selector))
+            asked.then(lambda _: done())
+        else:
+            done()
+
+    def _rows(self, handle: QueueHandle, *, first_only: bool = False) -> list[TableWrite]:
+        """Return the rows of a queue; with `first_only` without those that stay as they are."""
+        stored = self._rescales.stored_queue(handle)
+        return [queue_row(stored), *owner_rows(stored, first_only=first_only)]
+
+    def _write(
+        self, rows: list[TableWrite], done: Callable[[str], None], *, takes_ids: bool = False, until_done: bool = False
+    ) -> None:
+        """Have rows of this message VPN written, with ids that were taken for them if there are any."""
+        writes = [row.under(self._services.row_prefix) for row in rows]
+        if takes_ids:
+            writes.append(self._services.partition_ids.row())
+        self._tokens += 1
+        self._waiting[self._tokens] = done
+        self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens, until_done))
+
+
+def _answer_deletion(answer: LoopFuture[bool], reason: str) -> None:
+    """Say that something is deleted, or why it will be there again when the node starts the next time."""
+    if reason:
+        answer.set_exception((StoreRefused, StoreRefused(reason), None))
+    else:
+        answer.set(True)

@@ -1,0 +1,77 @@
+"""Changing the number of partitions of a queue that runs: what its actor does, on its queue core.
+
+It all happens in one go, so that publishers on the loop see the old slot map or the new one; and what they published
+before is ahead, in the inboxes, of the orders to take a cut (in partitions that slots leave) and to hold (in those that
+gain some).
+
+Deliberately elsewhere: preparing and storing it (`rescale_plans`), what is waited for
+(messaging.queues.assignment.rescale), and the wait itself (messaging.partitions.state.rescale_holds).
+"""
+
+from sluicegate.actors.messages.browser_messages import PartitionsChanged
+from sluicegate.actors.messages.rescale_messages import (
+    HoldSlots,
+    OpenSource,
+    RescaleQueue,
+    Retire,
+    TakeCut,
+)
+from sluicegate.actors.queues.core import QueueCore
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.messaging.queues.assignment.rebalance import Move
+from sluicegate.messaging.queues.assignment.rescale import Rescale
+from sluicegate.messaging.queues.assignment.slots import modulo_slots
+from sluicegate.messaging.routing.destinations import PartitionTarget
+
+
+def begin_rescale(core: QueueCore, message: RescaleQueue, now_ms: int) -> list[Move]:
+    """Switch the queue over to the new slot map; return the moves for partitions that are new."""
+    rescale = message.rescale
+    message.begun = True
+    core.rescale = rescale
+    core.partitions += [each.cell for each in message.added]
+    resume_rescale(core, rescale)
+    core.target.partitions += [PartitionTarget(each.partition_id, each.cell.inbox) for each in message.added]
+    core.target.slots = rescale.slots
+    _tell_browsers(core)
+    return core.access.resize(len(core.partitions), now_ms)
+
+
+def resume_rescale(core: QueueCore, rescale: Rescale) -> None:
+    """Tell the partitions what to hold and what to wait for."""
+    sources = rescale.waits_for()
+    for number in range(rescale.count):
+        if number not in rescale.cuts:
+            core.partitions[number].inbox.post(HoldSlots(number, rescale.slots_before, sources))
+    for number in sources:
+        core.partitions[number].inbox.post(TakeCut(rescale.cuts[number]))
+
+
+def source_drained(core: QueueCore, rescale: Rescale, number: int) -> bool:
+    """Let go what was held for a source; return whether it was the last one."""
+    for gaining in range(rescale.count):
+        if gaining not in rescale.cuts:
+            core.partitions[gaining].inbox.post(OpenSource(number))
+    return rescale.drain(number)
+
+
+def end_rescale(core: QueueCore, rescale: Rescale) -> list[int]:
+    """Take out the partitions that retired, which are empty; return their ids."""
+    core.rescale = None
+    if rescale.slots == modulo_slots(rescale.count):
+        core.target.slots = None
+    retired: list[ActorCell] = core.partitions[rescale.count :]
+    retired_ids = [partition.partition_id for partition in core.target.partitions[rescale.count :]]
+    del core.partitions[rescale.count :]
+    del core.target.partitions[rescale.count :]
+    for cell in retired:
+        core.gone.add_partition(cell.actor.overview())  # nothing waits in it, and nobody has it: that is all
+        cell.inbox.post(Retire())
+        cell.actor.actor_ref.stop(block=False)  # behind what it was asked: whoever looks at the queue gets an answer
+    _tell_browsers(core)
+    return retired_ids
+
+
+def _tell_browsers(core: QueueCore) -> None:
+    for each in core.browsers.values():
+        each.cell.inbox.post(PartitionsChanged())

@@ -1,0 +1,279 @@
+"""The router: changes the topic space.
+
+It is not on the way of a message. Publishers read the space's routes themselves; whoever subscribes asks the router,
+and from its answer on the subscription is in force for everybody.
+"""
+
+from collections.abc import Callable
+from typing import Any, final
+
+from sluicegate.actors.messages.directory import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
+from sluicegate.actors.messages.router import (
+    AddSubscription,
+    ConsumersChanged,
+    DefineVirtualDestinations,
+    GroupJoined,
+    JoinGroup,
+    LeaveGroup,
+    ListSelectors,
+    PutSelector,
+    RemoveSubscription,
+    SelectorOverview,
+    SetQueueTopics,
+    ShareRefused,
+    SubscriptionAdded,
+)
+from sluicegate.actors.queues.assembly import SHARED
+from sluicegate.actors.routing.durable_selectors import DurableSelectors
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.spool.stored_answer import StoredAnswer
+from sluicegate.messaging.queues.definition import QueueDefinition, is_named
+from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscription
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.routing.virtual.definitions import NO_DEFINITIONS
+from sluicegate.messaging.routing.virtual.resolver import VirtualRoutes
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import TopicFilter, in_mqtt_syntax
+
+GroupKey = tuple[str, TopicFilter]  # share name and filter, in whichever syntax: together they are the group
+
+
+@final
+class TopicRouter(Behaviour):
+    """Owner of the topic space of one message VPN."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        space: TopicSpace,
+        selectors: Selectors,
+        durable_selectors: DurableSelectors,
+        group_queue: Callable[[str, bool, int], QueueDefinition],
+    ) -> None:
+        self._cell = cell
+        self._space = space
+        self._selectors = selectors
+        self._virtual = VirtualRoutes(space, NO_DEFINITIONS, selectors)
+        self._durable_selectors = durable_selectors
+        self._group_queue = group_queue  # how the queue of a shared group is declared
+        self._queue_filters: dict[QueueTarget, list[TopicFilter]] = {}
+        self._groups: dict[GroupKey, ShareGroup] = {}
+        self._members: dict[GroupKey, dict[str, bool]] = {}  # member -> asks for guaranteed messages
+        self._queue_names: dict[str, ShareGroup] = {}  # of groups of which somebody asks for them
+        self.directory: ActorCell | None = None  # of queues; set when the node is put together
+
+    def receive(self, message: Any) -> Any:
+        """Change the topic space."""
+        if isinstance(message, AddSubscription):
+            return self._subscribe(message)
+        if isinstance(message, RemoveSubscription):
+            return self._unsubscribe(message)
+        if isinstance(message, JoinGroup):
+            return self._join(message)
+        if isinstance(message, LeaveGroup):
+            return self._leave(message)
+        if isinstance(message, PutSelector):
+            return self._put_selector(message)
+        if isinstance(message, ListSelectors):
+            return self._list_selectors()
+        if isinstance(message, SetQueueTopics):
+            self._set_queue_topics(message)
+        elif isinstance(message, ConsumersChanged):
+            self._consumers_changed(message)
+        else:
+            assert isinstance(message, DefineVirtualDestinations)
+            self._define(message)
+        return None
+
+    def drained(self) -> None:
+        """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
+        self._cell.inbox.takes_at_once = True
+
+    def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
+        subscriber = message.subscriber
+        subscription = Subscription(subscriber, message.qos, message.selector, message.priorities)
+        new = self._space.subscribe(message.topic_filter, subscriber.key, subscription)
+        retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
+        return SubscriptionAdded(new, retained)
+
+    def _unsubscribe(self, message: RemoveSubscription) -> bool:
+        return self._space.unsubscribe(message.topic_filter, message.subscriber.key)
+
+    def _set_queue_topics(self, message: SetQueueTopics) -> None:
+        target = message.target
+        for topic_filter in self._queue_filters.pop(target, []):
+            self._space.unsubscribe(topic_filter, target)
+        target.selector = self._selectors.compile_accepted(message.selector) if message.selector else None
+        for topic_filter in message.topic_filters:
+            self._space.subscribe(topic_filter, target, target)
+        target.topic_filters = message.topic_filters
+        target.exceptions = message.exceptions
+        if message.topic_filters:
+            self._queue_filters[target] = message.topic_filters
+            if is_named(target.name):
+                self._virtual.add_queue(target)
+                self._watch(target)
+        else:
+            self._virtual.remove_queue(target)
+            self._durable_selectors.forget(target.name)
+
+    def _define(self, message: DefineVirtualDestinations) -> None:
+        before = self._virtual
+        self._durable_selectors.keep_to(message.rules)
+        self._virtual = VirtualRoutes(self._space, message.definitions, self._selectors)
+        for target in before.queues():
+            self._virtual.add_queue(target)
+            self._watch(target)
+        self._space.expand_with(self._virtual)
+
+    # --- what consumers select ---
+
+    def _watch(self, target: QueueTarget) -> None:
+        """Hear of a queue's consumers where what they select says what comes into it."""
+        is_watched = target.watcher is not None
+        if not self._virtual.is_selector_aware(target):
+            target.watcher = None
+            return
+        target.watcher = self._cell.inbox
+        if is_watched:
+            self._select(target)
+            return
+        self._virtual.select_for(target.name, None)  # until it is known who consumes
+        assert self.directory is not None
+        self.directory.inbox.post(TellConsumers(target.name))
+
+    def _select(self, target: QueueTarget) -> None:
+        self._virtual.select_for(target.name, self._durable_selectors.compiled(target.name))
+
+    def _consumers_changed(self, message: ConsumersChanged) -> None:
+        target = message.target
+        if target.watcher is None:
+            return  # the definitions have changed meanwhile
+        if self._durable_selectors.of(target.name).consumers(message.consumers, self._cell.runtime.clock.wall_ms()):
+            self._durable_selectors.store(target)
+        self._select(target)
+        self._space.expand_with(self._virtual)
+
+    def _list_selectors(self) -> list[SelectorOverview]:
+        watched = [target for target in self._virtual.queues() if target.watcher is not None]
+        return [
+            SelectorOverview(target.name, subscriber, list(each.selectors), each.seen_ms)
+            for target in sorted(watched, key=lambda target: target.name)
+            for subscriber, each in sorted(self._durable_selectors.of(target.name).remembered.items())
+        ]
+
+    def _put_selector(self, message: PutSelector) -> LoopFuture[bool] | bool:
+        for target in self._virtual.queues():
+            if target.name == message.queue and target.watcher is not None:
+                known = self._durable_selectors.of(target.name)
+                if message.selectors is not None:
+                    known.put(message.subscriber, message.selectors, self._cell.runtime.clock.wall_ms())
+                elif not known.remove(message.subscriber):
+                    return False
+                answer = StoredAnswer(True)
+                self._durable_selectors.store(target, answer)
+                self._select(target)
+                self._space.expand_with(self._virtual)
+                return answer.future
+        return False
+
+    # --- shared groups ---
+
+    def _join(self, message: JoinGroup) -> LoopFuture[GroupJoined]:
+        answer: LoopFuture[GroupJoined] = LoopFuture()
+        key = (message.share_name, message.topic_filter)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = ShareGroup(message.share_name, in_mqtt_syntax(message.topic_filter))
+            self._members[key] = {}
+            self._space.subscribe(message.topic_filter, group, group)
+        joined = group
+        member = message.subscriber.key
+        group.join(message.subscriber)
+        if message.from_queue:
+            group.queue_members[member] = None
+        asked_before = self._members[key].get(member)
+        if asked_before is None:
+            self._space.count_member(message.share_name, message.topic_filter, joins=True)
+        self._members[key][member] = message.qos > 0
+        if message.qos == 0:
+            self._delete_unused_queue(key, group)
+            answer.set(GroupJoined(group, None))
+            return answer
+        name = _queue_name(group)
+        count = message.partition_count
+
+        # Alone in here: compiled, two functions of which one names the other are a cycle, with all that they name.
+        def created(done: LoopFuture[QueueHandle]) -> None:
+            try:
+                handle = done.get()
+                found = handle.definition.config.partition_count
+                if count not in (0, found):
+                    raise ShareRefused(f"the shared subscription has {found} partitions, not {count}")
+            except Exception as error:  # the client's SUBSCRIBE is refused for this reason
+                self._undo_join(message, joined, asked_before)
+                answer.set_exception((type(error), error, error.__traceback__))
+                return
+            joined.queue = handle.target
+            answer.set(GroupJoined(joined, handle))
+
+        if self._queue_names.setdefault(name, group) is not group:
+            self._undo_join(message, group, asked_before)
+            text = f"{name!r} is the queue of another group, whose filter is written alike in the other syntax"
+            answer.set_exception((ShareRefused, ShareRefused(text), None))
+            return answer
+        assert self.directory is not None
+        definition = self._group_queue(name, message.durable, count)
+        asked: LoopFuture[QueueHandle] = self.directory.ask(
+            CreateQueue(definition, SHARED, durable=message.durable, must_be_new=False)
+        )
+        asked.then(created)
+        return answer
+
+    def _undo_join(self, message: JoinGroup, group: ShareGroup, asked_before: bool | None) -> None:
+        """A join is refused: who was a member before (None: was none) asks for the queue as it did, or does not."""
+        key = (message.share_name, message.topic_filter)
+        member = message.subscriber.key
+        if asked_before is None:
+            self._leave(LeaveGroup(message.subscriber, message.share_name, message.topic_filter))
+        elif self._groups.get(key) is group and member in group.members:
+            self._members[key][member] = asked_before
+            self._delete_unused_queue(key, group)
+
+    def _leave(self, message: LeaveGroup) -> bool:
+        key = (message.share_name, message.topic_filter)
+        group = self._groups.get(key)
+        member = message.subscriber.key
+        if group is None or member not in group.members:
+            return False
+        group.leave(member)
+        del self._members[key][member]
+        self._space.count_member(message.share_name, message.topic_filter, joins=False)
+        self._delete_unused_queue(key, group)
+        if not group.members:
+            del self._groups[key]
+            del self._members[key]
+            self._space.unsubscribe(message.topic_filter, group)
+        return True
+
+    def _delete_unused_queue(self, key: GroupKey, group: ShareGroup) -> None:
+        """Delete a group's queue, unless a member still asks for guaranteed messages."""
+        if any(self._members[key].values()):
+            return
+        name = _queue_name(group)
+        if self._queue_names.get(name) is group:
+            del self._queue_names[name]
+        if group.queue is not None:
+            assert self.directory is not None
+            self.directory.inbox.post(DeleteQueue(name))
+            group.queue = None
+
+
+def _queue_name(group: ShareGroup) -> str:
+    """Return the name of a group's queue, after a restart too, whichever member makes the group in whichever syntax.
+
+    What two syntaxes write alike may be two filters, and has one name.
+    """
+    return f"#share/{group.name}/{group.filter_text}"

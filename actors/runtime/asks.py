@@ -1,0 +1,97 @@
+"""The answer to an ask, awaitable on the loop."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar, final
+
+from pykka._types import OptExcInfo
+
+T = TypeVar("T")
+
+
+@final
+class LoopFuture(Generic[T]):
+    """A future of an actor on the event loop.
+
+    It has the verbs of pykka's futures that envelopes and references call, and does not inherit from them: several are
+    made for each request of a client, and what is compiled inherits from nothing that is not. Await it, or attach a
+    callback. `get` on the loop's own thread would wait for itself for ever, so before the answer is there it raises
+    RuntimeError.
+    """
+
+    __slots__ = ("_callbacks", "_done", "_error", "_value")
+
+    def __init__(self) -> None:
+        """Begin without an answer."""
+        self._done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[LoopFuture[T]], None]] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._done
+
+    def set(self, value: Any = None) -> None:
+        """Give the answer. Raises RuntimeError when there is one already."""
+        self._finish(value, None)
+
+    def set_exception(self, exc_info: OptExcInfo | None = None) -> None:
+        """Answer with an exception: the one given, or the one being handled."""
+        error = (exc_info or sys.exc_info())[1]
+        self._finish(None, error if error is not None else RuntimeError("an ask failed without a reason"))
+
+    def error(self) -> BaseException | None:
+        """Return what the answer is in place of a value; None: it is a value, or not there yet."""
+        return self._error
+
+    def get(self, *, timeout: float | None = None) -> T:
+        """Return the answer, which must be there. Raises what the actor raised."""
+        if not self._done:
+            raise RuntimeError("the answer is not there yet, and waiting on the loop's thread would block it: await it")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[no-any-return]  # what the actor returned, by the message's contract
+
+    def set_get_hook(self, func: Callable[[float | None], T]) -> None:
+        """Take no hook: pykka's references give one to the answer of a stop, which nobody can wait for here."""
+
+    def then(self, callback: Callable[["LoopFuture[T]"], None]) -> None:
+        """Call back with this future once the answer is there; at once when it is."""
+        if self._done:
+            callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def pass_on(self, other: "LoopFuture[T]") -> None:
+        """Give another future the same answer once it is there."""
+        self.then(other._take_over)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            if asyncio.current_task() is None:  # a request of `actors.runtime.tasks`, which knows futures of this kind
+                yield self
+            else:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self.then(lambda _: None if waiter.done() else waiter.set_result(None))
+                yield from waiter.__await__()
+        return self.get()
+
+    def _take_over(self, done: "LoopFuture[T]") -> None:
+        self._finish(done._value, done._error)
+
+    def _finish(self, value: Any, error: BaseException | None) -> None:
+        if self._done:
+            raise RuntimeError("an ask is answered once")
+        self._done = True
+        self._value = value
+        self._error = error
+        callbacks = self._callbacks
+        if callbacks is not None:
+            self._callbacks = None
+            for callback in callbacks:
+                callback(self)

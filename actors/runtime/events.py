@@ -1,0 +1,91 @@
+"""Telling operators what happens: everybody on the loop leaves events here.
+
+An event may be emitted in the middle of a publish, so logging and publishing it is left to
+`actors.publishing.event_log`. Kinds, texts and topics are `messaging.observability.events`.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.observability.events import NOBODY, SYSTEM, Event, EventAllowance, EventKind
+
+RECENT_MAX: Final = 1000  # about 300 bytes each
+
+
+@final
+class EventRecord:
+    """What was told: counts, and the latest events, whose numbers ascend by one from 1."""
+
+    def __init__(self) -> None:
+        self.log: Address | None = None  # the event log; None while the node is being put together
+        self.counts: dict[str, int] = {}  # name -> events emitted
+        self.suppressed: dict[str, int] = {}  # name -> events beyond the allowance
+        self._recent: deque[tuple[int, Event]] = deque(maxlen=RECENT_MAX)
+        self._last_number = 0
+
+    def add(self, event: Event) -> None:
+        """Keep an event, and have it carried out."""
+        name = event.kind.name
+        self.counts[name] = self.counts.get(name, 0) + 1
+        self._last_number += 1
+        self._recent.append((self._last_number, event))
+        if self.log is not None:
+            self.log.post(event)
+
+    def recent(self, after: int, limit: int) -> list[tuple[int, Event]]:
+        """Return events with numbers above `after`, oldest first; the latest ones when there are more than `limit`."""
+        found = [each for each in self._recent if each[0] > after]
+        return found[-limit:]
+
+
+@final
+class Events:
+    """Where everybody in one message VPN leaves events. A flood of one kind is cut, and what is cut is counted.
+
+    Events of the scope SYSTEM concern the node, whoever leaves them.
+    """
+
+    def __init__(self, clock: Clock, record: EventRecord | None = None, vpn: str = DEFAULT_VPN) -> None:
+        self.record = record or EventRecord()
+        self._vpn = vpn
+        self._clock = clock
+        self._allowances: dict[str, EventAllowance] = {}
+
+    def of(self, vpn: str) -> "Events":
+        """Return where events of another message VPN are left. Its floods do not cut those of this one."""
+        return Events(self._clock, self.record, vpn)
+
+    def emit(
+        self, kind: EventKind, description: str, *, client: str = NOBODY, details: dict[str, str] | None = None
+    ) -> None:
+        """Tell that something happened. `client` names whom it concerns, for kinds of the scope CLIENT.
+
+        `details` are values of the description that stand in log lines by name as well.
+        """
+        if self.admits(kind):
+            self.tell(kind, description, client=client, details=details)
+
+    def admits(self, kind: EventKind) -> bool:
+        """Return whether an event of this kind is to be told now, by `tell`; what is cut is counted."""
+        if not kind.limited or self._may_come(kind.name):
+            return True
+        self.record.suppressed[kind.name] = self.record.suppressed.get(kind.name, 0) + 1
+        return False
+
+    def tell(
+        self, kind: EventKind, description: str, *, client: str = NOBODY, details: dict[str, str] | None = None
+    ) -> None:
+        """Tell what was admitted."""
+        vpn = NOBODY if kind.scope == SYSTEM else self._vpn
+        wall_ms = self._clock.wall_ms()
+        self.record.add(Event(kind, description, vpn=vpn, client=client, wall_ms=wall_ms, details=details))
+
+    def _may_come(self, name: str) -> bool:
+        now_ms = self._clock.now_ms()
+        allowance = self._allowances.get(name)
+        if allowance is None:
+            allowance = self._allowances[name] = EventAllowance(now_ms)
+        return allowance.take(now_ms)

@@ -1,0 +1,248 @@
+"""Inboxes, and the dispatcher that empties them on the event loop.
+
+All actors of the loop share one scheduled callback. An inbox that becomes non-empty puts its actor in line; the
+dispatcher serves the line until it is empty or the turn has been long enough, and then, at the end of the turn, lets
+those who asked for it flush: connections write once, the spool commits once, whatever happened in the turn.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, final
+
+from mypy_extensions import trait
+from pykka._envelope import Envelope
+
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.messaging.message.address import Address
+
+MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
+TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance
+
+CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # calls back, soon, what has its turn
+
+
+class Scheduled:
+    """The dispatcher's view of an actor."""
+
+    def drain(self, started_ns: int) -> int:
+        """Handle what is in the inbox, a bounded amount, beginning now; return what time it is then."""
+        return started_ns
+
+    def handle(self, message: object) -> None:
+        """Handle one message that has not been in the inbox, which is empty."""
+
+    def failed(self, error: Exception) -> None:
+        """Take a failure of the actor outside the handling of a message."""
+
+
+_NONE: Final[list[object]] = []  # what waits in most inboxes at most moments; nothing is added to it
+
+NOBODY: Final = Scheduled()  # whose inbox is closed
+
+
+@trait  # and no protocol, so that compiled code calls it directly
+class Flushed:
+    """Somebody with work that is done once per turn."""
+
+    def flush(self) -> None:
+        """Do it."""
+
+    def owner(self) -> Scheduled | None:
+        """Return the actor that has failed if this fails; None: nobody has, and the node cannot go on."""
+        return None
+
+
+@final
+class FlushCall(Flushed):
+    """The work of somebody interpreted, who cannot inherit from a compiled trait."""
+
+    def __init__(self, work: Callable[[], None], owner: Scheduled | None) -> None:
+        self._work = work
+        self._owner = owner
+
+    def flush(self) -> None:
+        """Do it."""
+        self._work()
+
+    def owner(self) -> Scheduled | None:
+        """Return whose work it is."""
+        return self._owner
+
+
+class Dispatcher:
+    """Serves the inboxes of all actors of one event loop.
+
+    `call_soon` calls for the next turn; `on_fatal` hears of a failure that is no actor's, and raises nothing. Nothing
+    here is thread-safe. Actors supervise themselves: what they are called for raises nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        call_soon: CallSoon,
+        clock: Clock,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        self._call_soon = call_soon
+        self._clock = clock
+        self._on_fatal = on_fatal
+        self._line: list[Scheduled] = []
+        self._flushes: list[Flushed] = []
+        self._flushes_next: list[Flushed] = []  # empty: it takes turns with `_flushes`
+        self._next_turn: Callable[[], None] = self._turn  # made once, and not for every turn
+        self._armed = False
+        self._serves = False  # actors are having their turns
+        self._has_looked = False  # at the clocks, since the last turn
+        self._now_ms = 0
+        self._wall_ms = 0
+
+    def enqueue(self, actor: Scheduled) -> None:
+        """Put an actor in line whose inbox has become non-empty."""
+        self._line.append(actor)
+        if not self._armed:
+            self._armed = True
+            self._call_soon(self._next_turn)
+
+    def both_ms(self) -> tuple[int, int]:
+        """Return the clock's `both_ms`, as of the first who asked since the last turn: what is read until the next one
+        counts as read at once."""
+        if not self._has_looked:
+            self._now_ms, self._wall_ms = self._clock.both_ms()
+            self._has_looked = self._armed  # else there may be no turn for long
+        return self._now_ms, self._wall_ms
+
+    def is_idle(self) -> bool:
+        """Return whether nobody is in line. While actors are served somebody may be, behind the one that asks."""
+        return not self._line and not self._serves
+
+    def at_turn_end(self, flushed: Flushed) -> None:
+        """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice."""
+        self._flushes.append(flushed)
+        if not self._armed:
+            self._armed = True
+            self._call_soon(self._next_turn)
+
+    def _turn(self) -> None:
+        if self._line:
+            now_ns = self._clock.now_ns()
+            ends_ns = now_ns + TURN_NS_MAX
+            self._serves = True
+            while self._line and now_ns < ends_ns:
+                line = self._line
+                self._line = []
+                for actor in line:
+                    now_ns = actor.drain(now_ns)
+            self._serves = False
+        flushes = self._flushes
+        self._flushes = self._flushes_next
+        for flushed in flushes:
+            try:
+                flushed.flush()
+            except Exception as error:  # the boundary of supervision, as in an actor's `drain`
+                owner = flushed.owner()
+                if owner is not None:
+                    owner.failed(error)
+                else:
+                    self._on_fatal(error)
+        if len(flushes) == 1:
+            flushes.pop()  # which is compiled, where `clear` takes 100 instructions
+        else:
+            flushes.clear()
+        self._flushes_next = flushes
+        if self._line or self._flushes:
+            self._call_soon(self._next_turn)
+        else:
+            self._armed = False
+        self._has_looked = False
+
+
+@final
+class Inbox(Address):
+    """Messages waiting for one actor of the loop. It outlives restarts of the actor: it is the actor's address."""
+
+    def __init__(self, dispatcher: Dispatcher, actor: Scheduled) -> None:
+        self._dispatcher = dispatcher
+        self._actor = actor
+        self.items = _NONE
+        self._enqueued = False
+        self.closed = False
+        self.takes_at_once = False  # the actor's word that a turn of its own would gain nothing: see `hand`
+        self.dead_letters = 0  # messages that came after the actor had stopped
+
+    def post(self, message: object) -> None:
+        """Leave a message. To a stopped actor it is counted and dropped."""
+        if self.closed:
+            self.dead_letters += 1
+            return
+        if self.items is _NONE:
+            self.items = [message]
+        else:
+            self.items.append(message)
+        if not self._enqueued:
+            self._enqueued = True
+            self._dispatcher.enqueue(self._actor)
+
+    def hand(self, message: object) -> None:
+        """Leave a message; if the actor takes such at once and has nothing else to do, it is handled here and now.
+
+        That saves a turn, where there is nothing that could be gathered in it. An actor gives its word anew whenever it
+        is done with what it has: nothing is handled while another call into it is under way.
+        """
+        if self.is_free():
+            self.takes_at_once = False
+            self._actor.handle(message)
+        else:
+            self.post(message)
+
+    def is_free(self) -> bool:
+        """Return whether the actor takes a message at once, and has nothing else to do."""
+        return self.takes_at_once and not self._enqueued and not self.closed
+
+    def hand_in_turn(self, message: object) -> None:
+        """Hand a message where nobody at all is in line for a turn, so that it gets no credit that others wait for."""
+        if self._dispatcher.is_idle():
+            self.hand(message)
+        else:
+            self.post(message)
+
+    def put(self, envelope: Envelope[Any], /) -> None:
+        """Take an envelope of pykka's `tell` or `ask`."""
+        self.post(envelope)
+
+    def swap(self) -> list[object]:
+        """Return what is to be handled now, oldest first, and leave the rest in line for another turn."""
+        # The flag goes down before anything is handled, so that what arrives meanwhile is not forgotten.
+        self._enqueued = False
+        self.takes_at_once = False
+        items = self.items
+        if len(items) <= MESSAGES_PER_DRAIN_MAX:
+            self.items = _NONE
+            return items
+        self.items = items[MESSAGES_PER_DRAIN_MAX:]
+        self._enqueued = True
+        self._dispatcher.enqueue(self._actor)
+        return items[:MESSAGES_PER_DRAIN_MAX]
+
+    def put_back(self, items: list[object]) -> None:
+        """Leave messages that could not be handled before those that came since."""
+        self.items = items + self.items
+
+    def go_on(self) -> None:
+        """Put the actor in line again when messages wait: while it was suspended it was passed over."""
+        if self.items:
+            self._enqueued = True
+            self._dispatcher.enqueue(self._actor)
+
+    def get(self) -> Envelope[Any]:
+        """Return the oldest message; part of pykka's inbox protocol."""
+        item = self.items.pop(0)
+        return item if isinstance(item, Envelope) else Envelope(item)
+
+    def let_go(self) -> list[object]:
+        """Let go of the actor, which is stopped, and of what waited for it, which is returned."""
+        self._actor = NOBODY
+        waiting, self.items = self.items, _NONE
+        return waiting
+
+    def empty(self) -> bool:
+        """Return whether nothing waits."""
+        return not self.items

@@ -1,0 +1,433 @@
+"""The spool: decides when the store commits, and tells everybody what became of their work.
+
+A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
+time. After one that failed the pause is longer: what must not be lost is tried until the store takes it. Messages that
+consumers have already are given an interval to need none (storage.commit.pending). The writing itself happens on the
+writer's thread; publishers are confirmed when it reports the data on disk.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from sluicegate.actors.messages.cursor_messages import CommitSeen, WatchCommits
+from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows, Settled, Store
+from sluicegate.actors.messages.queues import (
+    PageOut,
+    PagesUnread,
+    PagesWritten,
+    PartitionStored,
+    PurgeFromStore,
+    Readopted,
+    RegisterPartition,
+    ReloadPartition,
+    SetPageAside,
+    Withdraw,
+    WritePages,
+    WriteTables,
+)
+from sluicegate.actors.messages.transactions import SettleTogether
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.spool.health import COMMIT_FAILURES, DAMAGED, FULL, SpoolHealth
+from sluicegate.actors.spool.store_threads import CommitDone, CommitFailed, PartitionFound, StoreWriter
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.message.refusals import REFUSED_NOT_STORED, REFUSED_SPOOL_FAILED, REFUSED_SPOOL_FULL
+from sluicegate.messaging.observability.events import (
+    SYSTEM_RECORD_QUARANTINED,
+    SYSTEM_SPOOL_CHANGED,
+    SYSTEM_SPOOL_FAILED,
+)
+from sluicegate.messaging.observability.trace_records import ELIDED, NOT_STORED, WRITTEN
+from sluicegate.messaging.observability.tracing import Tracing
+from sluicegate.messaging.queues.admission import SpoolGate
+from sluicegate.storage.commit.pending import NEVER
+from sluicegate.storage.commit.planner import PageRequest, SpoolPlanner, TableRequest
+from sluicegate.storage.interface import PageDamage, PageWrite, Table, TableWrite
+from sluicegate.storage.records.journal import Settlement
+from sluicegate.storage.records.page import Run, encode_page
+
+log = logging.getLogger("sluicegate.spool")
+
+JOURNAL_RECORDS_MAX: Final = 4096  # beyond it, what holds up the head of the journal is moved into pages
+COMMIT_AGAIN_MS: Final = 100  # after one that found no room, before the next
+TRY_AGAIN_MS: Final = 1000  # after one that failed for another reason
+_SESSIONS: Final = Table.SESSIONS
+PROBE_INTERVAL_MS: Final = 1000  # how often a store that takes no messages is asked whether it does again
+
+
+class Spool(Behaviour, Flushed):
+    """Keeps the store. Every decision about what is written is made in storage.commit.planner.SpoolPlanner."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        planner: SpoolPlanner,
+        writer: StoreWriter,
+        gate: SpoolGate,
+        health: SpoolHealth,
+        commit_interval_ms: int,
+        partitions: dict[int, Address],
+        tracing: Tracing | None,
+    ) -> None:
+        self._cell = cell
+        self._runtime = cell.runtime
+        self._planner = planner
+        self._writer = writer
+        self._gate = gate
+        self._commit_interval_ms = commit_interval_ms
+        self._partitions = partitions
+        self._tracing = tracing  # None: no message is traced
+        self._writing = False
+        self._last_commit_ms = -commit_interval_ms
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0  # when it goes off
+        self._flush_asked = False
+        self._paging_through = 0
+        self._idle_callbacks: list[Callable[[], None]] = []
+        self._watchers: dict[Address, None] = {}  # who wants to hear of each commit; used as an ordered set
+        self.commits_count = 0
+        self._health = health
+        self.commits_failed: dict[str, int] = dict.fromkeys(COMMIT_FAILURES, 0)  # kind -> commits
+        self.commits_ns = 0  # from handing over to the writer's report
+        self._commit_began_ns = 0
+        self.damaged_pages_count = 0
+        self.handlers: dict[type, Callable[[Any], None]] = {  # of what does not come with each message
+            SettleTogether: self._settle_together,
+            WriteTables: self._write_tables,
+            SessionRows: self._session_rows,
+            WritePages: self._write_pages,
+            RegisterPartition: self._register,
+            SetPageAside: self._set_page_aside,
+            PagesUnread: self._pages_unread,
+            PurgeFromStore: self._purge,
+            ReloadPartition: self._reload,
+            PartitionFound: self._partition_found,
+            Readopted: self._readopted,
+            WatchCommits: self._watch,
+            CommitDone: self._commit_done,
+            CommitFailed: self._commit_failed,
+        }
+        writer.report_reads(cell.inbox)
+
+    def receive(self, message: Any) -> None:
+        """Take what was published or settled, or do what is asked."""
+        if isinstance(message, Settled):
+            self._settled(message)
+        elif isinstance(message, Store):
+            self._store(message)
+        else:
+            self.handlers[type(message)](message)
+
+    def drained(self) -> None:
+        """Look at the end of the turn whether to commit, when all of this turn's work is here."""
+        if not self._flush_asked:
+            self._flush_asked = True
+            self._runtime.dispatcher.at_turn_end(self)
+
+    def owner(self) -> Scheduled | None:
+        """Return the actor that has failed if a flush does."""
+        return self._cell
+
+    def flush(self) -> None:
+        """Confirm what need not be written, and commit the rest if it is time.
+
+        While consumers have something yet, publishers of what they have settled wait for the others, or for the timer:
+        they hear together, and so publish together again, and many cost little more than one.
+        """
+        self._flush_asked = False
+        if self._planner.unwritten.is_empty():
+            self._confirm_elided()
+        if self._writing:
+            return
+        patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
+        due_ms = self._planner.due_ms(patience_ms)
+        if due_ms == NEVER or (self._idle_callbacks and self._health.is_given_up()):
+            if self._idle_callbacks:
+                self._idle()
+            return
+        due_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
+        if self._timer is not None and self._timer_ms <= due_ms:
+            return  # then there will be another flush
+        now_ms = self._runtime.clock.now_ms()
+        if due_ms > now_ms:
+            self._look_again(due_ms, now_ms)
+        else:
+            self._commit(now_ms, patience_ms)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back once everything taken so far is in the store, or the store is given up; for a clean stop."""
+        self._idle_callbacks.append(callback)
+        self.drained()
+
+    def _look_again(self, at_ms: int, now_ms: int) -> None:
+        """Have a flush at that moment."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = at_ms
+        self._timer = self._cell.after(at_ms - now_ms, self._timer_ended)
+
+    def _timer_ended(self) -> None:
+        self._timer = None
+        self._confirm_elided()
+        self.drained()
+
+    def _commit(self, now_ms: int, patience_ms: int) -> None:
+        self._confirm_elided()
+        if self._health.is_failing():
+            self._planner.prove()
+        commit = self._planner.next_commit(now_ms, patience_ms)
+        self._writing = True
+        self._last_commit_ms = now_ms
+        if self._health.is_damaged():
+            self._commit_failed(CommitFailed(self._gate.blocked, DAMAGED))
+            return
+        self._commit_began_ns = self._runtime.clock.now_ns()
+        self.commits_count += 1
+        self._writer.write(commit.job, self._cell.inbox)
+
+    def _idle(self) -> None:
+        callbacks, self._idle_callbacks = self._idle_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    # --- what comes in ---
+
+    def _store(self, message: Store) -> None:
+        self._planner.store(message.publication, self._runtime.dispatcher.both_ms()[0])
+
+    def _settled(self, message: Settled) -> None:
+        planner = self._planner
+        planner.settle(message.partition_id, message.ranges, written=message.written)
+        for publication in message.drained:
+            planner.drained(publication)
+        if message.dropped_pages:
+            planner.drop_pages(message.partition_id, message.dropped_pages)
+
+    def _settle_together(self, message: SettleTogether) -> None:
+        settlements = [Settlement(partition_id, first, end) for partition_id, first, end in message.settlements]
+        done = self._answer(message.reply_to, message.token)
+        self._planner.write_tables(TableRequest([], done, until_done=True, settlements=settlements))
+
+    def _write_tables(self, message: WriteTables) -> None:
+        done = self._answer(message.reply_to, message.token)
+        self._planner.write_tables(TableRequest(message.writes, done, until_done=message.until_done, left=message.left))
+
+    def _session_rows(self, message: SessionRows) -> None:
+        # What a named tuple has for a constructor is interpreted: 2,400 instructions for each client that comes back.
+        writes = [tuple.__new__(TableWrite, (_SESSIONS, key, value)) for key, value in message.rows]
+        done = self._answer(message.reply_to, message.token)
+        self._planner.write_tables(TableRequest(writes, done, uses_reserve=True, until_done=message.until_done))
+
+    def _write_pages(self, message: WritePages) -> None:
+        pages = [
+            PageWrite(message.partition_id, encode_page([Run(first, batch) for first, batch in plan.runs]))
+            for plan in message.plans
+        ]
+        request = PageRequest(pages, lambda written: message.partition.post(PagesWritten(message.plans, not written)))
+        self._planner.write_pages(request)
+
+    def _register(self, message: RegisterPartition) -> None:
+        self._partitions[message.partition_id] = message.partition
+        self._planner.register(
+            message.partition_id, floor=message.next_sequence, next_sequence_reserved=message.next_sequence
+        )
+
+    def _set_page_aside(self, message: SetPageAside) -> None:
+        what = "some of a page" if message.stays else "a page"
+        text = f"{what} of partition {message.partition_id} cannot be read: {message.damage}"
+        log.error("%s", text)
+        self.damaged_pages_count += 1
+        self._runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
+        damage = PageDamage(message.partition_id, message.first_sequence, message.damage, message.stays)
+        self._planner.quarantine_page(damage)
+
+    def _pages_unread(self, message: PagesUnread) -> None:
+        """Say once that consumers of a partition wait for the store, and once that they do no more."""
+        partition_id, reason = message.partition_id, message.reason
+        if not reason:
+            self._health.unread_partitions.discard(partition_id)
+            log.info("pages of partition %d can be read again", partition_id)
+            return
+        self._health.unread_partitions.add(partition_id)
+        text = f"pages of partition {partition_id} cannot be read: {reason}"
+        if message.is_damage and not self._health.is_damaged():
+            self._shut(CommitFailed(text, DAMAGED))
+        else:
+            log.error(text, exc_info=message.mistake)
+            self._runtime.events.emit(SYSTEM_SPOOL_FAILED, text)
+
+    def _purge(self, message: PurgeFromStore) -> None:
+        self._partitions.pop(message.partition_id, None)
+        self._health.unread_partitions.discard(message.partition_id)
+        self._planner.forget(message.partition_id)
+
+    def _reload(self, message: ReloadPartition) -> None:
+        """Read a partition behind the next commit, which has everything the partition has said so far."""
+
+        def committed(_: str) -> None:  # or refused, and then what was refused is withdrawn
+            self._writer.reload(message, self._cell.inbox)
+
+        self._planner.write_tables(TableRequest([], committed, uses_reserve=True))
+
+    def _partition_found(self, message: PartitionFound) -> None:
+        request, stored = message.request, message.stored
+        if request.partition_id not in self._planner.cursors:
+            return  # its queue was deleted meanwhile
+        if stored is not None:
+            floor, settled = self._planner.settled_of(request.partition_id)
+            stored.floor = floor
+            for first, end in settled:
+                stored.settle(first, end)
+        request.queue.post(PartitionStored(request.partition_number, stored))
+
+    def _readopted(self, message: Readopted) -> None:
+        for publication in message.publications:
+            self._planner.readopt(publication)
+
+    def _watch(self, message: WatchCommits) -> None:
+        if message.on:
+            self._watchers[message.address] = None
+        else:
+            self._watchers.pop(message.address, None)
+
+    # --- what comes back ---
+
+    def _commit_done(self, _: CommitDone) -> None:
+        self._writing = False
+        self.commits_ns += self._runtime.clock.now_ns() - self._commit_began_ns
+        commit = self._planner.committed()
+        self._confirm_all(commit.publications, WRITTEN)
+        self._confirm_all(commit.elided, ELIDED)
+        for table in commit.tables:
+            table.end("")
+        for page in commit.pages:
+            page.done(True)
+        if self._health.is_failing():
+            if commit.job.proves and not self._health.is_damaged():
+                self._unblock("the spool can be written again")
+        elif self._gate.blocked and not commit.job.uses_reserve:
+            # A commit from the reserve says nothing about room for messages; the probe does.
+            self._unblock("the spool takes messages again")
+        for watcher in self._watchers:
+            watcher.post(CommitSeen())
+        self._page_out_the_oldest()
+
+    def _confirm_elided(self) -> None:
+        elided = self._planner.take_elided()
+        if elided:
+            self._confirm_all(elided, ELIDED)
+
+    def _confirm_all(self, publications: list[Publication], outcome: str) -> None:
+        """Tell publishers that what they published is safe."""
+        for publication in publications:
+            _confirm(publication)
+        if self._tracing is not None:
+            for publication in publications:
+                self._tracing.stored(publication.batch, outcome, self._runtime.clock.wall_ms())
+
+    def _commit_failed(self, message: CommitFailed) -> None:
+        self._writing = False
+        again_ms = COMMIT_AGAIN_MS if message.kind == FULL else TRY_AGAIN_MS
+        self._last_commit_ms = self._runtime.clock.now_ms() + max(0, again_ms - self._commit_interval_ms)
+        self.commits_failed[message.kind] += 1
+        self._shut(message)
+        commit = self._planner.failed(gives_up=message.reason if self._health.is_given_up() else "")
+        self._paging_through = 0  # pages it had asked for may be among what was not written
+        for publication in commit.publications:
+            self._withdraw(publication, message)
+        for table in commit.tables:
+            table.end(message.reason)
+        for page in commit.pages:
+            page.done(False)
+
+    def _shut(self, message: CommitFailed) -> None:
+        """Take no more messages, and say so if that is news, or if the reason is one of another kind."""
+        gate, health = self._gate, self._health
+        was_open, was_live = not gate.blocked, health.is_live()
+        is_news = health.failed(message.kind)
+        if is_news or not health.is_damaged():  # what first told of damage stays the reason
+            gate.blocked = message.reason
+        if is_news and message.kind == FULL:
+            gate.blocked_refusal = REFUSED_SPOOL_FULL
+            log.warning("the spool takes no more messages: %s", message.reason)
+            self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, f"message spool takes no more messages: {message.reason}")
+        elif is_news:
+            gate.blocked_refusal = REFUSED_SPOOL_FAILED
+            log.error("the spool has failed, and takes no messages: %s", message.reason, exc_info=message.mistake)
+            self._runtime.events.emit(SYSTEM_SPOOL_FAILED, f"message spool has failed: {message.reason}")
+        if was_live and not health.is_live():
+            log.error("the spool has failed %d times in a row: /health/live fails", health.tries_failed)
+        if was_open:
+            self._cell.after(PROBE_INTERVAL_MS, self._probe)
+
+    def _answer(self, reply_to: Address | None, token: int) -> Callable[[str], None]:
+        """Return what tells somebody how a write ended."""
+
+        def done(reason: str) -> None:
+            if reply_to is None:
+                return
+            verdict = REFUSED_SPOOL_FAILED if self._health.is_failing() else REFUSED_NOT_STORED
+            reply_to.post(Refused(token, reason, verdict) if reason else Confirmed(token))
+
+        return done
+
+    def _withdraw(self, publication: Publication, failure: CommitFailed) -> None:
+        """Tell the publisher no, and the partitions to take the messages out again that no consumer has yet."""
+        publication.refused = True
+        if self._tracing is not None:
+            self._tracing.stored(publication.batch, NOT_STORED, self._runtime.clock.wall_ms())
+        for match in publication.matches:
+            partition = self._partitions.get(match.partition_id)
+            if partition is not None:
+                count = publication.batch.count if match.rows is None else len(match.rows)
+                partition.post(Withdraw(match.first_sequence, match.first_sequence + count))
+        if publication.publisher is not None:
+            verdict = REFUSED_NOT_STORED if failure.kind == FULL else REFUSED_SPOOL_FAILED
+            publication.publisher.post(Refused(publication.token, failure.reason, verdict))
+
+    def _probe(self) -> None:
+        """Ask a full store for room, and try one that has failed, until publishers can be let in again."""
+        if not self._gate.blocked:
+            return
+        if self._health.is_failing():
+            self._planner.prove()
+            self.drained()
+            self._cell.after(PROBE_INTERVAL_MS, self._probe)
+        elif self._writer.has_room():
+            self._unblock("the spool has room again")
+            self.drained()
+        else:
+            self._cell.after(PROBE_INTERVAL_MS, self._probe)
+
+    def _unblock(self, text: str) -> None:
+        log.info(text)
+        self._health.recovered()
+        self._gate.blocked = ""
+        self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, "message spool takes messages again")
+
+    def _page_out_the_oldest(self) -> None:
+        """Keep the journal short: ask whoever holds up its head to move into pages."""
+        slot = self._planner.oldest_needed(JOURNAL_RECORDS_MAX)
+        if slot is None or slot.number <= self._paging_through:
+            return
+        through = self._paging_through = slot.number + JOURNAL_RECORDS_MAX // 4
+        wanted: set[int] = set()
+        for each in self._planner.journal.slots:
+            if each.number > through:
+                break
+            if each.needed_count > 0:
+                wanted |= each.partition_ids
+        for partition_id in wanted:
+            partition = self._partitions.get(partition_id)
+            if partition is not None:
+                partition.post(PageOut(through))
+
+
+def _confirm(publication: Publication) -> None:
+    publication.confirmed = True
+    if publication.publisher is not None:
+        publication.publisher.post(Confirmed(publication.token))

@@ -1,0 +1,51 @@
+"""Rows of the catalog for those who are no actors: what operators make while the node runs.
+
+Queues, templates and durable selectors are written by the actors that keep them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.message.address import Address
+from sluicegate.storage.interface import TableWrite
+
+
+@dataclass(slots=True)
+class WriteRow:
+    """Write a row, or delete it. Answered when that is on disk, or with StoreRefused."""
+
+    row: TableWrite
+
+
+class CatalogActor(LoopActor):
+    """Hands rows of one message VPN to the spool, and the spool's answers back to those who asked."""
+
+    def __init__(self, cell: ActorCell, *, spool: Address, row_prefix: bytes) -> None:
+        super().__init__(cell)
+        self._spool = spool
+        self._row_prefix = row_prefix
+        self._written: dict[int, LoopFuture[None]] = {}  # by the token that comes back
+        self._tokens = 0
+
+    def on_receive(self, message: Any) -> Any:
+        """Take a row, or the spool's answer."""
+        if isinstance(message, WriteRow):
+            self._tokens += 1
+            written: LoopFuture[None] = LoopFuture()
+            self._written[self._tokens] = written
+            row = message.row.under(self._row_prefix)
+            self._spool.post(WriteTables([row], self.cell.inbox, self._tokens))
+            return written
+        written = self._written.pop(message.token)
+        if isinstance(message, Confirmed):
+            written.set()
+        else:
+            assert isinstance(message, Refused)
+            written.set_exception((StoreRefused, StoreRefused(message.reason), None))
+        return None

@@ -1,0 +1,1 @@
+"""Transactions: settlements and publications in one record, and staged transactions."""

@@ -1,0 +1,328 @@
+"""The staging actor: keeps what transactions bring, and publishes it when they commit.
+
+What is staged, committed and forgotten is decided in messaging.bulk.staging; the publishing is in
+actors.transactions.staged_commit. Pages and their rows go into the store in one commit; so do the end of a
+transaction's pages and the end of its rows.
+"""
+
+import logging
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from sluicegate.actors.messages.data import Confirmed, Refused, Settled
+from sluicegate.actors.messages.queues import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
+from sluicegate.actors.messages.staging import (
+    AbortStaged,
+    CommitStaged,
+    DescribeStaging,
+    FinishDecided,
+    Stage,
+    Staged,
+    StagedCommitted,
+    StagingOverview,
+)
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.tasks import run
+from sluicegate.actors.spool.store_threads import StoreReader
+from sluicegate.actors.transactions.staged_commit import StagedCommit
+from sluicegate.messaging.bulk.staging import (
+    BAD_TRANSACTION,
+    NOT_STORED,
+    TOO_MUCH_STAGED,
+    StagedPage,
+    StagingRefused,
+)
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_SPOOL_FAILED
+from sluicegate.messaging.partitions.paging import PagePlan
+from sluicegate.messaging.queues.admission import SpoolGate
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.storage.catalog.staging import Decision, FoundStaging, decision_row, name_key, page_key, page_row
+from sluicegate.storage.interface import Table, TableWrite
+
+log = logging.getLogger("sluicegate.staging")
+
+READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
+LOOK_AFTER_MS: Final = 1000  # how late an old transaction may be dropped
+
+
+@dataclass(frozen=True, slots=True)
+class StagingServices:
+    """What the staging actor of a message VPN uses."""
+
+    partition_id: int  # of the hidden partition that it has to itself
+    space: TopicSpace
+    spool: Address
+    reader: StoreReader
+    gate: SpoolGate
+    rng: Random
+
+
+class StagingActor(LoopActor):
+    """All staged transactions of a message VPN."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        found: FoundStaging,
+        services: StagingServices,
+    ) -> None:
+        super().__init__(cell)
+        self._area = found.area
+        self._services = services
+        self._spool = services.spool
+        self._partition_id = services.partition_id
+        self._found = found
+        self._token = 0
+        self._answers: dict[int, LoopFuture[str]] = {}
+        self._written: dict[int, LoopFuture[bool]] = {}  # first sequence of a page -> whether it is safe
+        self._ended: set[int] = set()  # pages on their way to the store whose transaction has ended
+        self._reads: dict[int, list[LoopFuture[PageRead]]] = {}
+        self._timer: TimerHandle | None = None
+        self._committed_count = 0
+        self._aborted_count = 0
+        self.handlers = {
+            Stage: lambda message: run(self.runtime, self._stage(message)),
+            CommitStaged: lambda message: run(self.runtime, self._commit(message)),
+            AbortStaged: lambda message: run(self.runtime, self._abort(message)),
+            FinishDecided: self._finish_decided,
+            DescribeStaging: lambda _: self._overview(),
+            PagesWritten: self._pages_written,
+            PageRead: self._page_read,
+            Confirmed: lambda message: self._answers.pop(message.token).set(""),
+            Refused: lambda message: self._answers.pop(message.token).set(message.reason),
+        }
+
+    def on_start(self) -> None:
+        """Drop what belongs to nobody. What was decided before the start waits until those are back who get it."""
+        found = self._found
+        if found.orphans or found.gaps:
+            self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
+        self._timer = self.cell.after(LOOK_AFTER_MS, self._look_after)
+
+    def on_stop(self) -> None:
+        """What is under way goes on after the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- requests ---
+
+    async def _stage(self, message: Stage) -> Staged:
+        batches = message.batches
+        count = sum(batch.count for batch in batches)
+        size = sum(batch.usage_bytes(durable=True) for batch in batches)
+        if not batches or any(batch.qos == AT_MOST_ONCE or batch.retain for batch in batches):
+            raise StagingRefused(BAD_TRANSACTION, "only guaranteed messages that are not retained are staged")
+        gate = self._services.gate
+        verdict = gate.verdict_on_bytes(size) or gate.verdict_on_count(count)
+        if verdict != ADMITTED:
+            gate.refused(verdict)
+            raise StagingRefused(
+                NOT_STORED if verdict == REFUSED_SPOOL_FAILED else TOO_MUCH_STAGED, REFUSAL_TEXTS[verdict]
+            )
+        page = self._area.stage(
+            message.transaction,
+            message.part,
+            message.attempt,
+            user=message.user,
+            count=count,
+            usage_bytes=size,
+            wall_ms=self.runtime.clock.wall_ms(),
+        )
+        if page is None:
+            return Staged(0, already=True)
+        gate.count_in(count, size)
+        written = self._written[page.first] = LoopFuture()
+        plan = PagePlan(page.first, page.end, _runs(page.first, batches))
+        self._spool.post(WritePages(self.cell.inbox, self._partition_id, [plan]))
+        reason = await self._write([page_row(page)])  # mostly in the same commit, but a turn may end between the two
+        if not await written:
+            reason = reason or "its page could not be written"
+        if page.first in self._ended:
+            self._ended.remove(page.first)
+            self._delete([page.first])
+            raise StagingRefused(NOT_STORED, f"transaction {page.transaction!r} has ended meanwhile")
+        if reason:
+            self._drop([page])
+            raise StagingRefused(NOT_STORED, f"transaction {page.transaction!r}: {reason}")
+        return Staged(count, already=False)
+
+    async def _commit(self, message: CommitStaged) -> StagedCommitted:
+        area, name = self._area, message.transaction
+        pages = area.begin_commit(name, message.attempts, self.runtime.clock.wall_ms(), user=message.user)
+        if pages is None:
+            return StagedCommitted(area.committed[name].messages_count, already=True)
+        commit = self._staged_commit()
+        try:
+            await commit.reserve(pages)
+        except StagingRefused:
+            area.give_up_commit(name)
+            raise
+        wall_ms, user = self.runtime.clock.wall_ms(), area.open[name].user
+        decision = Decision(name, wall_ms, commit.messages_count, message.attempts, user)
+        reason = await self._write([decision_row(decision)])
+        if reason:
+            commit.release_all()
+            area.give_up_commit(name)
+            raise StagingRefused(NOT_STORED, f"transaction {name!r}: {reason}")
+        area.decided(name, decision.decided_ms, decision.messages_count)
+        await self._publish(commit, decision, pages)
+        return StagedCommitted(decision.messages_count, already=False)
+
+    async def _abort(self, message: AbortStaged) -> bool:
+        pages = self._area.abort(message.transaction, user=message.user)
+        if pages is None:
+            return False
+        self._aborted_count += 1
+        self._drop(pages)
+        await self._until_deleted()
+        return True
+
+    # --- finishing ---
+
+    def _finish_decided(self, _: FinishDecided) -> None:
+        for decision in self._found.decisions:
+            run(self.runtime, self._finish(decision)).then(_report)
+
+    async def _finish(self, decision: Decision) -> None:
+        """Publish what a crash left of a decided transaction."""
+        assert decision.attempts is not None, "what is finished is not finished again"
+        pages = self._area.resume_commit(decision.name, decision.attempts)
+        log.info("transaction %r was decided before the start; %d pages are left", decision.name, len(pages))
+        await self._publish(self._staged_commit(), decision, pages)
+
+    async def _publish(self, commit: StagedCommit, decision: Decision, pages: list[StagedPage]) -> None:
+        await commit.publish(pages)
+        self._drop(list(self._area.open[decision.name].pages))
+        self._area.published(decision.name)
+        self._committed_count += 1
+        await self._write([decision_row(decision.finished())])
+
+    def _staged_commit(self) -> StagedCommit:
+        services = self._services
+        return StagedCommit(
+            self.runtime,
+            self,
+            space=services.space,
+            spool=self._spool,
+            address=self.cell.inbox,
+            rng=services.rng,
+            partition_id=self._partition_id,
+            published=self._found.published,
+        )
+
+    def _drop(self, pages: list[StagedPage]) -> None:
+        """Count pages out, settle them, and delete them; those on their way to the store, once they are there."""
+        for page in pages:
+            self._area.drop(page)
+            self._services.gate.count_out(page.end - page.first, page.usage_bytes)
+        firsts = [page.first for page in pages]
+        self._ended.update([first for first in firsts if first in self._written])
+        self._spool.post(Settled(self._partition_id, [(page.first, page.end) for page in pages], [], [], True))
+        self._delete([first for first in firsts if first not in self._written])
+
+    def _delete(self, firsts: list[int]) -> None:
+        """Delete pages and their rows, in one commit, however often the store refuses it."""
+        self._spool.post(Settled(self._partition_id, [], [], firsts, True))
+        rows = [TableWrite(Table.TRANSACTIONS, page_key(first), None) for first in firsts]
+        self._forget(rows)
+
+    async def _until_deleted(self) -> None:
+        """Wait until the store has deleted all that is dropped by now, also what is still on its way to it."""
+        ended = set(self._ended)
+        is_last = False
+        while not is_last:
+            is_last = self._ended.isdisjoint(ended)
+            await self._write([], until_done=True)  # with nothing to write, this waits for the commits
+
+    def _look_after(self) -> None:
+        """Drop transactions and names that are too old."""
+        wall_ms = self.runtime.clock.wall_ms()
+        for name in self._area.expired(wall_ms):
+            log.warning("transaction %r expired: it was neither committed nor aborted in time", name)
+            self._area.expired_count += 1
+            self._drop(list(self._area.open[name].pages))
+        names = self._area.forgotten(wall_ms)
+        for name in names:
+            del self._area.committed[name]
+        if names:
+            rows = [TableWrite(Table.TRANSACTIONS, name_key(name), None) for name in names]
+            self._forget(rows)
+        self._timer = self.cell.after(LOOK_AFTER_MS, self._look_after)
+
+    # --- the store ---
+
+    def read(self, page: StagedPage) -> LoopFuture[PageRead]:
+        """Read a page."""
+        answer: LoopFuture[PageRead] = LoopFuture()
+        self._reads.setdefault(page.first, []).append(answer)
+        self._services.reader.read(ReadPage(self.cell.inbox, self._partition_id, page.first))
+        return answer
+
+    def next_token(self) -> int:
+        """Return a token for a publish or a row."""
+        self._token += 1
+        return self._token
+
+    def answer_to(self, token: int) -> LoopFuture[str]:
+        """Return what becomes of what was handed in under this token: empty, or why it was not stored."""
+        answer = self._answers[token] = LoopFuture[str]()
+        return answer
+
+    def _write(self, rows: list[TableWrite], *, until_done: bool = False) -> LoopFuture[str]:
+        token = self.next_token()
+        self._spool.post(WriteTables(self._own(rows), self.cell.inbox, token, until_done))
+        return self.answer_to(token)
+
+    def _forget(self, rows: list[TableWrite]) -> None:
+        self._spool.post(WriteTables(self._own(rows), None, 0, until_done=True))
+
+    def _own(self, rows: list[TableWrite]) -> list[TableWrite]:
+        return [row.under(self._services.space.row_prefix) for row in rows]
+
+    def _pages_written(self, message: PagesWritten) -> None:
+        for plan in message.plans:
+            self._written.pop(plan.first).set(not message.failed)
+
+    def _page_read(self, message: PageRead) -> None:
+        if message.failed:  # what a disk cannot give now is not lost
+            request = ReadPage(self.cell.inbox, self._partition_id, message.first_sequence)
+            self.cell.after(READ_AGAIN_MS, lambda: self._services.reader.read(request))
+            return
+        self._reads[message.first_sequence].pop(0).set(message)
+        if not self._reads[message.first_sequence]:
+            del self._reads[message.first_sequence]
+
+    def _overview(self) -> StagingOverview:
+        area = self._area
+        return StagingOverview(
+            open_count=len(area.open),
+            committing_count=sum(1 for each in area.open.values() if each.committing),
+            staged_bytes=area.staged_bytes,
+            staged_pages_count=area.pages_count,
+            committed_names_count=len(area.committed),
+            committed_count=self._committed_count,
+            aborted_count=self._aborted_count,
+            expired_count=area.expired_count,
+        )
+
+
+def _runs(first: int, batches: list[MessageBatch]) -> list[tuple[int, MessageBatch]]:
+    runs: list[tuple[int, MessageBatch]] = []
+    for batch in batches:
+        runs.append((first, batch))
+        first += batch.count
+    return runs
+
+
+def _report(outcome: LoopFuture[None]) -> None:
+    try:
+        outcome.get()
+    except Exception:  # the decision stands: the next start tries again
+        log.exception("a decided transaction could not be finished")

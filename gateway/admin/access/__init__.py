@@ -1,0 +1,1 @@
+"""Who may use a port of operators, and how many requests at a time."""

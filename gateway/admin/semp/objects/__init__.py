@@ -1,0 +1,1 @@
+"""The objects of SEMP: clients, queues, and their attributes."""

@@ -1,0 +1,170 @@
+"""SEMP's objects around clients: message VPNs, users, connections, client profiles and ACL profiles."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from sluicegate.gateway.admin.semp.objects.attributes import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    Schema,
+    SempAttribute,
+    SempCollection,
+    SempObject,
+    semp_name,
+)
+from sluicegate.gateway.config.sections.section import Section
+from sluicegate.gateway.config.sections.security.client_profiles import (
+    AclProfileSettings,
+    ClientProfileSettings,
+    TopicException,
+)
+from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX
+from sluicegate.gateway.views.clients import ClientView
+from sluicegate.gateway.views.subscriptions import SmrpSubscriptionView
+from sluicegate.gateway.views.user_views import UserView
+from sluicegate.gateway.views.vpn_views import MessageVpnView
+from sluicegate.messaging.queues.definition import MEGABYTE
+
+CLIENT: Final[SempObject[ClientView]] = SempObject(
+    "client",
+    "clientName",
+    (
+        SempAttribute("clientName", TEXT, "what its protocol calls it", lambda client: client.name),
+        SempAttribute("clientUsername", TEXT, "empty: anonymous", lambda client: client.client_username),
+        SempAttribute("clientProfileName", TEXT, "its client profile", lambda client: client.client_profile),
+        SempAttribute("aclProfileName", TEXT, "its ACL profile", lambda client: client.acl_profile),
+        SempAttribute("clientAddress", TEXT, "host and port", lambda client: client.address),
+        SempAttribute("protocol", TEXT, "what it speaks", lambda client: client.protocol),
+        SempAttribute("uptime", INTEGER, "seconds since it came", lambda client: client.connected_s),
+        SempAttribute("txUnackedMsgCount", INTEGER, "messages it holds of queues", lambda client: client.unacked_count),
+    ),
+    (
+        SempCollection("subscriptions", None),
+        SempCollection("txFlows", lambda client: client.flows_count),
+    ),
+)
+
+USERNAME: Final[SempObject[UserView]] = SempObject(
+    "clientUsername",
+    "clientUsername",
+    (
+        SempAttribute("clientUsername", TEXT, "name", lambda user: user.name, "name"),
+        SempAttribute("enabled", BOOLEAN, "its clients may connect", lambda user: user.enabled, "enabled"),
+        SempAttribute(
+            "clientProfileName", TEXT, "its client profile", lambda user: user.client_profile, "client_profile"
+        ),
+        SempAttribute("aclProfileName", TEXT, "its ACL profile", lambda user: user.acl_profile, "acl_profile"),
+        SempAttribute(
+            "password",
+            {**TEXT, "format": "password", "minLength": 1, "maxLength": PASSWORD_CHARS_MAX},
+            "in plain; only what proves it is kept",
+            None,
+            "password",
+        ),
+        SempAttribute("connectionCount", INTEGER, "its clients that are connected", lambda user: user.connected_count),
+    ),
+)
+
+CLIENT_SUBSCRIPTION: Final[SempObject[SmrpSubscriptionView]] = SempObject(
+    "subscription",
+    "subscriptionTopic",
+    (
+        SempAttribute("subscriptionTopic", TEXT, "the topic filter", lambda row: row.subscription),
+        SempAttribute("dtoPriority", TEXT, "of Deliver-To-One; DA: always", lambda row: row.dto_priority),
+    ),
+)
+
+VPN: Final[SempObject[MessageVpnView]] = SempObject(
+    "msgVpn",
+    "msgVpnName",
+    (
+        SempAttribute("msgVpnName", TEXT, "name", lambda vpn: vpn.name),
+        SempAttribute("enabled", BOOLEAN, "its clients are let in", lambda vpn: vpn.enabled, "enabled"),
+        SempAttribute("state", TEXT, "up or down", lambda vpn: "up" if vpn.up else "down"),
+        SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda vpn: vpn.msg_spool_usage_bytes),
+        SempAttribute("msgSpoolMsgCount", INTEGER, "messages in its queues", lambda vpn: vpn.spooled_msg_count),
+        SempAttribute(
+            "maxMsgSpoolUsage",
+            INTEGER,
+            "quota in MB",
+            lambda vpn: vpn.max_msg_spool_usage_bytes // MEGABYTE,
+            "max_msg_spool_usage",
+        ),
+        SempAttribute(
+            "mqttRetainMaxMemory",
+            INTEGER,
+            "MB that its retained messages may count for",
+            lambda vpn: vpn.max_retained_message_bytes // MEGABYTE,
+            "mqtt_retain_max_memory",
+        ),
+    ),
+    (
+        SempCollection("aclProfiles", None, configures=True),
+        SempCollection("clientProfiles", None, configures=True),
+        SempCollection("clientUsernames", None, configures=True),
+        SempCollection("clients", lambda vpn: vpn.connection_count),
+        SempCollection("queueTemplates", None, configures=True),
+        SempCollection("queues", lambda vpn: vpn.endpoint_count, configures=True),
+    ),
+)
+
+
+def _settings(section: type[Section], names: dict[str, str]) -> tuple[SempAttribute[Any], ...]:
+    """Return an attribute for each setting of a profile that is one value; `names` are those that SEMP has not."""
+    properties: dict[str, Schema] = section.model_json_schema()["properties"]
+    return tuple(
+        SempAttribute(names.get(name, semp_name(name)), schema, _meaning(schema), _setting(name), name)
+        for name, schema in properties.items()
+        if schema["type"] != "array"
+    )
+
+
+def _meaning(schema: Schema) -> str:
+    return str(schema.get("description", "as in the configuration"))
+
+
+def _setting(name: str) -> Callable[[Section], Any]:
+    return lambda profile: getattr(profile, name)
+
+
+def _exceptions(kind: str) -> SempCollection[AclProfileSettings]:
+    field = EXCEPTIONS[kind][0]
+    return SempCollection(f"{kind}s", lambda profile: len(getattr(profile, field)), configures=True)
+
+
+# Of ACL profiles: kind, the setting, and the attribute that tells one from another.
+EXCEPTIONS: Final = {
+    "clientConnectException": ("client_connect_exceptions", "clientConnectExceptionAddress"),
+    "publishTopicException": ("publish_topic_exceptions", "publishTopicException"),
+    "subscribeShareNameException": ("subscribe_share_name_exceptions", "subscribeShareNameException"),
+    "subscribeTopicException": ("subscribe_topic_exceptions", "subscribeTopicException"),
+}
+
+CLIENT_PROFILE: Final[SempObject[ClientProfileSettings]] = SempObject(
+    "clientProfile", "clientProfileName", _settings(ClientProfileSettings, {"name": "clientProfileName"})
+)
+
+ACL_PROFILE: Final[SempObject[AclProfileSettings]] = SempObject(
+    "aclProfile",
+    "aclProfileName",
+    _settings(AclProfileSettings, {"name": "aclProfileName"}),
+    tuple(_exceptions(kind) for kind in EXCEPTIONS),
+)
+
+
+def exception_kind(kind: str) -> SempObject[Any]:
+    """Return the object that an exception of an ACL profile is."""
+    key = EXCEPTIONS[kind][1]
+    if kind == "clientConnectException":
+        return SempObject(kind, key, (SempAttribute(key, TEXT, "a network", str, kind),))
+    exception: SempObject[TopicException] = SempObject(
+        kind,
+        key,
+        (
+            SempAttribute(key, TEXT, "a topic filter, or a share name", lambda each: each.topic, "topic"),
+            SempAttribute(f"{key}Syntax", TEXT, "smf or mqtt", lambda each: each.syntax, "syntax"),
+        ),
+        qualifier=f"{key}Syntax",
+    )
+    return exception

@@ -1,0 +1,230 @@
+"""SEMP's objects around queues: a row for each attribute, with its name there and where it is read.
+
+Names and meanings are those of the reference; attributes that it does not have are ours, named in its manner. What is
+not counted here is not in the table, rather than there with a zero.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sluicegate.actors.messages.queues import ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED
+from sluicegate.gateway.admin.semp.errors import invalid_parameter
+from sluicegate.gateway.admin.semp.objects.attributes import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    Schema,
+    SempAttribute,
+    SempCollection,
+    SempObject,
+    View,
+    semp_name,
+)
+from sluicegate.gateway.admin.semp.query import Value
+from sluicegate.gateway.views.queues import FlowView, MessageView, QueueView, attribute_schema
+from sluicegate.messaging.message.thresholds import ThresholdPair
+from sluicegate.messaging.queues.attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue
+from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate
+from sluicegate.messaging.queues.wrong_value import seen
+
+NAMED_BIND_FAILURES: Final = (ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED)  # the others have no attribute of their own
+
+PAIRS: Final = (("setPercent", "clearPercent", "%"), ("setValue", "clearValue", ""))
+PAIR: Final[Schema] = {
+    "type": "object",
+    "properties": {name: {"type": "integer", "minimum": 1} for pair in PAIRS for name in pair[:2]},
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFlow:
+    """A consumer, and the queue that it is bound to."""
+
+    queue: str
+    flow: FlowView
+
+
+def _pair_of(text: AttributeValue) -> Value:
+    pair = ThresholdPair(str(text))
+    unit = "Percent" if pair.is_percent else "Value"
+    return {f"clear{unit}": pair.clear, f"set{unit}": pair.set}
+
+
+def _pair_text(given: object) -> object:
+    """Return a pair of thresholds as the admin API takes it, which checks it further. Raises SempError."""
+    for set_name, clear_name, sign in PAIRS:
+        if isinstance(given, dict) and given.keys() == {set_name, clear_name}:
+            return f"{given[set_name]}/{given[clear_name]}{sign}"
+    allowed = "setPercent and clearPercent, or setValue and clearValue"
+    raise invalid_parameter(f"{seen(given)} is no pair of thresholds; allowed: {allowed}")
+
+
+def _configuring(attribute: Attribute, read: Callable[[View], AttributeValue]) -> SempAttribute[View]:
+    name = semp_name(attribute.name)
+    if attribute.kind == THRESHOLD:
+        return SempAttribute(
+            name, PAIR, attribute.meaning, lambda view: _pair_of(read(view)), attribute.name, _pair_text
+        )
+    return SempAttribute(name, attribute_schema(attribute), attribute.meaning, read, attribute.name)
+
+
+def _of_queue(name: str) -> Callable[[QueueView], AttributeValue]:
+    return lambda queue: queue.config.to_dict()[name]
+
+
+def _of_template(attribute: Attribute) -> Callable[[QueueTemplate], AttributeValue]:
+    return lambda template: template.attributes.get(attribute.name, attribute.default)
+
+
+def _discards(name: str, meaning: str, counted: str) -> SempAttribute[QueueView]:
+    return SempAttribute(name, INTEGER, meaning, lambda queue: queue.discards.get(counted, 0))
+
+
+def _bind_failures(name: str, meaning: str, counted: str) -> SempAttribute[QueueView]:
+    return SempAttribute(name, INTEGER, meaning, lambda queue: queue.bind_refusals.get(counted, 0))
+
+
+def _other_bind_failures(queue: QueueView) -> int:
+    return sum(count for reason, count in queue.bind_refusals.items() if reason not in NAMED_BIND_FAILURES)
+
+
+QUEUE: Final[SempObject[QueueView]] = SempObject(
+    "queue",
+    "queueName",
+    (
+        SempAttribute("queueName", TEXT, "name", lambda queue: queue.name, "name"),
+        *(_configuring(each, _of_queue(each.name)) for each in ATTRIBUTES),
+        SempAttribute("durable", BOOLEAN, "false: temporary", lambda queue: queue.durable),
+        SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda queue: queue.spooled_bytes),
+        SempAttribute("spooledMsgCount", INTEGER, "messages it has taken", lambda queue: queue.accepted_total),
+        SempAttribute(
+            "averageRxMsgRate",
+            INTEGER,
+            "messages that come in, a second; mean of the last minute",
+            lambda queue: round(queue.accepted_rate),
+        ),
+        SempAttribute("bindCount", INTEGER, "consumers that are bound", lambda queue: len(queue.flows)),
+        SempAttribute("txUnackedMsgCount", INTEGER, "delivered, and not settled", lambda queue: queue.unacked_count),
+        SempAttribute(
+            "redeliveredMsgCount", INTEGER, "deliveries that were repeated", lambda queue: queue.redelivered_total
+        ),
+        SempAttribute("topicSubscriptionCount", INTEGER, "its topics", lambda queue: len(queue.subscriptions)),
+        SempAttribute(
+            "partitionOperationalCount",
+            INTEGER,
+            "partitions there are",
+            lambda queue: queue.partition_operational_count,
+        ),
+        SempAttribute(
+            "partitionRebalanceStatus",
+            TEXT,
+            "whether partitions are moved between consumers",
+            lambda queue: str(queue.rebalance_status),
+        ),
+        SempAttribute(
+            "partitionScaleStatus",
+            TEXT,
+            "whether as many partitions are there as are configured",
+            lambda queue: str(queue.scale_status),
+        ),
+        _discards("maxTtlExpiredDiscardedMsgCount", "expired, and gone", "expired_discarded"),
+        _discards("maxTtlExpiredToDmqMsgCount", "expired, and in the dead message queue", "expired_to_dmq"),
+        _discards(
+            "maxTtlExpiredToDmqFailedMsgCount",
+            "expired, and not taken by the dead message queue",
+            "expired_to_dmq_failed",
+        ),
+        _discards(
+            "maxRedeliveryExceededDiscardedMsgCount",
+            "delivered too often, and gone",
+            "max_redelivery_exceeded_discarded",
+        ),
+        _discards(
+            "maxRedeliveryExceededToDmqMsgCount",
+            "delivered too often, and in the dead message queue",
+            "max_redelivery_exceeded_to_dmq",
+        ),
+        _discards(
+            "maxRedeliveryExceededToDmqFailedMsgCount",
+            "delivered too often, and not taken by the dead message queue",
+            "max_redelivery_exceeded_to_dmq_failed",
+        ),
+        _bind_failures("disabledBindFailureCount", "might not bind: egress was shut down", ENDPOINT_DISABLED),
+        _bind_failures(
+            "maxBindCountExceededBindFailureCount", "might not bind: maxBindCount were bound", MAX_BIND_COUNT_EXCEEDED
+        ),
+        SempAttribute("otherBindFailureCount", INTEGER, "might not bind, for another reason", _other_bind_failures),
+    ),
+    (
+        SempCollection("msgs", lambda queue: queue.spooled_count),
+        SempCollection("subscriptions", lambda queue: len(queue.subscriptions), configures=True),
+        SempCollection("txFlows", lambda queue: len(queue.flows)),
+    ),
+)
+
+MESSAGE: Final[SempObject[MessageView]] = SempObject(
+    "msg",
+    "msgId",
+    (
+        SempAttribute("msgId", TEXT, "partition and sequence", lambda message: message.id),
+        SempAttribute(
+            "replicationGroupMsgId", TEXT, "what copyMsgFromQueue takes: the same id", lambda message: message.id
+        ),
+        SempAttribute("spooledTime", INTEGER, "seconds since 1970", lambda message: message.received_ms // 1000),
+        SempAttribute(
+            "redeliveryCount",
+            INTEGER,
+            "deliveries so far, but for the first",
+            lambda message: max(0, message.delivery_count - 1),
+        ),
+        SempAttribute("partitionKey", TEXT, "empty: none", lambda message: message.key or ""),
+        SempAttribute("contentSize", INTEGER, "bytes of the payload", lambda message: message.size_bytes),
+    ),
+)
+
+SUBSCRIPTION: Final[SempObject[str]] = SempObject(
+    "subscription",
+    "subscriptionTopic",
+    (SempAttribute("subscriptionTopic", TEXT, "the topic filter", lambda topic: topic, "topic"),),
+)
+
+TX_FLOW: Final[SempObject[QueueFlow]] = SempObject(
+    "txFlow",
+    "flowId",
+    (
+        SempAttribute("flowId", TEXT, "id", lambda bound: bound.flow.id),
+        SempAttribute("queueName", TEXT, "the queue it is bound to", lambda bound: bound.queue),
+        SempAttribute("clientName", TEXT, "its client", lambda bound: bound.flow.client),
+        SempAttribute(
+            "activityState", TEXT, "active-consumer, active-browser or inactive", lambda bound: bound.flow.activity
+        ),
+        SempAttribute("windowSize", INTEGER, "messages it takes at once", lambda bound: bound.flow.window),
+        SempAttribute("unackedMsgCount", INTEGER, "delivered, and not settled", lambda bound: bound.flow.unacked_count),
+        SempAttribute("selector", TEXT, "empty: everything", lambda bound: bound.flow.selector or ""),
+    ),
+)
+
+QUEUE_TEMPLATE: Final[SempObject[QueueTemplate]] = SempObject(
+    "queueTemplate",
+    "queueTemplateName",
+    (
+        SempAttribute("queueTemplateName", TEXT, "name", lambda template: template.name, "name"),
+        SempAttribute(
+            "queueNameFilter",
+            TEXT,
+            "names of queues that it is for; * ends a level or is one, > is the rest",
+            lambda template: template.queue_name_filter,
+            "queue_name_filter",
+        ),
+        SempAttribute(
+            "durabilityOverride",
+            {**TEXT, "enum": list(DURABILITY_OVERRIDES)},
+            "non-durable: what clients ask for as durable becomes temporary",
+            lambda template: template.durability_override,
+            "durability_override",
+        ),
+        *(_configuring(each, _of_template(each)) for each in ATTRIBUTES if each.name not in NOT_IN_TEMPLATES),
+    ),
+)

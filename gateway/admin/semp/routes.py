@@ -1,0 +1,135 @@
+"""SEMP on the admin port: a route for each path of its tables of operations, and its answers to whatever goes wrong."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import cache, partial
+from typing import Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.admin.permission import READ_ONLY_METHODS, permit
+from sluicegate.gateway.admin.problems import NotPermitted, Unacceptable
+from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
+from sluicegate.gateway.admin.semp.actions import ACTIONS
+from sluicegate.gateway.admin.semp.envelope import Asked, Document
+from sluicegate.gateway.admin.semp.errors import (
+    NOT_FOUND,
+    UNAUTHORIZED,
+    SempError,
+    already_exists,
+    invalid_parameter,
+    not_allowed,
+    not_found,
+)
+from sluicegate.gateway.admin.semp.messages import MESSAGES
+from sluicegate.gateway.admin.semp.openapi import document
+from sluicegate.gateway.admin.semp.operation import BASE, Api, Performing, SempOperation
+from sluicegate.gateway.admin.semp.read import reading
+from sluicegate.gateway.admin.semp.refusing import ROOT, refused
+from sluicegate.gateway.admin.semp.resources import CONFIGURED, MONITORED
+from sluicegate.gateway.admin.semp.write import CHANGED, changing
+from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
+from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.version import VERSION
+from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
+from sluicegate.messaging.queues.definition import QueueInvalid
+
+SEMP_VERSION: Final = "2.40"  # of the names of attributes
+PLATFORM: Final = "Sluicegate"
+
+ABOUT: Final = "/about/api"
+SPEC: Final = "/spec"
+VPN: Final = "msgVpnName"  # in the path of what belongs to a message VPN
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+OPERATIONS: Final[dict[Api, tuple[SempOperation, ...]]] = {
+    "monitor": (*MESSAGES, *(operation for each in MONITORED for operation in reading(each))),
+    "config": (
+        *(operation for each in CONFIGURED for operation in reading(each.as_configured())),
+        *(operation for each, verbs in CHANGED for operation in changing(each.as_configured(), verbs)),
+    ),
+    "action": ACTIONS,
+}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def semp_routes(node: NodePort) -> list[Route]:
+    """Return the routes of SEMP; what is at none of its paths is told in its words too."""
+    routes = []
+    for api, operations in OPERATIONS.items():
+        by_path: dict[str, dict[str, Performing]] = {ABOUT: {"GET": _about}, SPEC: {"GET": _spec_of(api)}}
+        for each in operations:
+            by_path.setdefault(each.path, {})[each.method] = each.perform
+        for path, methods in by_path.items():
+            to_read = AccessLevel.NONE if path in (ABOUT, SPEC) else AccessLevel.READ_ONLY
+            endpoint = _endpoint(node, f"semp_{api}", methods, to_read)
+            routes.append(Route(f"{BASE}/{api}{path}", endpoint, methods=METHODS))
+    nothing = _endpoint(node, "semp", dict.fromkeys(METHODS, _nothing), AccessLevel.NONE)
+    routes.append(Route(ROOT + "{rest:path}", nothing, methods=METHODS))
+    return routes
+
+
+def _endpoint(node: NodePort, name: str, methods: dict[str, Performing], to_read: AccessLevel) -> Endpoint:
+    """Return what answers at a path whose operations the audit log calls by this name."""
+
+    async def endpoint(request: Request) -> Response:
+        asked = Asked(request.method, str(request.url))
+        perform = methods.get("GET" if request.method == "HEAD" else request.method)
+        if perform is None:
+            allowed = ", ".join(methods)
+            wrong = not_allowed(f"{request.method} is not possible here; possible: {allowed}", http_status=405)
+            return refused(asked, wrong, {"Allow": allowed})
+        try:
+            level = to_read if request.method in READ_ONLY_METHODS else AccessLevel.READ_WRITE
+            permit(request, name, level, path_name(request, VPN) if VPN in request.path_params else None)
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return json_answer(orjson.dumps(await perform(node, request, asked)))
+        except SempError as error:
+            return refused(asked, error)
+        except NotFound as absent:
+            return refused(asked, not_found(f"{absent.kind} {absent.name!r}"))
+        except AlreadyExists as present:
+            return refused(asked, already_exists(str(present)))
+        except Refused as refusal:
+            return refused(asked, not_allowed(refusal.reason))
+        except StoreRefused as not_stored:
+            return refused(asked, not_allowed(str(not_stored), http_status=503))
+        except QueueInvalid as wrong:
+            return refused(asked, invalid_parameter(str(wrong)))
+        except NotPermitted as beyond:
+            return refused(asked, SempError(*UNAUTHORIZED, beyond.detail, http_status=beyond.status))
+        except Unacceptable as wrong_form:
+            invalid = invalid_parameter(wrong_form.detail, http_status=wrong_form.status)
+            return refused(asked, invalid, wrong_form.headers)
+        except TimeoutError:
+            return refused(asked, not_allowed("the node did not answer in time", http_status=503))
+
+    return endpoint
+
+
+async def _about(node: NodePort, request: Request, asked: Asked) -> Document:
+    """What this is; clients look at it before they ask for more."""
+    meta = {"request": {"method": asked.method, "uri": asked.uri}, "responseCode": 200}
+    data = {"platform": PLATFORM, "sempVersion": SEMP_VERSION, "release": VERSION}
+    return {"data": data, "links": {"uri": asked.path}, "meta": meta}
+
+
+def _spec_of(api: Api) -> Performing:
+    made = cache(partial(document, api, OPERATIONS[api]))
+
+    async def spec(node: NodePort, request: Request, asked: Asked) -> Document:
+        return made()
+
+    return spec
+
+
+async def _nothing(node: NodePort, request: Request, asked: Asked) -> Document:
+    allowed = " and ".join(f"{BASE}/{api}/spec" for api in OPERATIONS)
+    text = f"there is nothing at {request.url.path}; {allowed} list what there is"
+    raise SempError(*NOT_FOUND, text, http_status=404)

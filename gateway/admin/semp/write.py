@@ -1,0 +1,252 @@
+"""Changing objects of SEMP: which of them can be made, changed and deleted, by which operations of the node.
+
+A body's attributes become fields of the admin API, and what that says of a field is said of the attribute. What has no
+verbs here is a configuration's: message VPNs.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from starlette.requests import Request
+
+from sluicegate.gateway.admin.requests import json_object, path_name
+from sluicegate.gateway.admin.semp.envelope import Asked, Document, answer_of_done
+from sluicegate.gateway.admin.semp.errors import invalid_parameter
+from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, SempAttribute, SempObject
+from sluicegate.gateway.admin.semp.objects.clients import EXCEPTIONS
+from sluicegate.gateway.admin.semp.openapi import object_schema
+from sluicegate.gateway.admin.semp.operation import SempOperation
+from sluicegate.gateway.admin.semp.read import Names, Resource, answer_with, query_of_one
+from sluicegate.gateway.admin.semp.resources import (
+    ACL_EXCEPTIONS,
+    ACL_PROFILES,
+    CLIENT_PROFILES,
+    QUEUES,
+    SUBSCRIPTIONS,
+    TEMPLATES,
+    USERNAMES,
+)
+from sluicegate.gateway.config.described import described
+from sluicegate.gateway.config.sections.section import NamedSection
+from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.provisioning.stored_users import asked_user
+from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.errors import NotFound, QueueNotFound, UserNotFound
+from sluicegate.messaging.queues.definition import QueueInvalid, config_from_dict
+from sluicegate.messaging.queues.template import template_from_dict
+from sluicegate.messaging.queues.wrong_value import seen
+
+Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
+Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
+Deleting = Callable[[NodePort, Names], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verbs:
+    """How objects of a resource are changed. What is None cannot be done to them."""
+
+    create: Changing
+    delete: Deleting
+    change: Changing | None = None
+    replace: Changing | None = None  # what is not said has its default; one that is not there is made
+
+
+async def _create_queue(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).create_queue(fields, durable=True)
+
+
+async def _change_queue(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).update_queue(names[1], fields)
+
+
+async def _replace_queue(node: NodePort, names: Names, fields: Fields) -> None:
+    try:
+        await _change_queue(node, names, {**config_from_dict(fields, reserved_name=True).to_dict()})
+    except QueueNotFound:
+        await _create_queue(node, names, fields)
+
+
+async def _delete_queue(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).delete_queue(names[1])
+
+
+async def _create_subscription(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).add_subscription(names[1], str(fields["topic"]))
+
+
+async def _delete_subscription(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).remove_subscription(names[1], names[2])
+
+
+async def _create_template(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).put_template(template_from_dict(fields), must_be_new=True)
+
+
+async def _change_template(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).update_template(names[1], fields)
+
+
+async def _replace_template(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).put_template(template_from_dict(fields), must_be_new=False)
+
+
+async def _delete_template(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).delete_template(names[1])
+
+
+async def _create_user(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).create_user(fields)
+
+
+async def _change_user(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).update_user(names[1], fields)
+
+
+async def _replace_user(node: NodePort, names: Names, fields: Fields) -> None:
+    """Without a password in the body the user keeps its own."""
+    try:
+        await _change_user(node, names, {**asked_user({"name": names[1]}).settings(), **fields})
+    except UserNotFound:
+        await _create_user(node, names, fields)
+
+
+async def _delete_user(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).delete_user(names[1])
+
+
+def _profiles(kind: ProfileKind, model: type[NamedSection]) -> Verbs:
+    async def create(node: NodePort, names: Names, fields: Fields) -> None:
+        await node.in_vpn(names[0]).create_profile(kind, fields)
+
+    async def change(node: NodePort, names: Names, fields: Fields) -> None:
+        await node.in_vpn(names[0]).update_profile(kind, names[1], fields)
+
+    async def replace(node: NodePort, names: Names, fields: Fields) -> None:
+        """Exceptions stay: they are objects of their own."""
+        defaults = described(model, {"name": names[1]}).to_dict()
+        single = {field: value for field, value in defaults.items() if not isinstance(value, list)}
+        try:
+            await change(node, names, {**single, **fields})
+        except NotFound:
+            await create(node, names, fields)
+
+    async def delete(node: NodePort, names: Names) -> None:
+        await node.in_vpn(names[0]).delete_profile(kind, names[1])
+
+    return Verbs(create=create, delete=delete, change=change, replace=replace)
+
+
+def _exceptions(kind: str, field: str) -> Verbs:
+    async def create(node: NodePort, names: Names, fields: Fields) -> None:
+        exception = str(fields[kind]) if kind in fields else fields  # a network is called by itself
+        await node.in_vpn(names[0]).add_acl_exception(names[1], field, exception)
+
+    async def delete(node: NodePort, names: Names) -> None:
+        await node.in_vpn(names[0]).remove_acl_exception(names[1], field, names[2])
+
+    return Verbs(create=create, delete=delete)
+
+
+CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
+    (
+        QUEUES,
+        Verbs(create=_create_queue, delete=_delete_queue, change=_change_queue, replace=_replace_queue),
+    ),
+    (SUBSCRIPTIONS, Verbs(create=_create_subscription, delete=_delete_subscription)),
+    (
+        TEMPLATES,
+        Verbs(create=_create_template, delete=_delete_template, change=_change_template, replace=_replace_template),
+    ),
+    (USERNAMES, Verbs(create=_create_user, delete=_delete_user, change=_change_user, replace=_replace_user)),
+    (CLIENT_PROFILES, _profiles(ProfileKind.CLIENT, ClientProfileSettings)),
+    (ACL_PROFILES, _profiles(ProfileKind.ACL, AclProfileSettings)),
+    *((ACL_EXCEPTIONS[kind], _exceptions(kind, field)) for kind, (field, _) in EXCEPTIONS.items()),
+)
+
+
+def changing(resource: Resource, verbs: Verbs) -> list[SempOperation]:
+    """Return the operations that change what is in a resource."""
+    operations = [_creating(resource, verbs.create)]
+    if verbs.change is not None:
+        operations.append(_altering("PATCH", "Change what the body names of", resource, verbs.change))
+    if verbs.replace is not None:
+        summary = "Make, or set to what the body says and else to the defaults,"
+        operations.append(_altering("PUT", summary, resource, verbs.replace))
+    return [*operations, _deleting(resource, verbs.delete)]
+
+
+def _creating(resource: Resource, create: Changing) -> SempOperation:
+    kind = resource.kind
+
+    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+        parents, query = resource.parents_of(request), query_of_one(resource, request)
+        fields = kind.fields(await json_object(request), parents)
+        name = KEYS_APART.join(_text_in(fields, kind.attribute(each)) for each in kind.keys)
+        with _in_words_of(kind):
+            await create(node, list(parents.values()), fields)
+        return await answer_with(node, resource, parents, name, query, asked, uri=asked.below(name))
+
+    schema = {**object_schema(kind, _settable(kind)), "required": [*kind.keys], "additionalProperties": False}
+    return SempOperation(
+        method="POST", path=resource.path, summary=f"Make a {kind.kind}", perform=perform, kind=kind, body=schema
+    )
+
+
+def _altering(method: Literal["PATCH", "PUT"], words: str, resource: Resource, change: Changing) -> SempOperation:
+    kind = resource.kind
+
+    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+        parents, query = resource.parents_of(request), query_of_one(resource, request)
+        name = path_name(request, kind.key)
+        fields = kind.fields(await json_object(request), {**parents, kind.key: name})
+        with _in_words_of(kind):
+            await change(node, [*parents.values(), name], {**fields, kind.attribute(kind.key).field: name})
+        return await answer_with(node, resource, parents, name, query, asked, uri=asked.path)
+
+    schema = {**object_schema(kind, _settable(kind)), "additionalProperties": False}
+    return SempOperation(
+        method=method,
+        path=resource.object_path,
+        summary=f"{words} a {kind.kind}",
+        perform=perform,
+        kind=kind,
+        body=schema,
+    )
+
+
+def _deleting(resource: Resource, delete: Deleting) -> SempOperation:
+    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+        parents = resource.parents_of(request)
+        query_of_one(resource, request)  # what is not understood stops it
+        await delete(node, [*parents.values(), resource.name_in(request)])
+        return answer_of_done(asked)
+
+    return SempOperation(
+        method="DELETE", path=resource.object_path, summary=f"Delete a {resource.kind.kind}", perform=perform
+    )
+
+
+def _text_in(fields: Fields, attribute: SempAttribute[Any]) -> str:
+    """Return an attribute that a body has to set. Raises SempError."""
+    value = fields.get(attribute.field)
+    if not isinstance(value, str) or not value:
+        reason = f"{seen(value)} is not allowed" if attribute.field in fields else "it is missing"
+        raise invalid_parameter(f"{attribute.name}: {reason}; allowed: a text that is not empty")
+    return value
+
+
+def _settable(kind: SempObject[Any]) -> list[str]:
+    return [each.name for each in kind.attributes if each.field]
+
+
+@contextmanager
+def _in_words_of(kind: SempObject[Any]) -> Iterator[None]:
+    """Say what is wrong with a field as something that is wrong with an attribute."""
+    try:
+        yield
+    except QueueInvalid as wrong:
+        text = f"{kind.name_of(wrong.field)}: {wrong.reason}; allowed: {wrong.allowed}"
+        raise invalid_parameter(text) from None

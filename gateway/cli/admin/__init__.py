@@ -1,0 +1,1 @@
+"""The client of the admin port that commands use."""

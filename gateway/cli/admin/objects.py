@@ -1,0 +1,77 @@
+"""The admin API for REST delivery points, users and profiles: their views bring models of the configuration along."""
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from sluicegate.gateway.cli.admin.client import AdminClient, read_view
+from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView
+from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
+from sluicegate.gateway.views.user_views import UsersView, UserView
+
+
+class AdminObjects(AdminClient):
+    """The same port, with the objects that operators make beside queues."""
+
+    def rest_delivery_points(self) -> RestDeliveryPointsView:
+        """Return every REST delivery point."""
+        return read_view(RestDeliveryPointsView, self._port.ask("GET", "/rest-delivery-points"))
+
+    def create_rest_delivery_point(self, definition: Mapping[str, object]) -> RestDeliveryPointView:
+        """Make a REST delivery point."""
+        return read_view(RestDeliveryPointView, self._port.ask("POST", "/rest-delivery-points", definition))
+
+    def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
+        """Return one REST delivery point."""
+        return read_view(RestDeliveryPointView, self._port.ask("GET", _rest_point_path(name)))
+
+    def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
+        """Change some keys of a REST delivery point."""
+        return read_view(RestDeliveryPointView, self._port.ask("PATCH", _rest_point_path(name), changes))
+
+    def delete_rest_delivery_point(self, name: str) -> None:
+        """Delete a REST delivery point."""
+        self._port.ask("DELETE", _rest_point_path(name))
+
+    def list_users(self) -> UsersView:
+        """Return every user."""
+        return read_view(UsersView, self._port.ask("GET", "/users"))
+
+    def create_user(self, definition: Mapping[str, object]) -> UserView:
+        """Make a user."""
+        return read_view(UserView, self._port.ask("POST", "/users", definition))
+
+    def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
+        """Change a user."""
+        return read_view(UserView, self._port.ask("PATCH", _user_path(name), changes))
+
+    def delete_user(self, name: str) -> None:
+        """Delete a user."""
+        self._port.ask("DELETE", _user_path(name))
+
+    def list_profiles(self) -> ProfilesView:
+        """Return every client profile and every ACL profile."""
+        return read_view(ProfilesView, self._port.ask("GET", "/profiles"))
+
+    def create_profile(self, kind: ProfileKind, definition: Mapping[str, object]) -> None:
+        """Make a profile."""
+        self._port.ask("POST", _profiles_path(kind), definition)
+
+    def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> None:
+        """Change a profile."""
+        self._port.ask("PATCH", f"{_profiles_path(kind)}/{quote(name, safe='')}", changes)
+
+    def delete_profile(self, kind: ProfileKind, name: str) -> None:
+        """Delete a profile."""
+        self._port.ask("DELETE", f"{_profiles_path(kind)}/{quote(name, safe='')}")
+
+
+def _rest_point_path(name: str) -> str:
+    return "/rest-delivery-points/" + quote(name, safe="")
+
+
+def _profiles_path(kind: ProfileKind) -> str:
+    return f"/{kind.replace('_', '-')}s"
+
+
+def _user_path(name: str) -> str:
+    return "/users/" + quote(name, safe="")

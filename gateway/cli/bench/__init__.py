@@ -1,0 +1,1 @@
+"""`sluicegate bench`: load on a running broker, and what it measures."""

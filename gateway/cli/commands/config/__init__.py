@@ -1,0 +1,1 @@
+"""`sluicegate config`: documents of what a node is told to have."""

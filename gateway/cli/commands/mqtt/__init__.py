@@ -1,0 +1,1 @@
+"""`sluicegate pub` and `sluicegate sub`."""

@@ -1,0 +1,168 @@
+"""`sluicegate pub`: publish messages from the command line or from lines of standard input."""
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import paho.mqtt.client as mqtt
+import typer
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from sluicegate.gateway.cli.commands.mqtt.session import (
+    KEY_PROPERTY,
+    ClientIdOption,
+    HostOption,
+    MqttSession,
+    MqttVersion,
+    PasswordOption,
+    Peer,
+    PortOption,
+    QosOption,
+    TlsOption,
+    UserOption,
+    VersionOption,
+    in_words,
+)
+from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+
+UNCONFIRMED_MAX: Final = 1000  # messages under way; reading of standard input waits for room
+CONFIRM_TIMEOUT_S: Final = 30.0
+REFUSALS_SHOWN_MAX: Final = 5
+PIECE_BYTES: Final = 1 << 16  # of standard input, at once
+
+
+def pub(
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic to publish to.")],
+    message: Annotated[
+        list[str] | None, typer.Option("--message", "-m", help="Payload; repeatable. Without: stdin.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Times each message is sent.")] = 1,
+    qos: QosOption = 1,
+    retain: Annotated[bool, typer.Option("--retain", "-r", help="Keep as the topic's retained message.")] = False,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Partition key (JMSXGroupID).")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", "-P", metavar="NAME=VALUE", help="User property; repeatable.")
+    ] = None,
+    protocol: VersionOption = MqttVersion.V5,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = None,
+    tls: TlsOption = False,
+    client_id: ClientIdOption = "",
+    username: UserOption = None,
+    password: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish, and wait until the gateway has confirmed every message. Lines of standard input are messages."""
+    peer = Peer(
+        host=host,
+        given_port=port,
+        tls=tls,
+        version=protocol,
+        client_id=client_id,
+        username=username,
+        password=password,
+    )
+    section = _properties(peer, key, properties or [])
+    session = MqttSession(peer)
+    publisher = _Publisher(session, topic=topic, qos=qos, retain=retain, properties=section)
+    publisher.run(_lines_of_input(session) if message is None else map(os.fsencode, message), count)
+    if as_json:
+        print_json({"confirmed": publisher.confirmed_count, "refused": len(publisher.refusals)})
+    if publisher.refusals:
+        shown = ", ".join(list(dict.fromkeys(publisher.refusals))[:REFUSALS_SHOWN_MAX])
+        total = publisher.confirmed_count + len(publisher.refusals)
+        raise CommandFailed(f"{len(publisher.refusals)} of {total} messages were refused: {shown}", exit_code=FAILED)
+    if not as_json:
+        typer.echo(f"{publisher.confirmed_count} {'sent' if qos == 0 else 'confirmed'}", err=True)
+
+
+class _Publisher:
+    """Sends messages over one session, with a bounded number unconfirmed."""
+
+    def __init__(
+        self, session: MqttSession, *, topic: str, qos: int, retain: bool, properties: Properties | None
+    ) -> None:
+        self.confirmed_count = 0
+        self.refusals: list[str] = []  # the reason of each message that was refused
+        self._session = session
+        self._topic = topic
+        self._qos = qos
+        self._retain = retain
+        self._properties = properties
+        self._unconfirmed: set[int] = set()
+        self._early: set[int] = set()  # confirmed before `publish` returned the id
+        session.client.on_publish = self._on_publish
+        session.client.max_inflight_messages_set(UNCONFIRMED_MAX)
+
+    def run(self, payloads: Iterator[bytes], count: int) -> None:
+        """Send every payload `count` times and wait for the last confirmation."""
+        self._session.connect()
+        for payload in payloads:
+            for _ in range(count):
+                self._await_room(UNCONFIRMED_MAX)
+                self._send(payload)
+        self._await_room(1)
+        self._session.disconnect()
+
+    def _send(self, payload: bytes) -> None:
+        try:
+            sent = self._session.client.publish(self._topic, payload, self._qos, self._retain, self._properties)
+        except ValueError as problem:  # paho checks the topic and the size
+            raise CommandFailed(f"this cannot be published: {problem}", exit_code=USAGE) from None
+        if sent.mid in self._early:
+            self._early.remove(sent.mid)
+        else:
+            self._unconfirmed.add(sent.mid)
+
+    def _await_room(self, unconfirmed_max: int) -> None:
+        if not self._session.run_until(lambda: len(self._unconfirmed) < unconfirmed_max, timeout_s=CONFIRM_TIMEOUT_S):
+            text = f"{len(self._unconfirmed)} messages were not confirmed within {CONFIRM_TIMEOUT_S:.0f} s"
+            raise CommandFailed(text, advice="A queue over its quota holds publishers back: `sluicegate queue list`.")
+
+    def _on_publish(
+        self, client: mqtt.Client, userdata: object, mid: int, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if mid in self._unconfirmed:
+            self._unconfirmed.remove(mid)
+        else:
+            self._early.add(mid)
+        if reason.is_failure:
+            self.refusals.append(in_words(reason, properties))
+        else:
+            self.confirmed_count += 1
+
+
+def _lines_of_input(session: MqttSession) -> Iterator[bytes]:
+    """Yield the lines of standard input as they come. Whoever writes them may take longer than a keep-alive."""
+    file, rest = sys.stdin.fileno(), b""
+    while True:
+        session.run_until_readable(file)
+        piece = os.read(file, PIECE_BYTES)
+        if not piece:
+            break
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line.rstrip(b"\r") for line in lines)
+    if rest:
+        yield rest.rstrip(b"\r")
+
+
+def _properties(peer: Peer, key: str | None, given: list[str]) -> Properties | None:
+    pairs: deque[tuple[str, str]] = deque()
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise CommandFailed(f"{text!r} is not NAME=VALUE", exit_code=USAGE)
+        pairs.append((name, value))
+    if key is not None:
+        pairs.appendleft((KEY_PROPERTY, key))
+    if not pairs:
+        return None
+    peer.needs_v5("--key" if key is not None else "--property")
+    section = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho left it untyped
+    section.UserProperty = list(pairs)
+    return section

@@ -1,0 +1,211 @@
+"""`sluicegate sub`: print what arrives on topics, or consume from a queue."""
+
+import base64
+import signal
+from types import FrameType
+from typing import Annotated, Final
+
+import paho.mqtt.client as mqtt
+import typer
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from rich.console import Console
+
+from sluicegate.gateway.cli.commands.mqtt.session import (
+    ANSWER_TIMEOUT_S,
+    KEY_PROPERTY,
+    ClientIdOption,
+    HostOption,
+    MqttSession,
+    MqttVersion,
+    PasswordOption,
+    Peer,
+    PortOption,
+    QosOption,
+    TlsOption,
+    UserOption,
+    VersionOption,
+    in_words,
+)
+from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.views.printable import printable
+
+QUEUE_PREFIX: Final = "$queue/"
+REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue
+RECEIVE_MAXIMUM: Final = 100  # messages the gateway may send ahead of what is printed
+
+
+def sub(
+    topics: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Topic filter; repeatable.")] = None,
+    queues: Annotated[
+        list[str] | None, typer.Option("--queue", "-Q", help="Queue to consume from; repeatable.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: never.")] = 0,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="End after so many seconds; with --count, that is a failure.")
+    ] = None,
+    qos: QosOption = 1,
+    protocol: VersionOption = MqttVersion.V5,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = None,
+    tls: TlsOption = False,
+    client_id: ClientIdOption = "",
+    username: UserOption = None,
+    password: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print messages until Ctrl-C. A message counts as received once it is printed. With --json, one object a line."""
+    filters = [*(topics or ()), *(QUEUE_PREFIX + name for name in queues or ())]
+    if not filters:
+        raise CommandFailed("there is nothing to subscribe to", exit_code=USAGE, advice="Say --topic or --queue.")
+    peer = Peer(
+        host=host,
+        given_port=port,
+        tls=tls,
+        version=protocol,
+        client_id=client_id,
+        username=username,
+        password=password,
+    )
+    ahead = min(count, RECEIVE_MAXIMUM) if count else RECEIVE_MAXIMUM
+    subscriber = _Subscriber(MqttSession(peer, receive_maximum=ahead), count=count, as_json=as_json)
+    finished = subscriber.run(filters, qos=qos, timeout_s=timeout)
+    if count and not finished and not subscriber.is_interrupted:
+        raise CommandFailed(f"{subscriber.printed_count} of {count} messages came in {timeout} s")
+
+
+class _Subscriber:
+    """Prints and then acknowledges what one session receives."""
+
+    def __init__(self, session: MqttSession, *, count: int, as_json: bool) -> None:
+        self.printed_count = 0
+        self.is_interrupted = False
+        self._session = session
+        self._count = count
+        self._as_json = as_json
+        self._console = Console(soft_wrap=True, highlight=False)
+        self._is_leaving = False
+        self._has_left = False
+        self._granted: list[ReasonCode] | None = None
+        self._about_grant: Properties | None = None
+        session.client.on_message = self._on_message
+        session.client.on_subscribe = self._on_subscribe
+        session.client.on_unsubscribe = self._on_unsubscribe
+
+    def run(self, filters: list[str], *, qos: int, timeout_s: float | None) -> bool:
+        """Subscribe and print; return whether the count was reached."""
+        session = self._session
+        session.connect()
+        try:
+            session.client.subscribe([(each, qos) for each in filters])
+        except ValueError as problem:
+            text = f"one of {', '.join(filters)} is no valid filter: {problem}"
+            raise CommandFailed(
+                text, exit_code=USAGE, advice="'#' stands alone and last, '+' alone in a level."
+            ) from None
+        if not session.run_until(lambda: self._granted is not None, timeout_s=ANSWER_TIMEOUT_S):
+            raise CommandFailed("the gateway does not answer SUBSCRIBE")
+        self._check_granted(filters)
+        # A signal ends between two messages: what was printed is acknowledged, whatever the moment. A second one kills.
+        before = {number: signal.signal(number, self._on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            session.run_until(lambda: self.is_interrupted or self._has_all(), timeout_s=timeout_s)
+            self._leave(filters)
+        finally:
+            for number, taken in before.items():
+                signal.signal(number, taken)
+        session.disconnect()
+        return self._has_all()
+
+    def _leave(self, filters: list[str]) -> None:
+        """Wait until the gateway has read every acknowledgement, which comes before its answer.
+
+        What was printed and not read would be delivered again: a socket that is closed with deliveries unread is
+        reset, and a gateway that writes to it reads no more.
+        """
+        self._is_leaving = True
+        self._session.client.unsubscribe(filters)
+        self._session.run_until(lambda: self._has_left, timeout_s=ANSWER_TIMEOUT_S)
+
+    def _has_all(self) -> bool:
+        return self._count > 0 and self.printed_count >= self._count
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.is_interrupted = True
+        signal.signal(number, signal.SIG_DFL)
+
+    def _check_granted(self, filters: list[str]) -> None:
+        refused = {
+            each: in_words(reason, self._about_grant)  # which has one text for all of them
+            for each, reason in zip(filters, self._granted or (), strict=False)
+            if reason.is_failure
+        }
+        if refused:
+            advice = (
+                "`sluicegate queue list` shows the queues." if any(QUEUE_PREFIX in each for each in refused) else ""
+            )
+            text = f"the gateway refused {', '.join(refused)}: {'; '.join(dict.fromkeys(refused.values()))}"
+            raise CommandFailed(text, exit_code=FAILED, advice=advice)
+
+    def _on_subscribe(
+        self, client: mqtt.Client, userdata: object, mid: int, reasons: list[ReasonCode], properties: Properties | None
+    ) -> None:
+        self._granted = reasons
+        self._about_grant = properties
+
+    def _on_unsubscribe(
+        self,
+        client: mqtt.Client,
+        userdata: object,
+        mid: int,
+        reasons: list[ReasonCode],
+        properties: Properties | None,
+    ) -> None:
+        self._has_left = True
+
+    def _on_message(self, client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
+        if self._is_leaving or self._has_all():
+            return  # not acknowledged: it goes back
+        if self._as_json:
+            print_json(_document(message))
+        else:
+            self._print(message)
+        self.printed_count += 1
+        client.ack(message.mid, message.qos)
+
+    def _print(self, message: mqtt.MQTTMessage) -> None:
+        marks = [f"{name}={value}" for name, value in _user_properties(message)]
+        marks += ["redelivered"] if _redelivered(message) else []
+        marks += ["retained"] if message.retain else []
+        self._console.print(printable(message.topic), style="bold", markup=False, end=" ")
+        self._console.print(printable(message.payload.decode(errors="backslashreplace")), markup=False, end="")
+        self._console.print(f"  {printable(' '.join(marks))}" if marks else "", style="dim", markup=False)
+
+
+def _redelivered(message: mqtt.MQTTMessage) -> bool:
+    """Return whether the message may have come before: resent on this session, or delivered by its queue before."""
+    return message.dup or (REDELIVERED_PROPERTY, "true") in [tuple(each) for each in _user_properties(message)]
+
+
+def _document(message: mqtt.MQTTMessage) -> dict[str, object]:
+    properties = _user_properties(message)
+    document: dict[str, object] = {
+        "topic": message.topic,
+        "qos": message.qos,
+        "retained": message.retain,
+        "redelivered": _redelivered(message),
+        "key": next((value for name, value in properties if name == KEY_PROPERTY), None),
+        "properties": properties,
+    }
+    try:
+        document["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        document["payload_base64"] = base64.b64encode(message.payload).decode("ascii")
+    return document
+
+
+def _user_properties(message: mqtt.MQTTMessage) -> list[tuple[str, str]]:
+    section = message.properties
+    pairs: list[tuple[str, str]] = getattr(section, "UserProperty", []) if section is not None else []
+    return pairs

@@ -1,0 +1,129 @@
+"""`sluicegate backup|backup-status|backup-cancel|restore`: copies of the spool, made by a node and brought back."""
+
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption
+from sluicegate.gateway.cli.commands.node.node import ConfigOption, DataOption, SetOption, loaded_config
+from sluicegate.gateway.cli.terminal.failures import CommandFailed
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.config.sections.sizes import rounded_size
+from sluicegate.gateway.views.spool import BackupState, BackupView, incarnation_text
+from sluicegate.storage.backup.folder import NAME_ALLOWED, read_note
+from sluicegate.storage.backup.restore import Restored, restore_backup
+from sluicegate.storage.errors import StorageError
+
+LOOK_EVERY_S: Final = 0.2  # how often a backup that is waited for is looked at
+
+
+def backup(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help=f"{NAME_ALLOWED}; without, the time in UTC.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the end; Ctrl-C leaves it running.")] = True,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the running gateway copy its spool, as it is now, into a folder of its `backup.path`."""
+    client = AdminClient(url)
+    view = client.start_backup(name)
+    with _progress() as progress:
+        task = progress.add_task(view.name, total=view.expected_bytes)
+        while wait and view.state == BackupState.RUNNING:
+            time.sleep(LOOK_EVERY_S)
+            view = client.show_backup()
+            progress.update(task, completed=view.written_bytes, total=max(view.expected_bytes, view.written_bytes))
+    is_made = view.state in (BackupState.RUNNING, BackupState.DONE)
+    if is_made or as_json:
+        _show(view, as_json)
+    if not is_made:
+        raise CommandFailed(f"the backup was not made: {view.failure or view.state}")
+
+
+def backup_status(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """Show how far the latest backup has come."""
+    _show(AdminClient(url).show_backup(), as_json)
+
+
+def backup_cancel(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """End the backup that is running; nothing of it is left. Exit code 1: there is none, or it was whole before."""
+    view = AdminClient(url).cancel_backup()
+    if view.state != BackupState.CANCELLED:
+        raise CommandFailed(f"nothing was cancelled: no backup is running; the latest: {_line(view)}")
+    _show(view, as_json)
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder of the backup.")],
+    config: ConfigOption = None,
+    data: DataOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a backup the spool of a data folder that is empty. No gateway may run on that folder."""
+    folder = loaded_config(config, data, settings).data.path
+    try:
+        total = read_note(source).data_bytes
+        with _progress() as progress:
+            task = progress.add_task("restore", total=total)
+            restored = restore_backup(
+                source,
+                folder,
+                incarnation=secrets.randbits(64),
+                copied=lambda count: progress.update(task, advance=count),
+            )
+    except (StorageError, OSError) as error:
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise CommandFailed(text, advice="Nothing was changed in the backup, and there is no new spool.") from None
+    _show_restored(restored, source, folder, as_json)
+
+
+def _progress() -> Progress:
+    """Return a bar on standard error; where that is no terminal, none."""
+    console = Console(stderr=True)
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _show(view: BackupView, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+    else:
+        typer.echo(_line(view))
+
+
+def _line(view: BackupView) -> str:
+    size = rounded_size(view.written_bytes)
+    done = size if view.state == BackupState.DONE else f"{size} of about {rounded_size(view.expected_bytes)}"
+    return f"{view.state}: {view.folder}, {done}{': ' if view.failure else ''}{view.failure}"
+
+
+def _show_restored(restored: Restored, source: Path, folder: Path, as_json: bool) -> None:
+    note = restored.note
+    taken = datetime.fromtimestamp(note.taken_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    if as_json:
+        print_json(
+            {
+                "backup": str(source),
+                "data_path": str(folder),
+                "node": note.node,
+                "taken_ms": note.taken_ms,
+                "data_bytes": note.data_bytes,
+                "incarnation_before": incarnation_text(note.incarnation),
+                "incarnation": incarnation_text(restored.incarnation),
+            }
+        )
+        return
+    typer.echo(f"restored {source} into {folder}: the spool of node {note.node} at {taken}")
+    typer.echo(f"{rounded_size(note.data_bytes)}, checksum right")
+    typer.echo(
+        f"incarnation {incarnation_text(restored.incarnation)} (was {incarnation_text(note.incarnation)}): "
+        "positions that readers kept outside the spool mean nothing in it"
+    )

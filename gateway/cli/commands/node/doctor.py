@@ -1,0 +1,69 @@
+"""`sluicegate doctor`: whether configuration, data folder and spool of a node, or a backup, are in order."""
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn
+
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.gateway.cli.commands.node.node import ConfigOption, DataOption, SetOption, loaded_config
+from sluicegate.gateway.cli.terminal.failures import FAILED
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.process.doctor import Examination, examine_backup, examine_node
+from sluicegate.gateway.process.salvage import salvage_node
+
+
+def doctor(
+    config: ConfigOption = None,
+    data: DataOption = None,
+    settings: SetOption = None,
+    backup: Annotated[
+        Path | None, typer.Option("--backup", metavar="FOLDER", help="Examine this backup, and nothing else.")
+    ] = None,
+    salvage: Annotated[
+        Path | None,
+        typer.Option("--salvage", metavar="FOLDER", help="Bring what can be read of its spool into a new one there."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Examine a node that does not run, or a backup, and change nothing. Exit code 1: there are errors."""
+    if backup is not None and salvage is not None:
+        raise typer.BadParameter(
+            "a backup is whole or of no use: --salvage is for the spool of a node", param_hint="--salvage"
+        )
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), "{task.completed:.0f} pages")
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("pages", total=None)
+
+        def looked() -> None:
+            progress.advance(task)
+
+        if backup is not None:
+            examination = examine_backup(backup, looked=looked)
+        elif salvage is not None:
+            loaded = loaded_config(config, data, settings)
+            examination = salvage_node(loaded, salvage, incarnation=secrets.randbits(64), looked=looked)
+        else:
+            loaded = loaded_config(config, data, settings)
+            examination = examine_node(loaded, now_s=SystemClock().wall_ms() / 1000, looked=looked)
+    _show(examination, as_json)
+    if not examination.is_healthy():
+        raise typer.Exit(FAILED)
+
+
+def _show(examination: Examination, as_json: bool) -> None:
+    if as_json:
+        findings = [each._asdict() for each in examination.findings]
+        print_json({"healthy": examination.is_healthy(), "looked_at": examination.looked_at, "findings": findings})
+        return
+    print_table(("looked at", ""), list(examination.looked_at.items()))
+    typer.echo("")
+    if not examination.findings:
+        typer.echo("nothing was found")
+        return
+    print_table(("", "about", "what"), [tuple(each) for each in examination.findings])

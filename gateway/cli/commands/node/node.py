@@ -1,0 +1,83 @@
+"""Commands about the node of this machine: run it, check its configuration, hash a password for it."""
+
+import gc
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from argon2 import PasswordHasher
+
+from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.passwords import new_password
+from sluicegate.gateway.config.allowed import allowed_by, is_secret, leaves, shown
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.views.start_errors import CannotStart
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", envvar="SLUICEGATE_CONFIG", help="YAML file; without it, defaults.")
+]
+DataOption = Annotated[Path | None, typer.Option("--data", help="Directory of the spool; same as --set data.path=DIR.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="One setting; may be repeated. Beats all else.")
+]
+
+
+def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
+    """Run the gateway in the foreground until it is told to stop."""
+    # Whoever changes the configuration while it starts must not end it: `run` hears the signal when it can.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    # For a gateway it is the way to end, from the beginning on: `main` has taken it for a failure.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    loaded = loaded_config(config, data, settings)
+    gc.disable()  # until the node is ready: a start makes what stays, and the collector would go through it all again
+    from sluicegate.gateway.process.run import run  # late: every other command starts without the broker's code
+
+    try:
+        exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))
+    except CannotStart as error:
+        raise CommandFailed(error.text, advice=error.advice) from None
+    raise typer.Exit(exit_code)
+
+
+def check_config(
+    config: ConfigOption = None, data: DataOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Check a configuration and print every setting as it would be used. Environment and --set count too."""
+    loaded = loaded_config(config, data, settings)
+    for finding in loaded.virtual_destinations.warnings():
+        where = ".".join(str(part) for part in ("virtual_destinations", *finding.place))
+        typer.echo(f"warning: {where}: {finding.text}", err=True)
+    if as_json:
+        print_json(loaded.model_dump(mode="json"))
+        return
+    for path, field, value in leaves(loaded):
+        typer.echo(f"{path} = {'(hidden)' if is_secret(field) else shown(value)}  # {allowed_by(field)}")
+
+
+def hash_password() -> None:
+    """Read a password (from the terminal without echo, or a line of standard input) and print its argon2 hash."""
+    typer.echo(PasswordHasher().hash(new_password(None)))
+
+
+def _reloaded(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
+    """Read the same sources again. Raises ConfigError."""
+    return load(config, environment=os.environ, settings=_given(data, settings))
+
+
+def _given(data: Path | None, settings: list[str] | None) -> list[str]:
+    return [*([f"data.path={data}"] if data is not None else ()), *(settings or ())]
+
+
+def loaded_config(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
+    """Return the configuration from all its sources. Raises CommandFailed with what is wrong in it."""
+    try:
+        return load(config, environment=os.environ, settings=_given(data, settings))
+    except ConfigError as error:
+        advice = "`sluicegate check-config` prints every setting with what is allowed."
+        raise CommandFailed(f"the configuration is wrong\n{error}", exit_code=USAGE, advice=advice) from None

@@ -1,0 +1,1 @@
+"""`sluicegate queue`, and what belongs to queues: messages, cursors, templates."""

@@ -1,0 +1,261 @@
+"""`sluicegate queue ...`: create, list, show, delete, purge and browse queues over the admin port."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.commands.queues.cursors import cursors, delete_cursor
+from sluicegate.gateway.cli.commands.queues.messages import SelectorOption, add_to
+from sluicegate.gateway.cli.commands.queues.replay import replay
+from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.config.sections.sizes import rounded_size
+from sluicegate.gateway.views.printable import printable
+from sluicegate.gateway.views.queues import FlowView, MessageView, PartitionView, QueueView
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
+
+app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
+DEFINITION_LOST = "its definition was lost: it is shut until its ingress or egress is enabled, or it is declared"
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command("create")
+def create(
+    name: NameArgument,
+    access_type: Annotated[str | None, typer.Option(help="exclusive or non-exclusive.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX, help="Partitions; implies non-exclusive.")
+    ] = None,
+    subscribe: Annotated[
+        list[str] | None, typer.Option("--subscription", "-s", help="Topic to collect; repeatable.")
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="Any other attribute; repeatable."),
+    ] = None,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="In memory only; deleted some time after its last consumer.")
+    ] = False,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a queue. Attributes that are not given come from the template that fits its name, or are the defaults."""
+    definition: dict[str, object] = {"name": name, "subscriptions": subscribe or []}
+    if temporary:
+        definition["durable"] = False
+    definition |= dict(attribute_value(text) for text in attributes or ())
+    if access_type is not None:
+        definition["access_type"] = access_type
+    if partitions is not None:
+        definition["partition_count"] = partitions
+        if partitions and access_type is None:
+            definition["access_type"] = "non-exclusive"
+    view = AdminClient(url, vpn).create_queue(definition)
+    if as_json:
+        print_json(view)
+    else:
+        kind = view.config.access_type if view.durable else f"temporary {view.config.access_type}"
+        typer.echo(f"created {kind} queue {view.name}{_partition_words(view)}")
+
+
+@app.command("set")
+def change(
+    name: NameArgument,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="ATTRIBUTE=VALUE...", help="New values; the other attributes stay.")
+    ],
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Change attributes of a queue, all of them or none."""
+    view = AdminClient(url, vpn).update_queue(name, dict(attribute_value(text) for text in changes))
+    if as_json:
+        print_json(view)
+    else:
+        typer.echo(f"changed queue {view.name}")
+
+
+@app.command("list")
+def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
+    """List every queue."""
+    views = AdminClient(url, vpn).list_queues()
+    if as_json:
+        print_json(views)
+        return
+    columns = ("name", "access", "partitions", "ready", "unacked", "spooled", "flows")
+    print_table(columns, [_summary(view) for view in views])
+
+
+@app.command("show")
+def show(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
+    """Show one queue with its partitions and flows."""
+    view = AdminClient(url, vpn).show_queue(name)
+    if as_json:
+        print_json(view)
+        return
+    print_table(("attribute", "value"), [(each, value_text(value)) for each, value in view.config.to_dict().items()])
+    typer.echo(
+        f"\n{'durable' if view.durable else 'temporary'}; subscriptions: {', '.join(view.subscriptions) or 'none'}"
+    )
+    if view.definition_lost:
+        typer.echo(DEFINITION_LOST)
+    typer.echo(
+        f"{view.ready_count} ready, {view.unacked_count} unacked, {rounded_size(view.spooled_bytes)} spooled; "
+        f"scaling {view.scale_status}, rebalance {view.rebalance_status}\n"
+    )
+    columns = ("partition", "status", "ready", "unacked", "spooled", "next sequence", "client")
+    print_table(columns, [_partition_row(each) for each in view.partitions])
+    if view.flows:
+        typer.echo("")
+        heads = ("flow", "client", "protocol", "activity", "window", "unacked", "partitions", "selector")
+        print_table(heads, [_flow_row(each) for each in view.flows])
+    if view.bind_refusals:
+        counts = ", ".join(f"{count} {reason}" for reason, count in view.bind_refusals.items())
+        typer.echo(f"\nrefused binds: {counts}")
+
+
+@app.command("delete")
+def delete(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a queue with everything in it."""
+    client = AdminClient(url, vpn)
+    if not yes:
+        view = client.show_queue(name)
+        held = view.ready_count + view.unacked_count
+        _confirm(f"Delete {name} with {held} messages and {len(view.flows)} flows?")
+    client.delete_queue(name)
+    _done({"deleted": name}, f"deleted {name}", as_json)
+
+
+@app.command("purge")
+def purge(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove every message that waits; delivered, unsettled ones stay."""
+    client = AdminClient(url, vpn)
+    if not yes:
+        _confirm(f"Remove {client.show_queue(name).ready_count} messages from {name}?")
+    count = client.purge_queue(name)
+    _done({"purged_count": count}, f"removed {count} messages from {name}", as_json)
+
+
+@app.command("browse")
+def browse(
+    name: NameArgument,
+    partition: Annotated[int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX - 1, help="This one only.")] = None,
+    after: Annotated[int, typer.Option(min=0, help="Sequences above this one.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Most messages; 100 unless following.")
+    ] = None,
+    selector: SelectorOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new messages as they arrive.")] = False,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Show messages oldest first, without removing them. With --json, one object a line."""
+    client = AdminClient(url, vpn)
+    messages: Iterable[MessageView]
+    if follow:
+        messages = islice(client.follow_queue(name, partition=partition, after=after, selector=selector), limit)
+    else:
+        limit = limit or 100
+        messages = client.browse_queue(name, partition=partition, after=after, limit=limit, selector=selector)
+    for message in messages:
+        if as_json:
+            print_json(message)
+        else:
+            _print_message(message)
+
+
+add_to(app)
+app.command("replay")(replay)
+app.command("cursors")(cursors)
+app.command("delete-cursor")(delete_cursor)
+
+
+def _print_message(message: MessageView) -> None:
+    key = f" key={message.key}" if message.key is not None else ""
+    again = f" deliveries={message.delivery_count}" if message.redelivered else ""
+    dead = "" if message.dead is None else f" dead={message.dead.reason} in {message.dead.queue}"
+    more = f" of {message.size_bytes} bytes" if message.payload_truncated else ""
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(printable(f"{message.id} {message.topic}{key}{again}{dead}"), style="bold", markup=False)
+    console.print(f"  {printable(message.payload)}", markup=False, end="")
+    console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
+
+
+def _summary(view: QueueView) -> tuple[object, ...]:
+    config = view.config
+    counts = (config.partition_count, view.ready_count, view.unacked_count)
+    access = "definition lost" if view.definition_lost else config.access_type
+    return (view.name, access, *counts, rounded_size(view.spooled_bytes), len(view.flows))
+
+
+def _partition_row(view: PartitionView) -> tuple[object, ...]:
+    counts = (view.ready_count, view.unacked_count, rounded_size(view.spooled_bytes), view.next_sequence)
+    return (view.number, view.status, *counts, view.client or "-")
+
+
+def _flow_row(view: FlowView) -> tuple[object, ...]:
+    partitions = ", ".join(str(number) for number in view.partitions) or "-"
+    selector = view.selector or "-"
+    return (view.id, view.client, view.protocol, view.activity, view.window, view.unacked_count, partitions, selector)
+
+
+def _partition_words(view: QueueView) -> str:
+    return f" with {view.config.partition_count} partitions" if view.config.partitioned() else ""
+
+
+def attribute_value(text: str) -> tuple[str, AttributeValue]:
+    """Return name and value of `ATTRIBUTE=VALUE`. Raises CommandFailed for what no queue has, or may not have."""
+    name, equals, value = text.partition("=")
+    attribute = ATTRIBUTE_BY_NAME.get(name)
+    if attribute is None or not equals:
+        advice = "Attributes: " + ", ".join(ATTRIBUTE_BY_NAME)
+        raise CommandFailed(f"{text!r} is not ATTRIBUTE=VALUE of a queue", exit_code=USAGE, advice=advice)
+    if attribute.kind == NUMBER and value.isascii() and value.isdigit():
+        return name, int(value)
+    if attribute.kind == FLAG and value in ("true", "false"):
+        return name, value == "true"
+    if not attribute.accepts(value):
+        raise CommandFailed(f"{name}: {value!r} is not allowed; allowed: {attribute.allowed()}", exit_code=USAGE)
+    return name, value
+
+
+def _confirm(question: str) -> None:
+    if not typer.confirm(question, err=True):
+        raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
+
+
+def _done(document: dict[str, object], text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(text)
+
+
+def value_text(value: object) -> str:
+    """Return a value of an attribute as `queue set` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,124 @@
+"""`sluicegate rest-delivery-point ...`: queues that are pushed to web servers, made while the gateway runs.
+
+All of them, with those of the configuration, are in `sluicegate show rest-delivery-point`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from sluicegate.gateway.cli.admin.client import URL_DEFAULT, UrlOption, VpnOption
+from sluicegate.gateway.cli.admin.objects import AdminObjects
+from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.config.allowed import shown
+from sluicegate.gateway.config.document import Document
+from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.load import text_of
+from sluicegate.gateway.config.sources import apply_settings
+from sluicegate.gateway.config.yaml_document import read_yaml
+from sluicegate.gateway.views.rest import RestDeliveryPointView
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+
+app = typer.Typer(help="REST delivery points: queues that are pushed to web servers.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The delivery point's name.")]
+ValuesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="As in the configuration: enabled=false, rest_consumers.0.remote_port=8443, 'queue_bindings=[{...}]'.",
+    ),
+]
+FileOption = Annotated[
+    Path | None, typer.Option("--file", metavar="FILE", help="YAML with the keys of a delivery point.")
+]
+
+
+@app.command("create")
+def create(
+    name: NameArgument,
+    values: ValuesArgument = None,
+    file: FileOption = None,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a delivery point, and start it. It stays until it is deleted, over restarts."""
+    asked = _with_values(_document(file), values or ())
+    view = AdminObjects(url, vpn).create_rest_delivery_point({**asked, "name": name})
+    _done(view, f"made REST delivery point {name}", as_json)
+
+
+@app.command("show")
+def show(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
+    """Show one delivery point: what it is, and how it fares."""
+    view = AdminObjects(url, vpn).show_rest_delivery_point(name)
+    if as_json:
+        print_json(view)
+        return
+    state = "up" if view.up else f"down{f': {view.reason}' if view.reason else ''}"
+    rows: list[tuple[str, object]] = [("origin", view.origin), ("state", state)]
+    for key, value in view.definition.to_dict().items():
+        rows.append((key, orjson.dumps(value).decode() if isinstance(value, list) else shown(value)))
+    print_table(("field", "value"), rows)
+
+
+@app.command("set")
+def change(
+    name: NameArgument,
+    values: ValuesArgument = None,
+    file: FileOption = None,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a delivery point that was made so; it begins anew."""
+    client = AdminObjects(url, vpn)
+    document = _document(file)
+    known = Document(client.show_rest_delivery_point(name).definition.to_dict() | document.root)
+    view = client.update_rest_delivery_point(name, _with_values(known, values or ()))
+    _done(view, f"changed REST delivery point {name}", as_json)
+
+
+@app.command("delete")
+def delete(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
+    """Delete a delivery point; what it held goes back to its queues."""
+    AdminObjects(url, vpn).delete_rest_delivery_point(name)
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        typer.echo(f"deleted REST delivery point {name}")
+
+
+def _document(file: Path | None) -> Document:
+    """Return what a file says. Raises CommandFailed."""
+    if file is None:
+        return Document()
+    try:
+        return read_yaml(text_of(file), str(file))
+    except ConfigError as error:
+        raise CommandFailed(str(error), exit_code=USAGE) from None
+
+
+def _with_values(document: Document, values: Sequence[str]) -> dict[str, object]:
+    """Return a document with keys set. Raises CommandFailed."""
+    problems = apply_settings(document, values)
+    if problems:
+        raise CommandFailed("; ".join(each.text for each in problems), exit_code=USAGE)
+    return document.root
+
+
+def _done(view: RestDeliveryPointView, text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+    else:
+        typer.echo(text)

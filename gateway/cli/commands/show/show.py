@@ -1,0 +1,96 @@
+"""`sluicegate show ...`: what operators of Solace's brokers look at, under the names that it has there."""
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.commands.show import broker as show_broker
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.tables import print_table, tell_the_rest
+from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+
+app = typer.Typer(help="Show what a node does, under the names that Solace's brokers have.", no_args_is_help=True)
+smrp = typer.Typer(help="The subscriptions by which messages are routed.", no_args_is_help=True)
+app.add_typer(smrp, name="smrp")
+show_broker.add_to(app)
+
+LEGEND = """Flags Legend:
+T - Destination Type (C=local client, Q=local queue, R=remote router)
+P - Persistence (P=persistent, N=non-persistent)
+R - Redundancy Type (P=primary, B=backup, S=static, -=not applicable)
+"""
+
+
+@app.command("rest-delivery-point")
+def rest_delivery_point(
+    url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
+    """Show the REST delivery points: their queues and web servers, and why one is not up."""
+    from sluicegate.gateway.cli.admin.objects import (
+        AdminObjects,  # late: no other command here needs what it brings along
+    )
+
+    view = AdminObjects(url, vpn).rest_delivery_points()
+    if as_json:
+        print_json(view)
+        return
+    rows: list[tuple[object, ...]] = []
+    for point in view.rest_delivery_points:
+        state = "Up" if point.up else "Down" if point.enabled else "Disabled"
+        rows.append((point.name, "point", f"({point.origin})", state, point.reason, ""))
+        for binding in point.queue_bindings:
+            rows.append((point.name, "queue", binding.queue, *_state(binding.up, binding.reason, binding.messages)))
+        for consumer in point.rest_consumers:
+            rows.append(
+                (point.name, "consumer", consumer.url, *_state(consumer.up, consumer.reason, consumer.requests))
+            )
+    print_table(("RDP", "Part", "Name", "State", "Reason", "Counts"), rows)
+
+
+def _state(up: bool, reason: str, counts: dict[str, int]) -> tuple[str, str, str]:
+    return "Up" if up else "Down", reason, ", ".join([f"{name} {count}" for name, count in sorted(counts.items())])
+
+
+@smrp.command("subscriptions")
+def subscriptions(
+    vpn_name: Annotated[str, typer.Option(metavar="PATTERN", help="Message VPN; * is any characters, ? one.")] = "*",
+    destination_name: Annotated[str, typer.Option(metavar="PATTERN", help="Client or queue.")] = "*",
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Only what matches messages on this topic.")] = "",
+    topic_str: Annotated[str, typer.Option(metavar="PATTERN", help="The subscription's text.")] = "*",
+    primary: Annotated[
+        bool, typer.Option("--primary", help="Of the primary virtual router: on this node, all are.")
+    ] = False,
+    after: Annotated[int, typer.Option(min=0, help="Rows to pass over.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="Most rows to print.")] = ROWS_DEFAULT,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who subscribes to what, by destination, with the priority for Deliver-To-One."""
+    asked: dict[str, str | int] = {
+        "vpn_name": vpn_name,
+        "destination_name": destination_name,
+        "topic_str": topic_str,
+        "after": after,
+        "limit": limit,
+    }
+    if topic:
+        asked["topic"] = topic
+    view = AdminClient(url, vpn).smrp_subscriptions(asked)
+    if as_json:
+        print_json(view)
+        return
+    exported = "Yes" if view.exported else "No"
+    typer.echo(LEGEND)
+    typer.echo(f"Message VPN : {view.vpn_name} (exported: {exported}; {view.complete_percent}% complete)\n")
+    columns = ("Destination Name", "Flags T P R", "BlkID", "DTO Prio", "Subscription")
+    print_table(columns, [_row(each) for each in view.subscriptions])
+    tell_the_rest(len(view.subscriptions), view.total_count, after, "subscriptions")
+
+
+def _row(view: SmrpSubscriptionView) -> tuple[object, ...]:
+    flags = f"      {view.destination_type} {view.persistence} {view.redundancy}"
+    block = "-" if view.block_id is None else view.block_id
+    return (view.destination_name, flags, block, view.dto_priority, view.subscription)

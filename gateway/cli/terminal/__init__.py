@@ -1,0 +1,1 @@
+"""How commands write to terminals: tables, live views, failures, passwords."""

@@ -1,0 +1,39 @@
+"""What a REST delivery point may not ask for, though its keys and values have the right form.
+
+It is found where a point is configured or made, and again where one of the store is to run: an earlier release may have
+let it in.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from sluicegate.gateway.config.findings import Finding
+from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.protocols.rest.allowed_targets import SETTING, AllowedTargets
+from sluicegate.protocols.rest.header_names import HEADERS_ALLOWED, is_reserved
+
+ALLOWED_HOSTS: Final = f"hosts that `{SETTING}` allows"
+
+
+def reserved_headers(point: RestDeliveryPoint) -> Iterator[Finding]:
+    """Yield the headers that the point sets and that only the gateway does."""
+    for index, binding in enumerate(point.queue_bindings):
+        for name in binding.request_headers:
+            if is_reserved(name):
+                yield _reserved(("queue_bindings", index, "request_headers"), name)
+    for index, consumer in enumerate(point.rest_consumers):
+        if is_reserved(consumer.authentication_http_header_name):
+            place = ("rest_consumers", index, "authentication_http_header_name")
+            yield _reserved(place, consumer.authentication_http_header_name)
+
+
+def refused_hosts(point: RestDeliveryPoint, targets: AllowedTargets) -> Iterator[Finding]:
+    """Yield the hosts that may not be pushed to. Of others it is known when they are connected to."""
+    for index, consumer in enumerate(point.rest_consumers):
+        refusal = targets.host_refusal(consumer.remote_host)
+        if refusal:
+            yield Finding(("rest_consumers", index, "remote_host"), refusal)
+
+
+def _reserved(place: tuple[str | int, ...], name: str) -> Finding:
+    return Finding(place, f"{name} is written by the gateway, and cannot be set", HEADERS_ALLOWED)

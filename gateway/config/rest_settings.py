@@ -1,0 +1,96 @@
+"""What a REST delivery point runs with: what was configured, and what the files hold that it names."""
+
+import base64
+import ssl
+from hashlib import sha256
+from pathlib import Path
+
+from sluicegate.gateway.config.rest_refusals import reserved_headers
+from sluicegate.gateway.config.sections.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
+from sluicegate.gateway.config.sections.security.secret_files import first_line
+from sluicegate.protocols.rest.allowed_targets import AllowedTargets
+from sluicegate.protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
+from sluicegate.protocols.transport.tls_context import load_certificate, reading
+
+
+def settings_of(configured: RestDeliveryPoint, targets: AllowedTargets) -> PointSettings:
+    """Return the settings of a point.
+
+    Raises ValueError for a header that is not the point's to set, and for a file that cannot be used, by its name.
+    """
+    for finding in reserved_headers(configured):
+        raise ValueError(f"{finding.field}: {finding}")
+    return PointSettings(
+        configured.name,
+        tuple(
+            BindingSettings(each.queue, each.target(), tuple(each.request_headers.items()))
+            for each in configured.queue_bindings
+        ),
+        tuple(consumer_settings(each, targets) for each in configured.rest_consumers),
+    )
+
+
+def consumer_settings(configured: RestConsumer, targets: AllowedTargets) -> ConsumerSettings:
+    """Return the settings of a consumer. Raises ValueError for a file that cannot be used, by its name."""
+    tls = _tls(configured) if configured.tls_enabled else None
+    return ConsumerSettings(
+        name=configured.name,
+        enabled=configured.enabled,
+        remote_host=configured.remote_host,
+        remote_port=configured.remote_port,
+        targets=targets,
+        http_method=configured.http_method.upper(),
+        outgoing_connection_count=configured.outgoing_connection_count,
+        max_post_wait_ms=configured.max_post_wait_time_s * 1000,
+        retry_delay_ms=configured.retry_delay_s * 1000,
+        tls=tls,
+        tls_digests=() if tls is None else _digests(configured),
+        headers=_authorization(configured),
+        rejected_status_codes=status_codes(configured.rejected_status_codes),
+    )
+
+
+def _tls(configured: RestConsumer) -> ssl.SSLContext:
+    authorities = configured.tls_authorities_file
+    with reading(f"tls_authorities_file {authorities}", "certificates in PEM"):
+        context = ssl.create_default_context(cafile=authorities)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    certificate = configured.authentication_client_certificate_file
+    if configured.authentication_scheme == "client-certificate" and certificate is not None:
+        load_certificate(context, certificate, configured.authentication_client_certificate_key_file)
+    return context
+
+
+def _digests(configured: RestConsumer) -> tuple[bytes, ...]:
+    """Return what tells a context from one of other files."""
+    files = (
+        configured.tls_authorities_file,
+        configured.authentication_client_certificate_file,
+        configured.authentication_client_certificate_key_file,
+    )
+    return tuple(b"" if each is None else sha256(_bytes_of(each)).digest() for each in files)
+
+
+def _bytes_of(file: Path) -> bytes:
+    with reading(str(file), "a file"):
+        return file.read_bytes()
+
+
+def _authorization(configured: RestConsumer) -> tuple[tuple[str, str], ...]:
+    if configured.authentication_scheme == "http-basic":
+        password = _secret(configured, "authentication_http_basic_password_file")
+        pair = f"{configured.authentication_http_basic_username}:{password}".encode()
+        return (("Authorization", f"Basic {base64.b64encode(pair).decode('ascii')}"),)
+    if configured.authentication_scheme == "http-header":
+        value = _secret(configured, "authentication_http_header_value_file")
+        return ((configured.authentication_http_header_name, value),)
+    return ()
+
+
+def _secret(configured: RestConsumer, name: str) -> str:
+    file = getattr(configured, name)
+    assert isinstance(file, Path), "the configuration was checked"
+    try:
+        return first_line(file)
+    except OSError as error:
+        raise ValueError(f"{name} {str(file)!r}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""What can be configured, a section of the file each. `docs/configuration.md` lists all settings."""

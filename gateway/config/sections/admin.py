@@ -1,0 +1,78 @@
+"""The HTTP port for operators, and who may use it.
+
+What an operation asks for is in `gateway.admin.rest.operations`; accounts of clients are
+`gateway.config.sections.security.authentication`.
+"""
+
+from typing import Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from sluicegate.gateway.config.sections.listeners import LOOPBACK, Host, Port, TlsPort, VpnName, is_loopback
+from sluicegate.gateway.config.sections.section import Section
+from sluicegate.gateway.config.sections.security.access_levels import AccessLevel, AdminAccount
+from sluicegate.gateway.config.sections.security.authentication import Account, unique_names
+from sluicegate.gateway.config.sections.security.oauth import OAuth
+
+BODY_TIMEOUT_S_MAX: Final = 25  # less than an answer may take: else a client that is slow is told that the node is
+
+GlobalLevel = Literal["none", "read-only", "read-write", "admin"]
+VpnLevel = Literal["none", "read-only", "read-write"]
+
+
+class AdminUser(Account):
+    """One account of operators. Without a password it is for tokens."""
+
+    global_access_level: GlobalLevel = Field(
+        default="none", description="how far it may go in the node, and in every message VPN"
+    )
+    msg_vpn_access_level: VpnLevel = Field(default="none", description="how far it may go in message VPNs")
+    msg_vpn_access_level_exceptions: dict[VpnName, VpnLevel] = Field(
+        default_factory=dict, description="the same for single message VPNs, by name"
+    )
+
+    def account(self) -> AdminAccount:
+        """Return the account without its secret."""
+        return AdminAccount(
+            name=self.name,
+            global_access_level=AccessLevel.of(self.global_access_level),
+            msg_vpn_access_level=AccessLevel.of(self.msg_vpn_access_level),
+            msg_vpn_access_level_exceptions={
+                name: AccessLevel.of(level) for name, level in self.msg_vpn_access_level_exceptions.items()
+            },
+        )
+
+
+class AdminTls(TlsPort):
+    """The same port in TLS. With `client_ca` who comes shows a certificate, and signs in after that."""
+
+    host: Host = LOOPBACK
+    port: Port = 1943
+
+
+class Admin(Section):
+    """The HTTP port for operators, metrics and health. Without accounts it is for this machine only."""
+
+    enabled: bool = True
+    host: Host = LOOPBACK
+    port: Port = 8080
+    body_timeout_s: int = Field(
+        default=15, ge=1, le=BODY_TIMEOUT_S_MAX, description="for the body of a request, from its first byte to its end"
+    )
+    tls: AdminTls = AdminTls()
+    users: tuple[AdminUser, ...] = ()
+    oauth: OAuth = OAuth()
+
+    @model_validator(mode="after")
+    def _check_users(self) -> Self:
+        unique_names("users", [user.name for user in self.users])
+        if self.oauth.jwks_file is not None and not self.users:
+            raise ValueError("oauth.jwks_file is set without users: they say how far whoever has a token may go")
+        for user in self.users:
+            if not user.has_secret() and self.oauth.jwks_file is None:
+                raise ValueError(f"users: {user.name!r} has no password, and tokens are not taken (oauth.jwks_file)")
+        for port in (self, self.tls):
+            if port.enabled and not self.users and not is_loopback(port.host):
+                text = f"{port.host} can be reached from elsewhere, and there are no accounts"
+                raise ValueError(f"{text}; allowed: a loopback address such as {LOOPBACK}, or accounts in admin.users")
+        return self

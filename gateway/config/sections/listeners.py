@@ -1,0 +1,204 @@
+"""Where clients connect: one section per protocol and transport. Ports are those of Solace, loopback unless said."""
+
+import ipaddress
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from sluicegate.gateway.config.sections.section import Section
+from sluicegate.messaging.message.vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
+from sluicegate.protocols.transport.tls_context import CertificateUser, ClientCertificates, TlsFiles
+
+LOOPBACK: Final = "127.0.0.1"
+HTTP_ALPN: Final = "http/1.1"  # what HTTP and WebSocket are called in a TLS handshake [RFC 7301]
+
+Port = Annotated[int, Field(ge=0, le=65535, description="0: any free port")]
+VpnName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARS_MAX)]
+Host = Annotated[str, Field(min_length=1, max_length=255, description="address or name to listen on")]
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Listener(Section):
+    """A socket for clients."""
+
+    enabled: bool = True
+    host: Host = LOOPBACK
+    port: Port = 1883
+    max_connections: int = Field(default=10_000, ge=1, le=1_000_000, description="further ones are closed at once")
+    vpn: VpnName = Field(default=DEFAULT_VPN, description="message VPN of clients that name none")
+
+
+class TlsPort(Section):
+    """A socket in TLS, for whomever. With `client_ca`, who connects must show a certificate it signed."""
+
+    enabled: bool = False
+    certificate: Path | None = Field(default=None, description="PEM file, the chain after it")
+    key: Path | None = Field(default=None, description="PEM file with the private key")
+    client_ca: Path | None = Field(default=None, description="PEM file; clients must then show a certificate")
+    client_crl: Path | None = Field(default=None, description="PEM file; certificates in its lists are refused")
+
+    def tls(self, *, alpn: str) -> TlsFiles:
+        """Return where its TLS identity lies. Only of one that is enabled."""
+        assert self.certificate is not None, "checked with the configuration"
+        assert self.key is not None, "checked with the configuration"
+        return TlsFiles(
+            certificate=self.certificate,
+            private_key=self.key,
+            client_authorities=self.client_ca,
+            client_certificates=(ClientCertificates.IGNORED if self.client_ca is None else ClientCertificates.REQUIRED),
+            client_revocations=self.client_crl,
+            alpn=(alpn,),
+        )
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        if self.enabled:
+            if self.client_crl is not None and self.client_ca is None:
+                raise ValueError("client_crl is set, and without client_ca nobody shows a certificate")
+            for name in ("certificate", "key", "client_ca", "client_crl"):
+                file: Path | None = getattr(self, name)
+                if file is None and name in ("certificate", "key"):
+                    raise ValueError(f"{name} is missing, and an enabled TLS listener needs it")
+                if file is not None:
+                    _check_file(name, file)
+            self.tls(alpn=HTTP_ALPN).context()  # which protocol is spoken in it is all the same to the files
+        return self
+
+
+def _check_file(name: str, file: Path) -> None:
+    try:
+        is_there = file.is_file()
+    except OSError as problem:  # a folder above it may not be entered
+        raise ValueError(f"{name} {str(file)!r}: {problem.strerror}") from None
+    if not is_there:
+        raise ValueError(f"{name}: there is no file {str(file)!r}")
+
+
+class TlsListener(TlsPort, Listener):
+    """A socket for clients in TLS."""
+
+    port: Port = 8883
+    certificate_user: Literal["common-name", "dns-name", "email", "uri"] = Field(
+        default="common-name", description="what of a client's certificate is its user name"
+    )
+
+    def tls(self, *, alpn: str) -> TlsFiles:
+        """Return where its TLS identity lies, and how clients are called who show a certificate."""
+        return replace(super().tls(alpn=alpn), certificate_user=CertificateUser(self.certificate_user))
+
+
+WebSocketPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=255, description="a path that starts with '/'")]
+
+
+class WebSocketListener(Listener):
+    """A socket for MQTT in WebSocket frames."""
+
+    port: Port = 8000
+    path: WebSocketPath = "/mqtt"
+
+
+class WebSocketTlsListener(TlsListener):
+    """A socket for MQTT in WebSocket frames in TLS."""
+
+    port: Port = 8443
+    path: WebSocketPath = "/mqtt"
+
+
+class AmqpListener(Listener):
+    """A socket for plain AMQP 1.0."""
+
+    port: Port = 5672
+
+
+class AmqpTlsListener(TlsListener):
+    """A socket for AMQP 1.0 in TLS. With `client_ca`, clients must show a certificate it signed: SASL EXTERNAL."""
+
+    port: Port = 5671
+
+
+class AmqpWebSocketListener(Listener):
+    """A socket for AMQP 1.0 in WebSocket frames."""
+
+    enabled: bool = False
+    port: Port = 8010
+    path: WebSocketPath = "/amqp"
+
+
+class AmqpWebSocketTlsListener(TlsListener):
+    """A socket for AMQP 1.0 in WebSocket frames in TLS. With `client_ca`, clients must show a certificate it signed."""
+
+    port: Port = 8453
+    path: WebSocketPath = "/amqp"
+
+
+class FlowListener(Listener):
+    """A socket for the flow protocol."""
+
+    port: Port = 55555
+
+
+class FlowTlsListener(TlsListener):
+    """A socket for the flow protocol in TLS. With `client_ca`, clients must show a certificate it signed."""
+
+    port: Port = 55443
+
+
+class HttpListener(Listener):
+    """A socket for HTTP publishers."""
+
+    port: Port = 9000
+
+
+class HttpTlsListener(TlsListener):
+    """A socket for HTTP publishers in TLS. With `client_ca`, clients must show a certificate it signed."""
+
+    port: Port = 9443
+
+
+class Listeners(Section):
+    """Every socket for clients."""
+
+    mqtt: Listener = Listener()
+    mqtt_tls: TlsListener = TlsListener()
+    mqtt_websocket: WebSocketListener = WebSocketListener()
+    mqtt_websocket_tls: WebSocketTlsListener = WebSocketTlsListener()
+    amqp: AmqpListener = AmqpListener()
+    amqp_tls: AmqpTlsListener = AmqpTlsListener()
+    amqp_websocket: AmqpWebSocketListener = AmqpWebSocketListener()
+    amqp_websocket_tls: AmqpWebSocketTlsListener = AmqpWebSocketTlsListener()
+    flow: FlowListener = FlowListener()
+    flow_tls: FlowTlsListener = FlowTlsListener()
+    http: HttpListener = HttpListener()
+    http_tls: HttpTlsListener = HttpTlsListener()
+
+    def by_name(self) -> dict[str, Listener]:
+        """Return the listeners under their section names."""
+        return {
+            "mqtt": self.mqtt,
+            "mqtt_tls": self.mqtt_tls,
+            "mqtt_websocket": self.mqtt_websocket,
+            "mqtt_websocket_tls": self.mqtt_websocket_tls,
+            "amqp": self.amqp,
+            "amqp_tls": self.amqp_tls,
+            "amqp_websocket": self.amqp_websocket,
+            "amqp_websocket_tls": self.amqp_websocket_tls,
+            "flow": self.flow,
+            "flow_tls": self.flow_tls,
+            "http": self.http,
+            "http_tls": self.http_tls,
+        }
+
+    def enabled(self) -> dict[str, Listener]:
+        """Return those that are to be opened."""
+        return {name: listener for name, listener in self.by_name().items() if listener.enabled}

@@ -1,0 +1,1 @@
+"""What can be configured of accounts, profiles, logins and web pages."""

@@ -1,0 +1,163 @@
+"""Who may connect. Passwords are kept as argon2 hashes wherever they stand in a file.
+
+Checking a password at connect is the protocols' business; `User.password_hash` is what they check against.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+from argon2 import extract_parameters
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
+
+from sluicegate.gateway.config.sections.listeners import is_loopback
+from sluicegate.gateway.config.sections.section import Section
+from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.sections.security.oauth import OAuth
+from sluicegate.gateway.config.sections.security.secret_files import first_line
+from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
+from sluicegate.protocols.security.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
+from sluicegate.protocols.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, read_stored
+
+ON_LOOPBACK: Final = "on-loopback"
+
+
+def _anonymous(value: object) -> object:
+    if value == ON_LOOPBACK or isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):  # from the environment
+        return value.lower() == "true"
+    raise ValueError("unknown")
+
+
+AllowAnonymous = Annotated[bool | Literal["on-loopback"], BeforeValidator(_anonymous)]
+
+
+class Account(Section):
+    """A name with a secret. In the file it is an argon2 hash (`sluicegate hash-password`), or another file's name.
+
+    A plain one is accepted from the environment only, where orchestrators put secrets.
+    """
+
+    name: str = Field(min_length=1, max_length=255)
+    password: SecretStr | None = Field(
+        default=None, description="an argon2 hash; from the environment also a plain password"
+    )
+    password_file: Path | None = Field(
+        default=None, description="file whose first line is an argon2 hash or a plain password"
+    )
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if self.password is not None and self.password_file is not None:
+            raise ValueError("set exactly one of password and password_file")
+        try:
+            if self.has_secret():
+                self.secret()
+        except OSError as problem:
+            raise ValueError(f"password_file {str(self.password_file)!r}: {problem.strerror}") from None
+        return self
+
+    def has_secret(self) -> bool:
+        """Tell whether there is a password; an account without one is for tokens."""
+        return self.password is not None or self.password_file is not None
+
+    def secret(self) -> str:
+        """Return the hash or the plain password, read from its file if it is in one.
+
+        Raises OSError, and ValueError for one that is too long, empty: whoever shows nothing would have it, or broken:
+        nobody would.
+        """
+        if self.password is not None:
+            secret = self.password.get_secret_value()
+        else:
+            assert self.password_file is not None, "the caller has seen that there is one"
+            secret = first_line(self.password_file)
+        where = "password" if self.password_file is None else f"password_file {str(self.password_file)!r}"
+        if not secret:
+            raise ValueError(f"{where} is empty; allowed: a password or its hash, in the first line")
+        if _is_broken(secret):
+            raise ValueError(
+                f"{where} begins like a hash and is none; allowed: a whole one, as of `sluicegate hash-password`"
+            )
+        return secret
+
+    def is_hashed(self) -> bool:
+        """Tell whether the secret is an argon2 hash and not a plain password."""
+        return self.secret().startswith(ARGON2_PREFIX)
+
+
+def _is_broken(secret: str) -> bool:
+    """Tell whether a secret begins like what is kept of a password and does not go on so, as one that was cut off."""
+    try:
+        if secret.startswith(ARGON2_PREFIX):
+            extract_parameters(secret)
+        elif secret.startswith(SCRAM_PREFIX):
+            read_stored(secret)
+    except ValueError:
+        return True
+    return False
+
+
+class User(Account):
+    """One account of clients."""
+
+    enabled: bool = Field(default=True, description="whether its clients may connect")
+    client_profile: str = Field(default=DEFAULT, max_length=32, description="one of `client_profiles`")
+    acl_profile: str = Field(default=DEFAULT, max_length=32, description="one of `acl_profiles`")
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if not self.has_secret():
+            raise ValueError("set exactly one of password and password_file")
+        return self
+
+    def username(self) -> ClientUsername:
+        """Return the account without its secret."""
+        return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
+
+
+class Authentication(Section):
+    """Accounts, and whether one is needed at all."""
+
+    allow_anonymous: AllowAnonymous = Field(
+        default=ON_LOOPBACK, description="true, false, or on-loopback: only where nobody else can connect"
+    )
+    users: tuple[User, ...] = ()
+    client_profiles: tuple[ClientProfileSettings, ...] = ()
+    acl_profiles: tuple[AclProfileSettings, ...] = ()
+    oauth: OAuth = OAuth()
+    scram_iterations: int = Field(
+        default=ITERATIONS_MIN,
+        ge=ITERATIONS_MIN,
+        le=ITERATIONS_MAX,
+        description="of SCRAM-SHA-256, for passwords that are set from now on and for plain ones of files",
+    )
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        clients = unique_names("client_profiles", [each.name for each in self.client_profiles])
+        acls = unique_names("acl_profiles", [each.name for each in self.acl_profiles])
+        unique_names("users", [user.name for user in self.users])
+        for user in self.users:
+            _check_reference(user.name, "client profile", user.client_profile, clients)
+            _check_reference(user.name, "ACL profile", user.acl_profile, acls)
+        return self
+
+    def anonymous_allowed_on(self, host: str) -> bool:
+        """Tell whether clients of a listener on this address may connect without a user name."""
+        return is_loopback(host) if self.allow_anonymous == ON_LOOPBACK else self.allow_anonymous is True
+
+
+def unique_names(what: str, names: list[str]) -> list[str]:
+    """Return the names of things that are called by them. Raises ValueError for one that stands there twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"{what}: the name {name!r} stands there {count} times")
+    return names
+
+
+def _check_reference(user: str, what: str, name: str, names: list[str]) -> None:
+    if name not in (DEFAULT, *names):
+        allowed = ", ".join([DEFAULT, *[each for each in names if each != DEFAULT]])
+        raise ValueError(f"users: {user!r}: there is no {what} {name!r}; allowed: {allowed}")

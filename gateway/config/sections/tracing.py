@@ -1,0 +1,59 @@
+"""Traces of messages for OpenTelemetry: which ones, and where their spans go."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sluicegate.gateway.config.sections.section import Section
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+
+_URL = re.compile(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")
+
+
+def _filter(text: str) -> str:
+    parse_filter(text, Syntax.SMF)
+    return text
+
+
+def _url(text: str) -> str:
+    if _URL.match(text) is None:
+        raise ValueError(f"{text!r} is not allowed; allowed: http://HOST:PORT/PATH or https://..., without a user")
+    return text
+
+
+# What matches topics, or names of queues, in SMF syntax.
+SmfFilter = Annotated[str, AfterValidator(_filter)]
+
+
+class Tracing(Section):
+    """Traces of messages. The names of samplers are OpenTelemetry's."""
+
+    enabled: bool = Field(default=False, description="make spans of traced messages")
+    endpoint: Annotated[str, AfterValidator(_url)] = Field(
+        default="http://127.0.0.1:4318/v1/traces", description="where spans go: OTLP over HTTP"
+    )
+    service_name: str = Field(
+        default="sluicegate", min_length=1, max_length=255, description="what traces call the gateway"
+    )
+    sampler: Literal["parentbased_traceidratio", "traceidratio"] = Field(
+        default="parentbased_traceidratio",
+        description="parentbased: who began a trace has decided; else the ratio decides of all",
+    )
+    sampling_ratio: float = Field(default=1.0, ge=0.0, le=1.0, description="share of traces that is taken, by their id")
+    begin_traces: bool = Field(
+        default=False, description="messages without context begin a trace, that share of them; they get a traceparent"
+    )
+    topics: tuple[SmfFilter, ...] = Field(default=(), description="topics whose messages are traced; none: all")
+    queues: tuple[SmfFilter, ...] = Field(default=(), description="queues whose deliveries are traced; none: all")
+    buffer_records_max: int = Field(
+        default=20_000, ge=100, le=1_000_000, description="what waits to be sent; beyond it spans are dropped"
+    )
+    export_interval_ms: int = Field(default=1000, ge=50, le=60_000, description="between two times that spans are sent")
+    export_timeout_s: int = Field(default=10, ge=1, le=60, description="for a request to the endpoint")
+
+    @model_validator(mode="after")
+    def _check_relation(self) -> Self:
+        if self.begin_traces and self.sampling_ratio == 0.0:
+            raise ValueError("begin_traces with a sampling_ratio of 0 begins none")
+        return self

@@ -1,0 +1,28 @@
+"""What a node has around it besides its store, clock and randomness: threads for the store, sockets, its process.
+
+The simulation puts its own in their place, and then nothing of a node touches the machine.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sluicegate.actors.runtime.inbox import CallSoon
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
+from sluicegate.gateway.views.process_figures import ProcessFigures, process_figures
+from sluicegate.protocols.transport.listeners import Listener
+from sluicegate.protocols.transport.loop.event_loop import turns_of_sockets
+from sluicegate.storage.interface import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What touches the machine, or makes what does; by default the real things."""
+
+    store_threads: Callable[[Store, Runtime], StoreThreads] = ThreadedStore
+    listener: type[Listener] = Listener
+    process: Callable[[], ProcessFigures | None] = process_figures
+    turns: Callable[[], CallSoon] = turns_of_sockets  # what calls the actors for their turns, on the running loop
+
+
+THE_MACHINE = Surroundings()

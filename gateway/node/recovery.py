@@ -1,0 +1,81 @@
+"""Reading what the store held into the forms that the actors start from."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.recovery import StoredPartition
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.topics.retained_messages import RetainedMessage
+from sluicegate.storage.catalog.partition_owners import find_lost
+from sluicegate.storage.catalog.queues import PartitionIds, staging_partition_id
+from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
+from sluicegate.storage.commit.planner import SpoolPlanner
+from sluicegate.storage.interface import Store
+from sluicegate.storage.records.batch import decode_batch
+
+log = logging.getLogger("sluicegate.spool")
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a node starts with."""
+
+    planner: SpoolPlanner
+    partitions: dict[int, StoredPartition]
+    vpns: dict[str, StoredVpn]
+    partition_ids: PartitionIds
+    was_clean: bool
+    incarnation: int
+    records: list[tuple[int, list[Publication]]] = field(default_factory=list)
+    damaged_count: int = 0
+
+    def stored(self, vpn: str) -> StoredVpn:
+        """Return what the store has of a message VPN."""
+        return self.vpns.get(vpn, NOTHING_STORED)
+
+
+def read_store(store: Store) -> Recovered:
+    """Read everything but the pages' contents. Raises StorageError."""
+    recovery = store.recover()
+    partitions, records = read_partitions(recovery)
+    vpns = read_vpns(recovery.tables)
+    partition_ids = find_lost(vpns, partitions)
+    for entry in recovery.quarantined:
+        log.error("%s was set aside: %s (%s)", entry.where, entry.reason, entry.detail)
+    return Recovered(
+        planner=SpoolPlanner(next_record_number=recovery.next_record_number),
+        partitions=partitions,
+        vpns=vpns,
+        partition_ids=partition_ids,
+        was_clean=recovery.was_clean,
+        incarnation=recovery.incarnation,
+        records=records,
+        damaged_count=len(recovery.quarantined),
+    )
+
+
+def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> None:
+    """Open the accounts of the queues' partitions, of those in which transactions are staged, and of the journal."""
+    planner = recovered.planner
+    staging_ids = [staging_partition_id(name, vpn.catalog) for name, vpn in recovered.vpns.items()]
+    for partition_id in (*partition_ids, *(each for each in staging_ids if each is not None)):
+        stored = recovered.partitions.get(partition_id)
+        if stored is None:
+            planner.register(partition_id, floor=1, next_sequence_reserved=1)
+            planner.reserve(partition_id, 1)
+            continue
+        cursor = planner.register(partition_id, floor=stored.floor, next_sequence_reserved=stored.next_sequence)
+        for first, end in stored.settled.ranges():
+            cursor.settle(first, end)
+    for number, publications in recovered.records:
+        planner.recovered(number, publications)
+
+
+def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:
+    """Give a topic space the retained messages that the store has, whatever its limits: they take the rows' memory."""
+    rows = stored.retained
+    for key in list(rows):
+        batch, _ = decode_batch(rows.pop(key), 0, "retained message")
+        space.retained.put(key.decode(), RetainedMessage(batch))

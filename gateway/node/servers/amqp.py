@@ -1,0 +1,101 @@
+"""The AMQP side of a node: the connections of its clients."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.provisioning.queue_kinds import subscription_queue
+from sluicegate.gateway.version import VERSION
+from sluicegate.protocols.amqp.connection import AmqpConnection
+from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.services import AmqpServices
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+
+class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
+    """Everything of AMQP in one node."""
+
+    name = "amqp"
+    schemes: ClassVar = {"amqp": "amqp", "amqp_tls": "amqps", "amqp_websocket": "ws", "amqp_websocket_tls": "wss"}
+    alpn = "amqp"
+    # The standard's name, and those of before it, which clients of Azure and examples of rhea ask for.
+    subprotocols = ("amqp", "AMQPWSB10", "binary")
+
+    def __init__(self, node: "Node") -> None:
+        self.transactions = TransactionAccounts()
+        super().__init__(node)
+
+    @property
+    def message_bytes_max(self) -> int:
+        """A frame need not be cut, so the longest frame."""
+        return self._node.config.amqp.max_frame_size
+
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports."""
+        return self._node.config.amqp.allowed_origins
+
+    def make_connection(self, cell: ActorCell) -> AmqpConnection:
+        """Return a connection for a stream that was just accepted."""
+        return AmqpConnection(cell, self.vpns)
+
+    def look_at_the_clock(self) -> None:
+        """Bring time to every connection, and to what waits for clients that are away."""
+        super().look_at_the_clock()
+        for vpn in self._node.vpns.values():
+            vpn.amqp_registry.resumable.tick(self._node.clock.now_ms())
+
+    async def stop(self, *, within_s: float) -> None:
+        """Say goodbye to all clients, and give back what is kept for those that are away: it counts as delivered."""
+        await super().stop(within_s=within_s)
+        for vpn in self._node.vpns.values():
+            vpn.amqp_registry.resumable.end()
+
+    def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
+        """Say goodbye to the clients of a message VPN, or to those of these users only, and to those that are away."""
+        super().send_away(vpn, reason, users)
+        self._node.vpns[vpn].amqp_registry.resumable.end(users)
+
+    def make_services(self, vpn: "MessageVpn") -> AmqpServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
+        amqp = node.config.amqp
+        return AmqpServices(
+            events=vpn.events,
+            space=vpn.space,
+            router=vpn.router,
+            queues=vpn.queues,
+            spool=node.spool.inbox,
+            authenticator=vpn.accounts.authenticator,
+            clients=vpn.clients,
+            limits=AmqpLimits(
+                frame_bytes_max=amqp.max_frame_size,
+                channel_max=amqp.channel_max,
+                handle_max=amqp.handle_max,
+                message_bytes_max=amqp.max_message_size,
+                partial_bytes_max=2 * amqp.max_message_size,
+                idle_timeout_ms=amqp.idle_timeout_s * 1000,
+                connect_timeout_ms=amqp.connect_timeout_s * 1000,
+                link_credit=amqp.link_credit,
+                transactions_max=amqp.max_transactions,
+                transaction_operations_max=amqp.max_transaction_messages,
+                transaction_bytes_max=amqp.max_transaction_size,
+                transactions_bytes_max=amqp.max_open_transactions_size,
+                transaction_timeout_ms=amqp.transaction_timeout_s * 1000,
+            ),
+            counters=self.counters,
+            unfinished=node.unfinished,
+            credit=node.credit,
+            transactions=self.transactions,
+            remembered=vpn.amqp_links,
+            container_id=node.config.node.name,
+            version=VERSION,
+            allows_plain_unencrypted=amqp.allow_plain_without_tls,
+            registry=vpn.amqp_registry,
+            selectors=node.selectors,
+            subscription_queue=subscription_queue,
+        )

@@ -1,0 +1,66 @@
+"""The flow protocol's side of a node: the connections of its clients."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.version import VERSION
+from sluicegate.protocols.flow.codec.limits import FlowLimits
+from sluicegate.protocols.flow.connection import FlowConnection
+from sluicegate.protocols.flow.services import FlowServices
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+
+class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
+    """Everything of the flow protocol in one node."""
+
+    name = "flow"
+    schemes: ClassVar = {"flow": "flow", "flow_tls": "flows"}
+    alpn = "gfp/1"
+    subprotocols = ()
+
+    @property
+    def message_bytes_max(self) -> int:
+        """A frame need not be cut, so the longest frame."""
+        return self._node.config.flow.max_frame_size
+
+    def make_connection(self, cell: ActorCell) -> FlowConnection:
+        """Return a connection for a stream that was just accepted."""
+        return FlowConnection(cell, self.vpns)
+
+    def make_services(self, vpn: "MessageVpn") -> FlowServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
+        flow = node.config.flow
+        return FlowServices(
+            events=vpn.events,
+            space=vpn.space,
+            queues=vpn.queues,
+            publishers=vpn.publishers,
+            router=vpn.router,
+            cursors=vpn.cursors,
+            staging=vpn.staging,
+            incarnation=node.recovered.incarnation,
+            spool=node.spool.inbox,
+            authenticator=vpn.accounts.authenticator,
+            clients=vpn.clients,
+            limits=FlowLimits(
+                frame_bytes_max=flow.max_frame_size,
+                flows_max=flow.max_flows,
+                window=flow.publish_window,
+                unsettled_max=flow.unsettled_max,
+                keep_alive_ms=flow.keep_alive_s_max * 1000,
+                connect_timeout_ms=flow.connect_timeout_s * 1000,
+                compresses=flow.compression,
+            ),
+            counters=self.counters,
+            unfinished=node.unfinished,
+            credit=node.credit,
+            selectors=node.selectors,
+            connection_buffer_bytes_max=node.config.backpressure.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=node.config.backpressure.slow_subscriber_stall_ms,
+            product=f"sluicegate {VERSION}",
+            allows_plain_unencrypted=flow.allow_plain_without_tls,
+        )

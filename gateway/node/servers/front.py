@@ -1,0 +1,219 @@
+"""What the front of every protocol does: its listeners, the connections on them, and the clock that is brought to them.
+
+What a connection is, and what it needs of the node, each protocol's own module says: `mqtt_front`, `amqp_front`,
+`flow_front`.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
+from sluicegate.actors.runtime.tree import SupervisorActor
+from sluicegate.gateway.config.sections.listeners import TlsListener
+from sluicegate.gateway.node.servers.listening import make_listener, tell_failed_handshakes
+from sluicegate.gateway.views.start_errors import opening
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnServices
+from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.transport.interface import Connection, PeerInfo
+from sluicegate.protocols.transport.listeners import Listener
+from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heartbeats, handshakes
+
+
+class ClientConnection(Connection, Protocol):
+    """A connection as its front sees it."""
+
+    identity: Identity
+
+    @property
+    def gate(self) -> ReadingGate | None:
+        """What says whether the client is read from; None: nothing has ever kept it from being."""
+
+    @property
+    def is_writing_paused(self) -> bool:
+        """Whether the client reads slower than we write."""
+
+    def peer_name(self) -> str:
+        """Return where the client is."""
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed."""
+
+    def send_away(self, reason: str, *, node_stops: bool = False) -> None:
+        """Say goodbye, and why, in the protocol's own words, and close: operators want it so, unless the node stops."""
+
+
+C = TypeVar("C", bound=ClientConnection)
+S = TypeVar("S", bound=VpnServices)
+
+
+class ProtocolFront(ABC, Generic[C, S]):
+    """Everything of one protocol in one node."""
+
+    name: ClassVar[str]  # in metrics, and among the actors
+    schemes: ClassVar[dict[str, str]]  # of the URLs of its listeners, by the listener's name in the configuration
+    alpn: ClassVar[str]
+    subprotocols: ClassVar[tuple[str, ...]]  # over WebSocket, in our order of preference
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.counters = ProtocolCounters()
+        self.listeners: dict[str, Listener] = {}
+        self.connections = node.runtime.spawn(
+            SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=node.root
+        )
+        self._make_connection = self.make_connection  # one for all cells, which keep it
+        self._ticker: TimerHandle | None = None
+        self._accepted_count = 0
+        self.pages = {listener: self._pages(listener) for listener in self.schemes}  # which may use a listener's port
+        self.vpns: MessageVpns[S] = self._make_vpns()
+
+    @property
+    @abstractmethod
+    def message_bytes_max(self) -> int:
+        """The longest packet or frame of a client, which a WebSocket may bring in one message."""
+
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports: none, for those that speak no HTTP."""
+        return ()
+
+    @abstractmethod
+    def make_connection(self, cell: ActorCell) -> Behaviour:
+        """Return a connection for a stream that was just accepted: what its actor does."""
+
+    @abstractmethod
+    def make_services(self, vpn: "MessageVpn") -> S:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+
+    async def start(self) -> None:
+        """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
+        for name, config in self._node.config.listeners.enabled().items():
+            if name in self.schemes:
+                with opening(f"listeners.{name}", config.host, config.port):
+                    listener = make_listener(
+                        name,
+                        config,
+                        self._connect,
+                        surroundings=self._node.surroundings,
+                        alpn=self.alpn,
+                        subprotocols=self.subprotocols,
+                        message_bytes_max=self.message_bytes_max,
+                        pages=self.pages[name],
+                        on_foreign=self._refused_a_page,
+                        unfinished=self._node.unfinished,
+                    )
+                    await listener.start()
+                tell_failed_handshakes(listener, self._node.runtime.events, f"{self.name} client")
+                self.listeners[name] = listener
+        self._tick()
+
+    async def stop(self, *, within_s: float) -> None:
+        """Take no more clients, say goodbye to those there are, and wait until they are gone."""
+        for listener in self.listeners.values():
+            await listener.stop()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for connection in self.open_connections():
+            connection.send_away("the gateway stops", node_stops=True)
+        deadline = self._node.clock.now_ms() + int(within_s * 1000)
+        while self.connections.children and self._node.clock.now_ms() < deadline:
+            await asyncio.sleep(0.01)
+
+    def reload(self) -> None:
+        """Take over a changed configuration, for the next connection."""
+        self.vpns = self._make_vpns()
+        for name, listener in self.listeners.items():
+            listener.connections_max = self._node.config.listeners.by_name()[name].max_connections
+
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Return name and URL of each open listener."""
+        urls = []
+        for name, listener in self.listeners.items():
+            config = self._node.config.listeners.enabled()[name]
+            path = getattr(config, "path", "")
+            urls.append((name, f"{self.schemes[name]}://{config.host}:{listener.port}{path}"))
+        return urls
+
+    def open_connections(self) -> list[C]:
+        """Return the connections there are now."""
+        return [cell.behaviour for cell in self.connections.children or ()]
+
+    def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
+        """Say goodbye to the clients of a message VPN, or to those of these users only."""
+        for connection in self.open_connections():
+            identity = connection.identity
+            if identity.vpn == vpn and (users is None or identity.user in users):
+                connection.send_away(reason)
+
+    def disconnect(self, vpn: str, client: str, reason: str) -> bool:
+        """Say goodbye to a client of a message VPN. Return whether it was there."""
+        found = False
+        for connection in self.open_connections():
+            rights = connection.identity.admitted()
+            if rights is not None and connection.identity.vpn == vpn and rights.client == client:
+                connection.send_away(reason)
+                found = True
+        return found
+
+    def look_at_the_clock(self) -> None:
+        """Bring time to every connection."""
+        now_ms = self._node.clock.now_ms()
+        for cell in list(self.connections.children or ()):
+            if cell.is_stopped():
+                continue  # by what one before it was told
+            connection: C = cell.behaviour
+            try:
+                if connection.gate is not None:
+                    connection.gate.tick(now_ms)
+                connection.tick(now_ms)
+            except Exception as error:  # it costs this connection, and not the others their time
+                cell.failed(error)
+
+    def _make_vpns(self) -> MessageVpns[S]:
+        services = {name: self.make_services(vpn) for name, vpn in self._node.vpns.items()}
+        return MessageVpns(services, {name: each.vpn for name, each in self._node.config.listeners.by_name().items()})
+
+    def _pages(self, listener: str) -> WebPages:
+        node = self._node
+        config = node.config.listeners.by_name()[listener]  # its host and kind stay until a restart
+        return WebPages(
+            is_tls=isinstance(config, TlsListener),
+            origins_setting=f"{self.name}.allowed_origins",
+            origins=lambda: self.allowed_origins,
+            hosts=lambda: (config.host.lower(), *node.config.node.allowed_hosts),
+            is_open=lambda: any(vpn.accounts.authenticator.admits_anonymous(listener) for vpn in node.vpns.values()),
+        )
+
+    def _refused_a_page(self, peer: PeerInfo, foreign: ForeignRequest) -> None:
+        """Count and tell of a WebSocket that was refused before there was a connection in it."""
+        text = f"{foreign.status} {foreign.title}: {self.name} client at {peer.host}:{peer.port}: {foreign.detail}"
+        self.vpns.of_listener(peer.listener).clients.denials.deny(foreign.reason, "", text)
+        self.counters.count(self.counters.refused, foreign.reason)
+
+    def _tick(self) -> None:
+        self.look_at_the_clock()
+        self._ticker = self._node.runtime.after(TICK_MS, self._tick)
+
+    def _connect(self) -> Connection:
+        self._accepted_count += 1
+        cell = self._node.runtime.spawn(
+            self._make_connection,
+            kind="connection",
+            name=self.name,
+            number=self._accepted_count,
+            policy=ONE_CONNECTION,
+            parent=self.connections,
+        )
+        connection: C = cell.behaviour
+        return connection

@@ -1,0 +1,94 @@
+"""The HTTP side of a node: the connections of its clients, and the flows of its workers.
+
+The port of operators is `gateway.admin`.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
+from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.protocols.http.codec.responses import ResponseHeads
+from sluicegate.protocols.http.connection import HttpConnection
+from sluicegate.protocols.http.limits import HttpLimits
+from sluicegate.protocols.http.services import HttpServices
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+
+class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
+    """Everything of HTTP messaging in one node."""
+
+    name = "http"
+    schemes: ClassVar = {"http": "http", "http_tls": "https"}
+    alpn = HTTP_ALPN
+    subprotocols = ()
+
+    def __init__(self, node: "Node") -> None:
+        self._heads = ResponseHeads()
+        super().__init__(node)
+
+    @property
+    def message_bytes_max(self) -> int:
+        """There is no WebSocket."""
+        return 0
+
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports."""
+        return self._node.config.http.allowed_origins
+
+    def make_connection(self, cell: ActorCell) -> HttpConnection:
+        """Return a connection for a stream that was just accepted."""
+        return HttpConnection(cell, self.vpns)
+
+    def look_at_the_clock(self) -> None:
+        """Bring time to every connection, and the time of day to what they answer."""
+        self._heads.tick(self._node.clock.wall_ms())
+        super().look_at_the_clock()
+        for vpn in self._node.vpns.values():
+            vpn.http_flows.tick(self._node.clock.now_ms())
+
+    async def stop(self, *, within_s: float) -> None:
+        """Take no more clients, say goodbye to those there are, and let go of the queues that workers consume."""
+        await super().stop(within_s=within_s)
+        for vpn in self._node.vpns.values():
+            vpn.http_flows.end("the gateway stops")
+
+    def make_services(self, vpn: "MessageVpn") -> HttpServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
+        http = node.config.http
+        return HttpServices(
+            events=vpn.events,
+            space=vpn.space,
+            router=vpn.router,
+            queues=vpn.queues,
+            flows=vpn.http_flows,
+            selectors=node.selectors,
+            spool=node.spool.inbox,
+            authenticator=vpn.accounts.authenticator,
+            clients=vpn.clients,
+            pages=self.pages,
+            limits=HttpLimits(
+                body_bytes_max=http.max_body_size,
+                message_bytes_max=http.max_message_size,
+                batch_messages_max=http.batch_messages_max,
+                head_timeout_ms=http.head_timeout_s * 1000,
+                body_timeout_ms=http.body_timeout_s * 1000,
+                body_rate_min=http.body_rate_min,
+                keep_alive_ms=http.keep_alive_s * 1000,
+                flows_max=http.max_flows,
+                flows_per_client_max=http.max_flows_per_client,
+                unsettled_max=http.unsettled_max,
+                lock_ms=http.lock_s * 1000,
+                lock_ms_max=http.lock_s_max * 1000,
+                wait_ms_max=http.wait_s_max * 1000,
+            ),
+            counters=self.counters,
+            unfinished=node.unfinished,
+            heads=self._heads,
+            is_gateway=vpn.config.service_rest_mode == "gateway",
+        )

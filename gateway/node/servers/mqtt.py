@@ -1,0 +1,95 @@
+"""The MQTT side of a node: the connections of its clients."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.provisioning.queue_kinds import session_queue
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.connection import MqttConnection
+from sluicegate.protocols.mqtt.services import MqttServices
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
+
+
+class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
+    """Everything of MQTT in one node."""
+
+    name = "mqtt"
+    schemes: ClassVar = {"mqtt": "mqtt", "mqtt_tls": "mqtts", "mqtt_websocket": "ws", "mqtt_websocket_tls": "wss"}
+    alpn = "mqtt"
+    subprotocols = ("mqtt", "mqttv3.1")  # 3.1 clients knew the second name only [MQTT 6.0.0-3] [MQTT 6.0.0-4]
+
+    @property
+    def message_bytes_max(self) -> int:
+        """A packet need not be cut, so the longest packet."""
+        return self._node.config.mqtt.maximum_packet_size
+
+    @property
+    def allowed_origins(self) -> tuple[str, ...]:
+        """The web pages that may use its ports."""
+        return self._node.config.mqtt.allowed_origins
+
+    def make_connection(self, cell: ActorCell) -> MqttConnection:
+        """Return a connection for a stream that was just accepted."""
+        return MqttConnection(cell, self.vpns)
+
+    def things_to_try(self) -> list[str]:
+        """Return lines that show a newcomer the first three commands."""
+        listener = self.listeners.get("mqtt")
+        if listener is None:
+            return []
+        admin = self._node.operator_ports.servers.get("admin")
+        port = "" if listener.port == 1883 else f" --port {listener.port}"
+        url = "" if admin is None or admin.port == 8080 else f" --url http://127.0.0.1:{admin.port}"
+        return [
+            "Try, in another terminal (in .venv/bin when it was made by `make run`):",
+            f"  sluicegate queue create orders --partitions 4 --subscription 'orders/>'{url}",
+            f"  sluicegate sub --queue orders{port}",
+            f"  sluicegate pub --topic orders/eu --key customer-7 --message hello{port}",
+        ]
+
+    def make_services(self, vpn: "MessageVpn") -> MqttServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
+        config: Config = node.config
+        mqtt = config.mqtt
+        return MqttServices(
+            runtime=node.runtime,
+            events=vpn.events,
+            space=vpn.space,
+            router=vpn.router,
+            queues=vpn.queues,
+            sessions=vpn.sessions,
+            session_room=vpn.session_room,
+            spool=node.spool.inbox,
+            authenticator=vpn.accounts.authenticator,
+            clients=vpn.clients,
+            limits=MqttLimits(
+                packet_bytes_max=mqtt.maximum_packet_size,
+                receive_maximum=mqtt.receive_maximum,
+                topic_alias_maximum=mqtt.topic_alias_maximum,
+                maximum_qos=mqtt.maximum_qos,
+                retain_available=mqtt.retain_available,
+                connect_timeout_ms=mqtt.connect_timeout_s * 1000,
+                connect_bytes_max=min(512 * 1024, mqtt.maximum_packet_size),
+                client_id_bytes_max=mqtt.client_id_bytes_max,
+                level3_client_id_chars_max=LEVEL3_CLIENT_ID_CHARS if mqtt.strict_client_id_3_1 else 0,
+                refuse_control_characters=mqtt.reject_control_characters,
+            ),
+            counters=self.counters,
+            unfinished=node.unfinished,
+            selectors=node.selectors,
+            credit=node.credit,
+            window_v3=mqtt.unacknowledged_window_v3,
+            session_expiry_s_max=mqtt.session_expiry_s_max,
+            keep_alive_s_max=mqtt.keep_alive_s_max,
+            allows_no_client_id=mqtt.allow_zero_length_client_id,
+            connection_buffer_bytes_max=config.backpressure.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=config.backpressure.slow_subscriber_stall_ms,
+            session_queue=session_queue,
+        )

@@ -1,0 +1,395 @@
+"""One message VPN of a node: a topic space, queues, sessions and accounts of its own, and the actors that keep them.
+
+Who is in one VPN sees nothing of another. What all of them share is the node's: the store with its one spool actor,
+the memory, the ports. What a connection uses of a VPN it is given once, when it is known which one it is in; messages
+do not say it, and no table that a message is looked up in has it in its keys.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sluicegate.actors.cursors.directory import CursorDirectory
+from sluicegate.actors.messages.directory import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
+from sluicegate.actors.messages.queues import ClosedLedger, CloseLedger, WriteTables
+from sluicegate.actors.messages.staging import FinishDecided
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.queues.assembly import QueueServices
+from sluicegate.actors.queues.directory.directory import QueueDirectory
+from sluicegate.actors.queues.queue_totals import GoneQueues
+from sluicegate.actors.queues.quota_events import bound_vpn, watch_retained, watch_vpn
+from sluicegate.actors.routing.durable_selectors import DurableSelectors
+from sluicegate.actors.routing.router import TopicRouter
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.supervision import VITAL
+from sluicegate.actors.runtime.tree import SupervisorActor
+from sluicegate.actors.spool.catalog import CatalogActor
+from sluicegate.actors.transactions.staging import StagingActor, StagingServices
+from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.node.recovery import bring_back_retained
+from sluicegate.gateway.observability.rates import SAMPLE_MS, QueueRates
+from sluicegate.gateway.observability.reader_batches import ReaderBatches
+from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, Profiles
+from sluicegate.gateway.provisioning.queue_kinds import group_queue, own_queue
+from sluicegate.gateway.provisioning.queues import declare_queues
+from sluicegate.gateway.provisioning.rest_points import RestPoints
+from sluicegate.gateway.provisioning.users import Users
+from sluicegate.gateway.provisioning.virtual_destinations import define_virtual_destinations
+from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
+from sluicegate.gateway.security.credentials import Proofs
+from sluicegate.gateway.views.accounts import AclProfileView, ClientProfileView, ProfileKind
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
+from sluicegate.messaging.message.thresholds import ThresholdPair
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.admission import SpoolGate
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.protocols.amqp.datapath.sender_recovery import RememberedLinks
+from sluicegate.protocols.amqp.links.registry import Registry
+from sluicegate.protocols.flow.publishers.directory import PublisherDirectory
+from sluicegate.protocols.flow.publishers.messages import RestorePublishers
+from sluicegate.protocols.http.consuming.flows import HttpFlows
+from sluicegate.protocols.mqtt.session.directory import Sessions
+from sluicegate.protocols.mqtt.session.messages import RestoreSessions
+from sluicegate.protocols.mqtt.session.room import SessionRoom
+from sluicegate.storage.catalog.partition_owners import staging_owner_row
+from sluicegate.storage.catalog.queues import staging_partition_id, staging_row
+from sluicegate.storage.catalog.recovered import StoredVpn, read_cursor_book
+from sluicegate.storage.catalog.staging import find_staging
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+
+
+class MessageVpn:
+    """One message VPN. Its actors run from the beginning; messages come once the ports are open."""
+
+    def __init__(self, node: "Node", name: str, stored: StoredVpn, proofs: Proofs) -> None:
+        self.name = name
+        self._node = node
+        self.config = node.config.message_vpn(name)
+        self.events = node.runtime.events.of(name)
+        self.selectors = node.selectors
+        self.cell = node.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=node.root)
+        self.space = TopicSpace(node.natives, name)
+        self.space.tracing = None if node.tracing is None else node.tracing.of(name)
+        self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
+        self.gate = SpoolGate(
+            usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
+        )
+        watch_vpn(self.events, self.gate)
+        watch_retained(self.events, self.space.retained)
+        self._bound()
+        self.client_profiles = Profiles(CLIENT, node, self, stored)
+        self.acl_profiles = Profiles(ACL, node, self, stored)
+        self.users = Users(node, self, stored)
+        self.clients = make_roster(name, self.space, self.events)
+        self.is_started = False  # all that it declares is there
+        self.warnings: list[str] = []  # of what it declares, or could not take over
+        self._configure_roster()
+        self.accounts = Accounts(
+            self.config.authentication,
+            proofs,
+            node.config.listeners,
+            node.runtime,
+            node.attempts,
+            node.password_checks,
+            self.users.made.objects,
+        )
+        self._book = read_cursor_book(stored.readers)
+        self.router = self._spawn_router(stored)
+        self.gone_queues = GoneQueues()
+        self.queues = self._spawn_queues(stored)
+        self.cursors = self._spawn_cursors()
+        self.reader_batches = ReaderBatches()
+        self.staging = self._spawn_staging(stored)
+        self.sessions = self._spawn_sessions()
+        self.publishers = self._spawn_publishers()
+        self.http_flows = self._make_http_flows()
+        self.amqp_registry = Registry()
+        self.amqp_links = RememberedLinks(self._publisher_at)
+        self.catalog = self._spawn_catalog()
+        self.rates = QueueRates()
+        self._sampler: TimerHandle | None = None
+        self.rest = RestPoints(node, self, stored)
+
+    # --- from start to stop ---
+
+    async def start(self, stored: StoredVpn) -> None:
+        """Bring back what the store has, and make what the configuration declares."""
+        bring_back_retained(stored, self.space)
+        queues = self.queues.actor
+        assert isinstance(queues, QueueDirectory)
+        queues.tell_of_lost_definitions()
+        await self._declare()
+        await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
+        await self.publishers.ask(RestorePublishers(dict(stored.sessions), self._node.recovered.was_clean))
+        self.staging.inbox.post(FinishDecided())
+        self._sample_rates()
+        self.is_started = True
+        self.clients.is_up = self.is_up
+
+    @property
+    def is_up(self) -> bool:
+        """Whether clients are let in: it is enabled, and has been started."""
+        return self.config.enabled and self.is_started
+
+    async def reload(self) -> None:
+        """Take over what can change while the node runs, after `configure`: that is who is let in."""
+        config = self._node.config
+        self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
+        await self._declare()
+        self.queues.inbox.post(SetQueueLimits(config.backpressure.limits(), self.config.queues.temporary_grace_s))
+        publishers = self.publishers.actor
+        assert isinstance(publishers, PublisherDirectory)
+        publishers.publishers_max = config.flow.publishers_max
+        publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
+
+    def configure(self, proofs: Proofs) -> frozenset[str]:
+        """Go by quota and users of the configuration, and what was read of their files.
+
+        Return those who are let in no more. Users and files together: who can prove to be somebody whom the roster does
+        not have would be let in with the profiles of strangers.
+        """
+        self.config = self._node.config.message_vpn(self.name)
+        self._bound()
+        self.accounts.configure(self.config.authentication, proofs)
+        return self.renew_roster()
+
+    def renew_roster(self) -> frozenset[str]:
+        """Go by all accounts and profiles that there are. Return those who are let in no more."""
+        before = self.clients.let_in()
+        self._configure_roster()
+        return before - self.clients.let_in()
+
+    def user_changed(self, name: str) -> bool:
+        """Go by what operators have made of one of their users. Return whether it was let in, and is no more."""
+        self.accounts.made_changed(name)
+        return self.clients.set_username(name, self.users.username(name))
+
+    def _bound(self) -> None:
+        usage = ThresholdPair(self.config.usage_threshold)
+        bound_vpn(self.gate, usage_bytes_max=self.config.usage_bytes_max, usage=usage)
+        self.space.retained.bound(self.config.retained_bytes_max, self.config.max_retained_message_count)
+
+    def _configure_roster(self) -> None:
+        clients, acls = self.client_profiles.all().values(), self.acl_profiles.all().values()
+        configure_roster(self.clients, self.config, self.users.usernames(), clients, acls)
+        self.clients.is_up = self.is_up
+
+    def profiles(
+        self, kind: ProfileKind
+    ) -> Profiles[ClientProfileSettings, ClientProfileView] | Profiles[AclProfileSettings, AclProfileView]:
+        """Return the profiles of a kind."""
+        return self.client_profiles if kind is ProfileKind.CLIENT else self.acl_profiles
+
+    def keep_queues(self) -> None:
+        """The node stops: no queue ends any more because nobody consumes it."""
+        self.queues.inbox.post(KeepQueues())
+        if self._sampler is not None:
+            self._sampler.cancel()
+
+    async def close_ledgers(self) -> list[ClosedLedger]:
+        """Return what every durable partition is to begin with after the next start."""
+        closed: list[ClosedLedger] = []
+        handles: list[QueueHandle] = await self.queues.ask(ListQueues())
+        for handle in handles:
+            if handle.durable and handle.cell.children:
+                for partition in [each for each in handle.cell.children if each.kind == "partition"]:
+                    closed.append(await partition.ask(CloseLedger()))
+        return closed
+
+    @property
+    def sessions_count(self) -> int:
+        """How many MQTT sessions there are."""
+        return self._sessions().count
+
+    @property
+    def session_room(self) -> SessionRoom:
+        """What MQTT sessions count for."""
+        return self._sessions().room
+
+    def _sessions(self) -> Sessions:
+        sessions = self.sessions.behaviour
+        assert isinstance(sessions, Sessions)
+        return sessions
+
+    @property
+    def queues_count(self) -> int:
+        """How many queues there are, those of subscriptions included."""
+        queues = self.queues.actor
+        assert isinstance(queues, QueueDirectory)
+        return queues.queues_count
+
+    def _sample_rates(self) -> None:
+        queues, runtime = self.queues.actor, self._node.runtime
+        assert isinstance(queues, QueueDirectory)
+        self.rates.add(runtime.clock.now_ms(), queues.accepted_counts())
+        self._sampler = runtime.after(SAMPLE_MS, self._sample_rates)
+
+    async def _declare(self) -> None:
+        self.warnings = await declare_queues(self.queues, self.config.queues)
+        self.warnings += await define_virtual_destinations(self)
+
+    # --- putting together ---
+
+    def _spawn_router(self, stored: StoredVpn) -> ActorCell:
+        node = self._node
+        durable_selectors = DurableSelectors(
+            stored.catalog, selectors=self.selectors, spool=node.spool.inbox, row_prefix=self.space.row_prefix
+        )
+        return self._spawn(
+            "router",
+            lambda cell: LoopActor(
+                cell,
+                TopicRouter(
+                    cell,
+                    space=self.space,
+                    selectors=self.selectors,
+                    durable_selectors=durable_selectors,
+                    group_queue=group_queue,
+                ),
+            ),
+        )
+
+    def _spawn_queues(self, stored: StoredVpn) -> ActorCell:
+        node, config = self._node, self._node.config
+        services = QueueServices(
+            runtime=node.runtime,
+            events=self.events,
+            row_prefix=self.space.row_prefix,
+            partition_ids=node.partition_ids,
+            spool_gate=self.gate,
+            queue_messages_max=config.limits.queue_messages_max,
+            memory=node.memory,
+            spool=node.spool.inbox,
+            reader=node.threads,
+            pressure=config.backpressure.limits(),
+            temporary_grace_s=self.config.queues.temporary_grace_s,
+            partition_addresses=node.partition_addresses,
+            targets={},
+            cursors=self._book,
+            clients=self.clients,
+            tracing=self.space.tracing,
+            gone=self.gone_queues,
+        )
+        cell = self._spawn(
+            "queues",
+            lambda cell: QueueDirectory(
+                cell,
+                services=services,
+                router=self.router,
+                catalog=stored.catalog,
+                owners=stored.owners,
+                lost=stored.lost,
+                own_queue=own_queue,
+                stored=node.recovered.partitions,
+                was_clean=node.recovered.was_clean,
+            ),
+        )
+        router = self.router.behaviour
+        assert isinstance(router, TopicRouter)
+        router.directory = cell
+        return cell
+
+    def _spawn_catalog(self) -> ActorCell:
+        spool = self._node.spool.inbox
+        return self._spawn("catalog", lambda cell: CatalogActor(cell, spool=spool, row_prefix=self.space.row_prefix))
+
+    def _spawn_cursors(self) -> ActorCell:
+        node = self._node
+        return self._spawn(
+            "cursors",
+            lambda cell: CursorDirectory(
+                cell,
+                book=self._book,
+                queues=self.queues,
+                spool=node.spool.inbox,
+                row_prefix=self.space.row_prefix,
+                incarnation=node.recovered.incarnation,
+                events=self.events,
+            ),
+        )
+
+    def _spawn_staging(self, stored: StoredVpn) -> ActorCell:
+        node, config = self._node, self._node.config.transactions
+        partition_id = staging_partition_id(self.name, stored.catalog)
+        if partition_id is None:
+            partition_id = self._take_staging_partition()
+        elif self.name != DEFAULT_VPN and staging_owner_row(partition_id).key not in stored.owners:
+            self._write_staging_rows(partition_id)  # an earlier release kept no more than the one in the catalog
+        found = find_staging(
+            stored.transactions,
+            node.recovered.partitions.get(partition_id),
+            wall_ms=node.clock.wall_ms(),
+            bytes_max=config.staged_bytes_max,
+            ttl_ms=config.stage_ttl_s * 1000,
+            names_kept_ms=config.names_kept_s * 1000,
+        )
+        self.gate.count_in(found.messages_count, found.area.staged_bytes)
+        services = StagingServices(
+            partition_id, self.space, node.spool.inbox, node.threads, self.gate, node.runtime.rng
+        )
+        return self._spawn("staging", lambda cell: StagingActor(cell, found=found, services=services))
+
+    def _take_staging_partition(self) -> int:
+        """Return a partition for staged transactions, for good: the store hears of it before of what comes into it."""
+        node = self._node
+        (partition_id,) = node.partition_ids.take(1)
+        self._write_staging_rows(partition_id)
+        node.planner.register(partition_id, floor=1, next_sequence_reserved=1)
+        return partition_id
+
+    def _write_staging_rows(self, partition_id: int) -> None:
+        node, prefix = self._node, self.space.row_prefix
+        rows = [staging_row(partition_id).under(prefix), staging_owner_row(partition_id).under(prefix)]
+        node.spool.inbox.post(WriteTables([*rows, node.partition_ids.row()], None, 0, until_done=True))
+
+    def _spawn_sessions(self) -> ActorCell:
+        node = self._node
+        return self._spawn(
+            "sessions",
+            lambda cell: LoopActor(
+                cell,
+                Sessions(
+                    cell,
+                    space=self.space,
+                    router=self.router,
+                    queues=self.queues,
+                    spool=node.spool.inbox,
+                    clients=self.clients,
+                    selectors=self.selectors,
+                ),
+            ),
+            name="mqtt-sessions",
+        )
+
+    def _spawn_publishers(self) -> ActorCell:
+        node, flow = self._node, self._node.config.flow
+        return self._spawn(
+            "publishers",
+            lambda cell: PublisherDirectory(
+                cell,
+                spool=node.spool.inbox,
+                row_prefix=self.space.row_prefix,
+                publishers_max=flow.publishers_max,
+                remembered_ms=flow.publishers_remembered_s * 1000,
+            ),
+            name="flow-publishers",
+        )
+
+    def _make_http_flows(self) -> HttpFlows:
+        node = self._node
+        cell = self._spawn("flows", SupervisorActor, name="http-flows")
+        return HttpFlows(node.runtime, parent=cell, queues=self.queues, credit=node.credit)
+
+    def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
+        """Put an actor under the VPN, without which the node cannot go on; without a name it is called by its kind."""
+        runtime = self._node.runtime
+        return runtime.spawn(factory, kind=kind, name=name or kind, policy=VITAL, parent=self.cell)
+
+    def _publisher_at(self, address: Address) -> Publisher:
+        """Return a publisher that is confirmed at an address which outlives connections."""
+        node = self._node
+        return Publisher(space=self.space, spool=node.spool.inbox, address=address, rng=node.runtime.rng)

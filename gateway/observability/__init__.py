@@ -1,0 +1,1 @@
+"""Logs, events, metrics, traces: how they leave the process."""

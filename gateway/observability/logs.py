@@ -1,0 +1,174 @@
+"""Log lines on standard error: for people, or one JSON object a line for machines.
+
+Structured values travel as `extra`: `logger.info("client connected", extra={"client": name, "protocol": "mqtt5"})`.
+What becomes of the lines (rotation, shipping) is the service manager's or the container's business.
+"""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Final, TextIO
+
+import orjson
+
+from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.views.printable import printable, printable_json, quoted
+from sluicegate.storage.environment.file_rights import FILE_MODE
+
+LEVELS: Final[dict[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+log: Final = logging.getLogger("sluicegate.node")
+
+HANDLER_NAME: Final = "sluicegate"
+VALUE_CHARS_MAX: Final = 1000  # of one extra value; a client chooses some of them
+
+_PAIR: Final = re.compile(r"[^\s=]=")
+# Every attribute a record has without `extra`, so that the rest is what the caller added.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
+    """Send all loggers to one stream. May be called again after a reload; the handler is replaced, not added.
+
+    Raises OSError for an audit file that cannot be written; nothing has changed then.
+    """
+    _set_up_audit(log.audit_file)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.set_name(HANDLER_NAME)
+    handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if old.get_name() == HANDLER_NAME]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(LEVELS[log.level])
+    # The admin server reports each start and stop of its own; ours say the same in our words.
+    # WebSocket clients are counted like all others; the library's word on each handshake would be two lines more.
+    for name in ("uvicorn", "websockets"):
+        logging.getLogger(name).setLevel(max(LEVELS[log.level], logging.WARNING))
+
+
+def _set_up_audit(file: Path | None) -> None:
+    handlers = [] if file is None else [AuditFile(file)]
+    audit = logging.getLogger("sluicegate.audit")
+    audit.propagate = False
+    audit.setLevel(logging.INFO)
+    for old in list(audit.handlers):
+        audit.removeHandler(old)
+        with suppress(OSError):  # a full disk does not take what is left: that is why another file is configured
+            old.close()
+    for handler in handlers:
+        audit.addHandler(handler)
+
+
+class AuditFile(WatchedFileHandler):
+    """The audit log's file, a JSON object a line. Whoever rotates the file need not tell us.
+
+    While it cannot be written, for its folder is gone or the disk is full, that is told once, and lines are counted.
+    Some of these come out of the buffer once there is room.
+    Raises OSError when it cannot be written in the beginning.
+    """
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, encoding="utf-8", errors="backslashreplace")
+        self.setFormatter(JsonLines())
+        self._lost_count = 0
+        self._has_failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self._has_failed = False
+        try:
+            super().emit(record)
+        except OSError:  # another file was to be begun
+            self.handleError(record)
+        if self._lost_count and not self._has_failed:
+            log.warning("the audit log is written again; up to %d lines are missing", self._lost_count)
+            self._lost_count = 0
+
+    def _open(self) -> TextIOWrapper:
+        """Open the file, which is made for us and readers of our group: it tells who came, and from where."""
+        made = open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=_opener)  # noqa: SIM115
+        assert isinstance(made, TextIOWrapper), "its mode is one of texts"
+        return made
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        """Go on without a line."""
+        self._has_failed = True
+        self._lost_count += 1
+        if self._lost_count == 1:
+            log.error("the audit log cannot be written: %s", sys.exc_info()[1])
+
+    def close(self) -> None:
+        """Close the file, and tell what could not be written to it: another is in force now, or the node ends."""
+        missing, self._lost_count = self._lost_count, 0
+        if missing:
+            log.warning("the audit log %s is closed; up to %d lines are missing", self.baseFilename, missing)
+        super().close()
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
+
+
+class TextLines(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z INFO    gateway.node.node client connected client='c1'`
+
+    What clients choose can forge no line and no pair. A value stands between two apostrophes, and none is within but
+    behind a backslash. So does the text, if a pair could be read in it. Lines of a traceback are indented.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, and the traceback below it if there is one."""
+        extra = "".join(f" {key}={quoted(_short(value))}" for key, value in _extra(record).items())
+        said = record.getMessage()
+        text = quoted(said) if _PAIR.search(said) else printable(said)
+        line = f"{_time(record)} {record.levelname:<7} {record.name} {text}{extra}"
+        return f"{line}\n{_indented(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+def _indented(traceback: str) -> str:
+    return "\n".join(f"  {printable(each)}" for each in traceback.split("\n"))
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: time, level, logger, message, the extra values, and the traceback as `exception`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage().encode(errors="backslashreplace").decode(),
+        }
+        for key, value in _extra(record).items():
+            line.setdefault(key, value if isinstance(value, bool | int | float | None) else _short(value))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return printable_json(orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode())
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extra(record: logging.LogRecord) -> Mapping[str, object]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+def _short(value: object) -> str:
+    # Lone surrogates cannot be written as UTF-8, and a log line must never be what fails.
+    text = str(value).encode(errors="backslashreplace").decode()
+    return text if len(text) <= VALUE_CHARS_MAX else text[:VALUE_CHARS_MAX] + "..."

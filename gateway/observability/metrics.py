@@ -1,0 +1,342 @@
+"""Every metric a node exposes, one row each, and their rendering for Prometheus.
+
+The node supplies samples (`NodePort.metrics_snapshot`); what they are called and what they mean stands here only.
+Queues are the one thing whose number has no bound, so their label has one: beyond it values are summed into `other`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from sluicegate.gateway.views.samples import Sample
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+BOUNDED_LABEL: Final = "queue"
+VPN_LABEL: Final = "vpn"  # the last one of what belongs to a message VPN
+OTHER: Final = "other"
+
+COUNTER: Final = "counter"
+GAUGE: Final = "gauge"
+
+MetricFamily = CounterMetricFamily | GaugeMetricFamily
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: counters end in `_total`; units are bytes and seconds, as Prometheus wants them."""
+
+    name: str
+    type: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: Final[tuple[Metric, ...]] = (
+    Metric("sluicegate_build", GAUGE, "Always 1; says which release runs", ("version",)),
+    Metric("sluicegate_ready", GAUGE, "Whether the node takes traffic: 1 or 0"),
+    Metric("sluicegate_connections", GAUGE, "Open client connections", ("protocol",)),
+    Metric("sluicegate_connections_opened_total", COUNTER, "Client connections accepted", ("protocol",)),
+    Metric("sluicegate_connections_refused_total", COUNTER, "Client connections refused", ("protocol", "reason")),
+    Metric("sluicegate_clients_denied_total", COUNTER, "What clients were denied", ("reason", "vpn")),
+    Metric("sluicegate_logins_checked_total", COUNTER, "Passwords held against hashes"),
+    Metric("sluicegate_logins_waiting", GAUGE, "Passwords that wait to be held against hashes"),
+    Metric("sluicegate_logins_refused_total", COUNTER, "Logins that were not looked at", ("reason",)),
+    Metric(
+        "sluicegate_operator_requests_refused_total",
+        COUNTER,
+        "Requests and connections to ports of operators for which there was no place",
+        ("listener", "reason"),
+    ),
+    Metric("sluicegate_connections_failed_total", COUNTER, "Connections ended by a violation", ("protocol", "reason")),
+    Metric(
+        "sluicegate_certificate_begins_seconds",
+        GAUGE,
+        "Time from which the certificate of a port in TLS is valid, Unix time",
+        ("listener",),
+    ),
+    Metric(
+        "sluicegate_certificate_expires_seconds",
+        GAUGE,
+        "Time at which the certificate of a port in TLS expires, Unix time",
+        ("listener",),
+    ),
+    Metric("sluicegate_slow_subscribers", GAUGE, "Connections whose output is stalled"),
+    Metric(
+        "sluicegate_messages_received_total",
+        COUNTER,
+        "Messages published, staged ones as they are committed",
+        ("protocol",),
+    ),
+    Metric("sluicegate_bytes_received_total", COUNTER, "Bytes read from clients", ("protocol",)),
+    Metric("sluicegate_messages_sent_total", COUNTER, "Messages sent, browsed and read in bulk too", ("protocol",)),
+    Metric("sluicegate_bytes_sent_total", COUNTER, "Bytes written to clients", ("protocol",)),
+    Metric(
+        "sluicegate_flow_compression_saved_bytes_total",
+        COUNTER,
+        "Bytes that compression of the flow protocol kept off the wire",
+        ("direction",),
+    ),
+    Metric("sluicegate_messages_dropped_total", COUNTER, "Messages gone without a word to anybody", ("reason",)),
+    Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
+    Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),
+    Metric("sluicegate_unfinished_bytes", GAUGE, "Bytes of large packets, frames and bodies that are not whole"),
+    Metric("sluicegate_unfinished_limit_bytes", GAUGE, "Bytes of them that all clients may have together"),
+    Metric("sluicegate_unfinished_ended_total", COUNTER, "Connections that ended for want of room for them"),
+    Metric("sluicegate_publishers_paused", GAUGE, "Publishers not read from, because a destination is full"),
+    Metric("sluicegate_delivered_unacked_messages", GAUGE, "Messages that consumers hold unsettled"),
+    Metric("sluicegate_sessions", GAUGE, "MQTT sessions, connected or not", ("vpn",)),
+    Metric("sluicegate_sessions_kept", GAUGE, "MQTT sessions that are kept without their client", ("vpn",)),
+    Metric("sluicegate_sessions_bytes", GAUGE, "Bytes that MQTT sessions, with names and wills, count for", ("vpn",)),
+    Metric("sluicegate_subscriptions_bytes", GAUGE, "Bytes that topic subscriptions count for", ("vpn",)),
+    Metric("sluicegate_http_flows", GAUGE, "Flows of HTTP workers", ("vpn",)),
+    Metric("sluicegate_subscriptions", GAUGE, "Topic subscriptions of clients and queues", ("vpn",)),
+    Metric("sluicegate_retained_messages", GAUGE, "Retained messages", ("vpn",)),
+    Metric("sluicegate_retained_bytes", GAUGE, "Bytes that retained messages count for", ("vpn",)),
+    Metric("sluicegate_retained_limit_bytes", GAUGE, "Bytes that retained messages may count for", ("vpn",)),
+    Metric(
+        "sluicegate_retained_refused_total",
+        COUNTER,
+        "Messages not retained for want of room, refused ones and those that were delivered only",
+        ("reason", "vpn"),
+    ),
+    Metric("sluicegate_queues", GAUGE, "Queues", ("vpn",)),
+    Metric("sluicegate_queues_definition_lost", GAUGE, "Queues whose definition is lost, and undecided", ("vpn",)),
+    Metric("sluicegate_queue_messages_ready", GAUGE, "Messages that wait for a consumer", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_delayed", GAUGE, "Messages that wait for their time", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue", "vpn")),
+    Metric("sluicegate_queue_spooled_bytes", GAUGE, "Bytes a queue holds against its quota", ("queue", "vpn")),
+    Metric(
+        "sluicegate_queue_messages_held",
+        GAUGE,
+        "Ready messages held until older ones of their key, in another partition, are settled",
+        ("queue", "vpn"),
+    ),
+    Metric("sluicegate_queue_partitions", GAUGE, "Partitions of a queue, those that retire included", ("queue", "vpn")),
+    Metric("sluicegate_queue_flows", GAUGE, "Consumers bound to a queue", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_accepted_total", COUNTER, "Messages taken into a queue", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_delivered_total", COUNTER, "Deliveries, repeated ones too", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_redelivered_total", COUNTER, "Repeated deliveries", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_settled_total", COUNTER, "Messages a consumer accepted", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_discarded_total", COUNTER, "Messages lost to a rule", ("queue", "reason", "vpn")),
+    Metric("sluicegate_queue_messages_to_dmq_total", COUNTER, "Messages moved on as dead", ("queue", "reason", "vpn")),
+    Metric(
+        "sluicegate_queue_bind_refusals_total", COUNTER, "Consumers that might not bind", ("queue", "reason", "vpn")
+    ),
+    Metric(
+        "sluicegate_queue_annotations_lost_total",
+        COUNTER,
+        "Annotations that consumers gave back with messages, and there was no room for",
+        ("queue", "vpn"),
+    ),
+    Metric("sluicegate_queue_ack_timeouts_total", COUNTER, "Deliveries not settled in time", ("queue", "vpn")),
+    Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue", "vpn")),
+    Metric(
+        "sluicegate_queue_kept_bytes",
+        GAUGE,
+        "Payload kept beyond its settlement, no part of the quota",
+        ("queue", "vpn"),
+    ),
+    Metric("sluicegate_cursor_lag_messages", GAUGE, "Sequences a durable cursor is behind", ("queue", "cursor", "vpn")),
+    Metric("sluicegate_cursor_lag_bytes", GAUGE, "Payload a durable cursor is behind", ("queue", "cursor", "vpn")),
+    Metric(
+        "sluicegate_cursor_exceeded",
+        GAUGE,
+        "Whether a cursor lagged too much and was let go",
+        ("queue", "cursor", "vpn"),
+    ),
+    Metric("sluicegate_reader_batches_total", COUNTER, "Batches that jobs told of", ("queue", "cursor", "job", "vpn")),
+    Metric("sluicegate_reader_rows_total", COUNTER, "Messages in these batches", ("queue", "cursor", "job", "vpn")),
+    Metric(
+        "sluicegate_reader_undecodable_rows_total",
+        COUNTER,
+        "Messages in these batches that could not be decoded",
+        ("queue", "cursor", "job", "vpn"),
+    ),
+    Metric(
+        "sluicegate_reader_batch_seconds_total",
+        COUNTER,
+        "Time that these batches took",
+        ("queue", "cursor", "job", "vpn"),
+    ),
+    Metric(
+        "sluicegate_reader_last_batch_seconds",
+        GAUGE,
+        "Time of the last batch told of, Unix time",
+        ("queue", "cursor", "job", "vpn"),
+    ),
+    Metric(
+        "sluicegate_transactions_open", GAUGE, "Staged transactions that are neither committed nor aborted", ("vpn",)
+    ),
+    Metric("sluicegate_transactions_ended_total", COUNTER, "Staged transactions that ended", ("outcome", "vpn")),
+    Metric("sluicegate_staged_bytes", GAUGE, "Payload staged and not published", ("vpn",)),
+    Metric("sluicegate_amqp_transactions_open", GAUGE, "AMQP transactions that are not discharged"),
+    Metric("sluicegate_amqp_transactions_bytes", GAUGE, "Memory that open AMQP transactions hold"),
+    Metric("sluicegate_amqp_transactions_committed_total", COUNTER, "AMQP transactions committed"),
+    Metric("sluicegate_amqp_transactions_rolled_back_total", COUNTER, "AMQP transactions undone", ("reason",)),
+    Metric("sluicegate_backups_total", COUNTER, "Backups that ended", ("outcome",)),
+    Metric("sluicegate_backup_last_done_seconds", GAUGE, "Time of the last whole backup since the start, Unix time"),
+    Metric(
+        "sluicegate_rest_delivery_point_up", GAUGE, "Whether it pushes messages: 1 or 0", ("rest_delivery_point", "vpn")
+    ),
+    Metric(
+        "sluicegate_rest_consumer_up",
+        GAUGE,
+        "Whether a REST consumer can be reached: 1 or 0",
+        ("rest_delivery_point", "rest_consumer", "vpn"),
+    ),
+    Metric(
+        "sluicegate_rest_consumer_requests_total",
+        COUNTER,
+        "Requests to REST consumers, by status",
+        ("rest_delivery_point", "rest_consumer", "status", "vpn"),
+    ),
+    Metric(
+        "sluicegate_rest_consumer_targets_refused_total",
+        COUNTER,
+        "Connections to REST consumers that were not made, for their address is not allowed",
+        ("rest_delivery_point", "rest_consumer", "vpn"),
+    ),
+    Metric(
+        "sluicegate_rest_delivery_point_messages_total",
+        COUNTER,
+        "Messages that delivery points settled",
+        ("queue", "rest_delivery_point", "outcome", "vpn"),
+    ),
+    Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
+    Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
+    Metric("sluicegate_spool_commit_failures_total", COUNTER, "Commits that failed", ("reason",)),
+    Metric(
+        "sluicegate_spool_failed",
+        GAUGE,
+        "Whether the spool has failed: 1 or 0",
+        ("reason",),
+    ),
+    Metric("sluicegate_spool_unread_partitions", GAUGE, "Partitions with pages that the spool cannot read"),
+    Metric("sluicegate_spool_messages_written_total", COUNTER, "Messages written to the spool"),
+    Metric("sluicegate_spool_messages_elided_total", COUNTER, "Messages settled before they had to be written"),
+    Metric("sluicegate_spool_used_bytes", GAUGE, "Bytes of the spool in use"),
+    Metric("sluicegate_spool_limit_bytes", GAUGE, "Bytes the spool may use"),
+    Metric("sluicegate_spool_disk_room_bytes", GAUGE, "Bytes that the disk has left for the spool"),
+    Metric("sluicegate_spool_messages_bytes", GAUGE, "Payload in durable queues, and staged"),
+    Metric("sluicegate_spool_messages_limit_bytes", GAUGE, "Quota of that payload, at which publishers are refused"),
+    Metric("sluicegate_spool_damaged_records_total", COUNTER, "Records set aside because their checksum was wrong"),
+    Metric("sluicegate_events_total", COUNTER, "Events emitted", ("event",)),
+    Metric("sluicegate_events_suppressed_total", COUNTER, "Events not emitted: too many of a kind", ("event",)),
+    Metric("sluicegate_trace_spans_exported_total", COUNTER, "Spans that the trace collector took"),
+    Metric("sluicegate_trace_spans_failed_total", COUNTER, "Spans that the trace collector did not take"),
+    Metric("sluicegate_trace_records_dropped_total", COUNTER, "What no span was made of, for the buffer was full"),
+    Metric("sluicegate_actors", GAUGE, "Actors that run", ("kind",)),
+    Metric("sluicegate_actor_inbox_messages", GAUGE, "Messages in inboxes", ("kind",)),
+    Metric(
+        "sluicegate_actor_messages_handled_total",
+        COUNTER,
+        "Messages of other actors handled; clients' messages come many in one",
+        ("kind",),
+    ),
+    Metric("sluicegate_actor_batches_handled_total", COUNTER, "Times that the inbox was emptied", ("kind",)),
+    Metric("sluicegate_actor_handling_seconds_total", COUNTER, "Time spent handling in turns", ("kind",)),
+    Metric("sluicegate_actor_restarts_total", COUNTER, "Restarts after a crash", ("kind",)),
+)
+
+METRIC_BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in METRICS}
+
+
+class UnknownMetric(ValueError):
+    """A sample has no row in METRICS, or not the labels of its row: a mistake in our own code."""
+
+
+class LabelBound:
+    """Which queues have series of their own: by their names, in whichever message VPNs they are.
+
+    First come, first served, and a queue keeps its place while it exists, so series do not flap between scrapes.
+    A place becomes free when its queue is gone; a queue that was in `other` then moves out of it, which Prometheus
+    takes for a counter reset, as it should. A queue that is called `other` never gets a place: it shares the sum.
+    """
+
+    def __init__(self, *, label_max: int) -> None:
+        self._label_max = label_max
+        self._placed: dict[str, None] = {}  # used as an ordered set
+
+    def admit(self, names: Iterable[str]) -> None:
+        """Say which queues exist now, in the order in which free places are given out."""
+        existing = dict.fromkeys(names)
+        self._placed = {name: None for name in self._placed if name in existing}
+        for name in existing:
+            if len(self._placed) >= self._label_max:
+                return
+            if name != OTHER:
+                self._placed[name] = None
+
+    def label(self, name: str) -> str:
+        """Return the label value under which a queue is counted."""
+        return name if name in self._placed else OTHER
+
+
+class Exposition:
+    """Renders samples as Prometheus text. One per node: it remembers which queues have series of their own."""
+
+    def __init__(self, *, queue_label_max: int) -> None:
+        self._bound = LabelBound(label_max=queue_label_max)
+        self._process = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._process)  # memory, CPU and file handles of this process, from /proc
+
+    def render(self, samples: Sequence[Sample]) -> bytes:
+        """Return the exposition of these samples and of the process."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Families(self._families(samples)))
+        return generate_latest(registry) + generate_latest(self._process)
+
+    def _families(self, samples: Sequence[Sample]) -> list[MetricFamily]:
+        sums: dict[str, dict[tuple[str, ...], float]] = {}
+        self._bound.admit(_queues_of(samples))
+        for sample in samples:
+            metric = _row_of(sample)
+            labels = sample.labels
+            if metric.labels[:1] == (BOUNDED_LABEL,):
+                labels = (self._bound.label(labels[0]), *labels[1:])
+            if metric.labels[-1:] == (VPN_LABEL,):
+                labels = (*labels, sample.vpn)
+            values = sums.setdefault(metric.name, {})
+            values[labels] = values.get(labels, 0) + sample.value
+        return [_family(metric, sums[metric.name]) for metric in METRICS if metric.name in sums]
+
+
+class _Families(Collector):
+    """What `generate_latest` wants to be handed."""
+
+    def __init__(self, families: list[MetricFamily]) -> None:
+        self._collected = families
+
+    def collect(self) -> list[MetricFamily]:
+        return self._collected
+
+
+def _queues_of(samples: Sequence[Sample]) -> Iterable[str]:
+    for sample in samples:
+        if _row_of(sample).labels[:1] == (BOUNDED_LABEL,):
+            yield sample.labels[0]
+
+
+def _row_of(sample: Sample) -> Metric:
+    metric = METRIC_BY_NAME.get(sample.name)
+    if metric is None:
+        raise UnknownMetric(f"{sample.name} has no row in gateway.observability.metrics.METRICS")
+    if len(metric.labels) - metric.labels.count(VPN_LABEL) != len(sample.labels):
+        raise UnknownMetric(f"{sample.name} has the labels {metric.labels}, not {sample.labels}")
+    return metric
+
+
+def _family(metric: Metric, values: dict[tuple[str, ...], float]) -> MetricFamily:
+    family: MetricFamily
+    if metric.type == COUNTER:
+        family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+    else:
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family

@@ -1,0 +1,109 @@
+"""What readers in bulk say of their batches, kept in memory for the metrics: one reader for each durable cursor.
+
+How far a cursor is, the node knows; how long a batch took and what could not be decoded, its reader does.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Self, final
+
+from sluicegate.actors.messages.cursor_messages import CursorOverview
+from sluicegate.gateway.views.samples import Sample, queue_label
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.wrong_value import seen
+
+JOB_CHARS_MAX: Final = 64
+REFERENCE_CHARS_MAX: Final = 250
+COUNT_MAX: Final = (1 << 53) - 1  # what JSON numbers are exact to
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderBatch:
+    """One batch, as its reader tells of it."""
+
+    job: str
+    reference: str  # the same when the batch is told of again
+    rows_count: int
+    undecodable_count: int
+    duration_ms: int
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, object]) -> Self:
+        """Return the batch of a request's body. Raises QueueInvalid, which names the member."""
+        for name in found:
+            if name not in cls.__slots__:
+                raise QueueInvalid(name, "there is no such member", ", ".join(cls.__slots__))
+        return cls(
+            job=_text(found, "job", JOB_CHARS_MAX),
+            reference=_text(found, "reference", REFERENCE_CHARS_MAX),
+            rows_count=_count(found, "rows_count"),
+            undecodable_count=_count(found, "undecodable_count"),
+            duration_ms=_count(found, "duration_ms"),
+        )
+
+
+@final
+class _Totals:
+    def __init__(self) -> None:
+        self.reference = ""  # of the last batch
+        self.batches_count = 0
+        self.rows_count = 0
+        self.undecodable_count = 0
+        self.duration_ms = 0
+        self.last_ms = 0  # by the wall clock
+
+
+@final
+class ReaderBatches:
+    """The totals of each reader since the node started. As many as there are cursors, and these have a bound."""
+
+    def __init__(self) -> None:
+        self._totals: dict[tuple[str, str, str], _Totals] = {}  # by queue, cursor and job
+
+    def knows(self, queue: str, cursor: str) -> bool:
+        """Return whether the reader of a cursor has told of a batch."""
+        return any(key[:2] == (queue, cursor) for key in self._totals)
+
+    def add(self, queue: str, cursor: str, batch: ReaderBatch, *, now_ms: int) -> None:
+        """Count a batch; one that is told of again counts once. The cursor exists."""
+        for key in [key for key in self._totals if key[:2] == (queue, cursor) and key[2] != batch.job]:
+            del self._totals[key]  # another job took the cursor over
+        totals = self._totals.setdefault((queue, cursor, batch.job), _Totals())
+        totals.last_ms = now_ms
+        if totals.reference == batch.reference:
+            return
+        totals.reference = batch.reference
+        totals.batches_count += 1
+        totals.rows_count += batch.rows_count
+        totals.undecodable_count += batch.undecodable_count
+        totals.duration_ms += batch.duration_ms
+
+    def keep_only(self, cursors: Iterable[CursorOverview]) -> None:
+        """Forget the readers of cursors that exist no more."""
+        existing = {(each.queue, each.name) for each in cursors}
+        self._totals = {key: totals for key, totals in self._totals.items() if key[:2] in existing}
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield what the metrics show."""
+        for (queue, cursor, job), totals in self._totals.items():
+            key = (queue_label(queue), cursor, job)
+            yield Sample("sluicegate_reader_batches_total", totals.batches_count, key)
+            yield Sample("sluicegate_reader_rows_total", totals.rows_count, key)
+            yield Sample("sluicegate_reader_undecodable_rows_total", totals.undecodable_count, key)
+            yield Sample("sluicegate_reader_batch_seconds_total", totals.duration_ms / 1000, key)
+            yield Sample("sluicegate_reader_last_batch_seconds", totals.last_ms / 1000, key)
+
+
+def _text(found: Mapping[str, object], name: str, chars_max: int) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= chars_max:
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"1 to {chars_max} characters")
+    return value
+
+
+def _count(found: Mapping[str, object], name: str) -> int:
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from 0 to {COUNT_MAX}")
+    return value

@@ -1,0 +1,67 @@
+"""A node's port for operators, as far as it is about who may connect to a message VPN, and as what."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
+from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView
+from sluicegate.gateway.views.user_views import UserView
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+
+class AccountsView:
+    """Answers for the users and profiles of one message VPN."""
+
+    def __init__(self, vpn: "MessageVpn") -> None:
+        self._vpn = vpn
+
+    async def list_users(self) -> Sequence[UserView]:
+        """Return every user by name."""
+        return self._vpn.users.views()
+
+    async def show_user(self, name: str) -> UserView:
+        """Return one user."""
+        return self._vpn.users.view(name)
+
+    async def create_user(self, asked: Mapping[str, object]) -> UserView:
+        """Make a user."""
+        return self._vpn.users.view(await self._vpn.users.create(asked))
+
+    async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
+        """Change a user."""
+        await self._vpn.users.update(name, changes)
+        return self._vpn.users.view(name)
+
+    async def delete_user(self, name: str) -> None:
+        """Delete a user."""
+        await self._vpn.users.delete(name)
+
+    async def list_profiles(self) -> ProfilesView:
+        """Return the profiles that users may have."""
+        return ProfilesView(self._vpn.client_profiles.views(), self._vpn.acl_profiles.views())
+
+    async def show_profile(self, kind: ProfileKind, name: str) -> ProfileView:
+        """Return one profile."""
+        return self._vpn.profiles(kind).view(name)
+
+    async def create_profile(self, kind: ProfileKind, asked: Mapping[str, object]) -> ProfileView:
+        """Make a profile."""
+        return await self._vpn.profiles(kind).create(asked)
+
+    async def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> ProfileView:
+        """Change a profile."""
+        return await self._vpn.profiles(kind).update(name, lambda _: changes)
+
+    async def delete_profile(self, kind: ProfileKind, name: str) -> None:
+        """Delete a profile."""
+        await self._vpn.profiles(kind).delete(name)
+
+    async def add_acl_exception(self, profile: str, field: str, exception: AclException) -> None:
+        """Add to a list of an ACL profile."""
+        await self._vpn.acl_profiles.update(profile, lambda acl: with_exception(acl, field, exception))
+
+    async def remove_acl_exception(self, profile: str, field: str, key: str) -> None:
+        """Take from a list of an ACL profile."""
+        await self._vpn.acl_profiles.update(profile, lambda acl: without_exception(acl, field, key))

@@ -1,0 +1,268 @@
+"""Explaining a publish: where a message would go, and where not and why; its partition; what each gate would say.
+
+It asks what publishing asks, in the same order, of the very message, and changes nothing. Publishing itself is
+`actors.publishing.publisher`, what a definition sends on is `messaging.routing.virtual.resolver`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sluicegate.gateway.operations.explain_checks import checks_of
+from sluicegate.gateway.views.explanations import DestinationView, PublishExplanation
+from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.messaging.clients.rights import ClientRights
+from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.refusals import (
+    ADMITTED,
+    REFUSED_NO_MATCH,
+    REFUSED_NOT_FOUND,
+    REFUSED_PUBLISH_ACL,
+    refusal_text,
+)
+from sluicegate.messaging.routing.deliver_to_one import whose_turn
+from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
+from sluicegate.messaging.routing.fans import Way
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selector
+from sluicegate.messaging.topics.syntax import is_queue_topic, matches, queue_name_of
+
+TAKEN = ("spooled", "delivered")
+NOT_SENT = ("kept-out", "not-selected", "not-its-turn")  # it does not even try to go there
+
+_Turns = tuple[list[Subscriber], Subscriber | None]
+
+
+def explain_publish(
+    space: TopicSpace, message: Specimen, rights: ClientRights | None, *, topic_problem: str, wall_ms: int
+) -> PublishExplanation:
+    """Explain a publish to a topic, or to a queue by its own topic.
+
+    `rights` are its publisher's, None: not known. `topic_problem` says why nobody may publish to the topic.
+    """
+    explaining = _Explaining(space, message, wall_ms)
+    destinations = _each_queue_once(list(explaining.destinations(message.topic, spares=False)))
+    refusal = topic_problem or _refusal_of(rights, explaining)
+    unmatched = space.route_of_row(explaining.batch, 0).is_empty
+    verdict, reason = _verdict(space, message, destinations, refusal, is_unmatched=unmatched)
+    return PublishExplanation(
+        topic=message.topic,
+        key=message.key,
+        size_bytes=message.size_bytes,
+        qos=message.qos,
+        verdict=verdict,
+        reason=reason,
+        retained_now=space.retained.get(message.topic) is not None,
+        publisher="" if rights is None else _publisher(rights),
+        destinations=tuple(destinations),
+    )
+
+
+def _publisher(rights: ClientRights) -> str:
+    user = f"client username {rights.user!r}" if rights.user else "an anonymous client"
+    return f"{user}, ACL profile {rights.acl.name!r}, client profile {rights.profile.name!r}"
+
+
+def _refusal_of(rights: ClientRights | None, explaining: "_Explaining") -> str:
+    """Return why the publisher may not publish the message at all; empty: it may."""
+    verdict = ADMITTED if rights is None else rights.verdict_on(explaining.batch)
+    if rights is None or verdict == ADMITTED:
+        return ""
+    profile = f"ACL profile {rights.acl.name!r}" if verdict == REFUSED_PUBLISH_ACL else f"{rights.profile.name!r}"
+    return f"{refusal_text(verdict, '')} ({profile})"
+
+
+def _verdict(
+    space: TopicSpace, message: Specimen, destinations: list[DestinationView], refusal: str, *, is_unmatched: bool
+) -> tuple[str, str]:
+    """Return what becomes of the message as a whole, and why."""
+    refused = "refused" if message.is_guaranteed else "dropped"
+    refusing = next((each for each in destinations if each.verdict == "refused"), None)
+    if refusal:
+        return refused, refusal
+    if refusing is not None:
+        return refused, f"{refusing.reason} ({refusing.queue or refusing.name})"
+    if is_unmatched:
+        return refused if space.refuses_unmatched else "dropped", refusal_text(REFUSED_NO_MATCH, "")
+    if not any(each.verdict in TAKEN for each in destinations):
+        return "dropped", "none of its destinations takes it, and its publisher does not hear of it"
+    return "accepted", ""
+
+
+def _each_queue_once(views: list[DestinationView]) -> list[DestinationView]:
+    """Return the views without further ones of a queue: it takes a message once, by the first way that leads there."""
+    chosen: dict[str, DestinationView] = {}
+    for view in views:
+        first = chosen.get(view.name) if view.kind == "queue" else view
+        if first is None or (first.verdict in NOT_SENT and view.verdict not in NOT_SENT):
+            chosen[view.name] = view
+    return [view for view in views if view.kind != "queue" or chosen[view.name] is view]
+
+
+class _Explaining:
+    """One message on its way."""
+
+    def __init__(self, space: TopicSpace, message: Specimen, wall_ms: int) -> None:
+        self.batch = message.batch(wall_ms)  # selectors see it as it was published, wherever it has come to
+        self._space = space
+        self._message = message
+        self._wall_ms = wall_ms
+
+    def destinations(self, topic: str, *, spares: bool) -> Iterator[DestinationView]:
+        """Yield where the message goes from a topic, and where definitions send it on; `spares`: as `Way.spares`."""
+        expander = self._space.expander
+        ways, kept_by = ([], "") if expander is None else expander.ways(topic, self.batch, 0)
+        own = list(self._own(topic))
+        if is_queue_topic(topic) and not own and not ways:
+            name, reason = queue_name_of(topic), refusal_text(REFUSED_NOT_FOUND, "")
+            verdict = "dropped" if spares else "refused"
+            yield DestinationView(kind="queue", name=name, filter="", verdict=verdict, reason=reason)
+        for view in own:
+            if kept_by:
+                yield _not_sent(view.kind, view.name, view.filter, "kept-out", kept_by)
+            else:
+                yield replace(view, verdict="dropped") if spares and view.verdict == "refused" else view
+        for way in ways:
+            if way.obstacle:
+                kind = "queue" if is_queue_topic(way.topic) else "topic"
+                name = queue_name_of(way.topic) if kind == "queue" else way.topic
+                yield _not_sent(kind, name, way.definition, "not-selected", way.obstacle)
+                continue
+            for view in self.destinations(way.topic, spares=spares or way.spares):
+                yield _by_way(way, view)
+
+    def _own(self, topic: str) -> Iterator[DestinationView]:
+        """Yield who subscribes to a topic, definitions apart."""
+        best: dict[Subscriber, tuple[int, str, Selector | None]] = {}
+        passed: dict[Subscriber, tuple[str, Selector]] = {}
+        queues: dict[QueueTarget, None] = {}
+        for filter_text, found in self._space.trace(topic):
+            if isinstance(found, ShareGroup):
+                yield self._group(found, topic)
+            elif isinstance(found, QueueTarget):
+                queues[found] = None
+            elif found.selector is not None and not found.selector.matches(self.batch, 0):
+                passed[found.subscriber] = (filter_text, found.selector)
+            elif found.qos > best.get(found.subscriber, (-1, "", None))[0]:
+                best[found.subscriber] = (found.qos, filter_text, found.selector)
+        turns = self._turns(topic, best, list(queues))
+        for target in queues:
+            yield self._own_queue(target, topic, turns)
+        for subscriber, (qos, filter_text, selector) in best.items():
+            if self._message.is_guaranteed and qos > 0 and subscriber.queue is not None:
+                view = self._queue(subscriber.queue, "client", subscriber.client, filter_text, topic)
+            else:
+                view = _direct("client", subscriber.client, filter_text, subscriber.address is not None)
+                view = _with_turn(view, subscriber, turns)
+            yield view if selector is None or view.reason else replace(view, reason=f"it is selected: {selector.text}")
+        for subscriber, (filter_text, selector) in passed.items():
+            if subscriber not in best:
+                reason = f"it is not selected: {selector.text}"
+                yield _not_sent("client", subscriber.client, filter_text, "not-selected", reason)
+
+    def _turns(
+        self, topic: str, best: dict[Subscriber, tuple[int, str, Selector | None]], queues: list[QueueTarget]
+    ) -> _Turns | None:
+        """Return who has the turn where the message is for one of several; None: it is for all of them."""
+        is_direct = not self._message.is_guaranteed
+        receivers = [subscriber for subscriber, (qos, _, _) in best.items() if is_direct or qos == 0]
+        if is_direct:
+            receivers += [target.turns for target in queues if target.turns is not None]
+        if not self._message.deliver_to_one or len(receivers) < 2:
+            return None
+        return whose_turn(self._space, replace(self._message, topic=topic).batch(self._wall_ms), 0, receivers)
+
+    def _own_queue(self, target: QueueTarget, topic: str, turns: _Turns | None) -> DestinationView:
+        matching = next(each.text for each in target.topic_filters if matches(each, topic))
+        if is_queue_topic(topic):
+            matching = ""
+        if target.selector is not None and not target.selector.matches(self.batch, 0):
+            return _not_sent(
+                "queue", target.name, matching, "not-selected", f"it is not selected: {target.selector.text}"
+            )
+        view = self._queue(target, "queue", target.name, matching, topic)
+        if target.turns is not None and not self._message.is_guaranteed:
+            view = _with_turn(view, target.turns, turns)
+        if target.selector is not None and not view.reason:
+            view = replace(view, reason=f"it is selected: {target.selector.text}")
+        return view
+
+    def _group(self, group: ShareGroup, topic: str) -> DestinationView:
+        member = group.whose_turn()
+        queue = group.queue if self._message.is_guaranteed or member is None else group.queue_of(member)
+        if queue is not None and (self._message.is_guaranteed or member is not None):
+            return self._queue(queue, "shared-group", group.name, group.filter_text, topic)
+        view = _direct("shared-group", group.name, group.filter_text, member is not None)
+        if member is None:
+            return view
+        return replace(view, reason=f"it is the turn of {member.client}, one of {len(group.members)} members")
+
+    def _queue(self, target: QueueTarget, kind: str, name: str, filter_text: str, topic: str) -> DestinationView:
+        exception = next((each.text for each in target.exceptions if matches(each, topic)), None)
+        if exception is not None:
+            view = _not_sent(kind, name, filter_text, "kept-out", f"the exception !{exception} keeps it out")
+            return replace(view, exception=exception)
+        message = self._message
+        checks = checks_of(target.gate, message.size_bytes, message.priority)
+        failed = next((each for each in checks if each.refused), None)
+        verdict = "spooled" if failed is None else "refused" if failed.publisher_hears else "dropped"
+        partition, why = self._partition(target, topic)
+        return DestinationView(
+            kind=kind,
+            name=name,
+            filter=filter_text,
+            verdict=verdict,
+            reason="" if failed is None else failed.reason,
+            queue=target.name,
+            partition=partition,
+            partition_reason=why,
+            checks=tuple(checks),
+        )
+
+    def _partition(self, target: QueueTarget, topic: str) -> tuple[int | None, str]:
+        count = len(target.partitions)
+        if count == 1:
+            return 0, "the queue has one partition"
+        message = self._message
+        key, origin = message.key or "", ""
+        source = target.key_source
+        if not key and source is not None:
+            key = source.key(topic, message.client_id)
+            level = source.topic_level
+            origin = f" {key!r} from " + (f"level {level} of the topic" if level else "the publisher's client id")
+            if not key and level == 0:
+                return None, f"one of {count}: the key is the publisher's client id, and none was named"
+        if not key:
+            return None, f"any of {count}: without a key the partition is chosen at random"
+        hashed = key_hash(key)
+        return target.partition_of(hashed), f"the key{origin} has hash 0x{hashed:04x} among {count} partitions"
+
+
+def _by_way(way: Way, view: DestinationView) -> DestinationView:
+    """Return a destination that a definition leads to, with the definition and what it asks of messages."""
+    if way.condition and view.verdict in TAKEN:
+        view = replace(view, reason=f"{way.condition}; {view.reason}" if view.reason else way.condition)
+    by = view.filter not in ("", way.topic)
+    return replace(view, filter=f"{way.definition}: {view.filter}" if by else way.definition)
+
+
+def _with_turn(view: DestinationView, subscriber: Subscriber, turns: _Turns | None) -> DestinationView:
+    """Return a destination with what Deliver-To-One means to it; whoever is away has no part in it."""
+    if turns is None or view.verdict == "dropped":
+        return view
+    always, chosen = turns
+    if subscriber in always:
+        return replace(view, reason="Deliver-To-One: its subscription is deliver-always")
+    if subscriber is chosen:
+        return replace(view, reason="Deliver-To-One: it is its turn")
+    whose = "those with deliver-always have it" if chosen is None else f"it is the turn of {chosen.client}"
+    return _not_sent(view.kind, view.name, view.filter, "not-its-turn", f"Deliver-To-One: {whose}")
+
+
+def _not_sent(kind: str, name: str, filter_text: str, verdict: str, reason: str) -> DestinationView:
+    return DestinationView(kind=kind, name=name, filter=filter_text, verdict=verdict, reason=reason)
+
+
+def _direct(kind: str, name: str, filter_text: str, present: bool) -> DestinationView:
+    verdict = "delivered" if present else "dropped"
+    reason = "" if present else "nobody of it is connected, and direct messages are not kept"
+    return DestinationView(kind=kind, name=name, filter=filter_text, verdict=verdict, reason=reason)

@@ -1,0 +1,203 @@
+"""Deleting, moving, copying and re-driving messages of a queue: what the admin API asks of the actors, in parts."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.operations import MessagesTaken, QueueGone, TakeMessages
+from sluicegate.actors.messages.queues import PartitionOverview
+from sluicegate.actors.queues.redrive import RUNNING, CancelRedrive, RedriveActor, RedriveOrder, RedriveProgress
+from sluicegate.actors.runtime.asking import ask_unless_gone
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.gateway.operations.queue_questions import ask_queue, overview_of
+from sluicegate.gateway.views.errors import QueueNotFound, Refused
+from sluicegate.gateway.views.queues import RedriveView, TakenView
+from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageId
+from sluicegate.messaging.routing.destinations import QueueTarget
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+AT_ONCE_MAX = 1000  # messages of one ask of a partition
+REDRIVES_MAX = 100  # of as many queues, running or remembered
+
+
+class MessageDeeds:
+    """What can be done to single messages of a VPN's queues. It remembers the latest re-drive of each queue."""
+
+    def __init__(self, node: "Node", vpn: "MessageVpn") -> None:
+        self._node = node
+        self._vpn = vpn
+        self._redrives: dict[str, _Redrive] = {}
+        self._beginning = asyncio.Lock()  # two that begin at once would both find that none is running
+
+    async def take(self, handle: QueueHandle, deed: str, selection: MessageSelection) -> TakenView:
+        """Do a deed to the messages selected, of all partitions. What is not done at a failure is not undone."""
+        target = await self._target(handle, selection.to)
+        try:
+            return await self._take(handle, deed, selection, target)
+        except QueueGone:
+            raise QueueNotFound(handle.name) from None
+
+    async def _take(
+        self, handle: QueueHandle, deed: str, selection: MessageSelection, target: QueueTarget | None
+    ) -> TakenView:
+        partitions = await _partitions(handle)
+        tally = _Tally()
+        if selection.ids is not None:
+            await self._take_by_ids(handle, deed, selection, target, partitions, tally)
+            return tally.view()
+        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._vpn.selectors)
+        for partition in partitions:
+            first = partition.first_unsettled
+            while first < partition.next_sequence and tally.done_count < selection.limit:
+                limit = min(AT_ONCE_MAX, selection.limit - tally.done_count)
+                order = TakeMessages(
+                    deed, partition.number, None, first, partition.next_sequence, message_filter, limit, target
+                )
+                taken: MessagesTaken = await ask_queue(handle, order)
+                tally.add(partition.number, taken)
+                first = taken.next_sequence
+        return tally.view()
+
+    async def start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
+        """Begin to drive a queue's messages back."""
+        async with self._beginning:
+            return await self._start_redrive(handle, selection)
+
+    def show_redrive(self, name: str) -> RedriveView:
+        """Return how far the latest re-drive of a queue has come. Raises Refused when there was none."""
+        return _redrive_view(name, self._known(name))
+
+    async def cancel_redrive(self, name: str) -> RedriveView:
+        """End a re-drive where it is."""
+        known = self._known(name)
+        await ask_unless_gone(known.cell.inbox, CancelRedrive())
+        return _redrive_view(name, known)
+
+    async def _start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
+        known = self._redrives.get(handle.name)
+        if known is not None and known.progress.state == RUNNING:
+            raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
+        target = await self._target(handle, selection.to) if selection.to else None
+        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._vpn.selectors)
+        order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
+        self._make_place()
+        ends = [partition.next_sequence for partition in await _partitions(handle)]
+        if known is not None:
+            known.cell.stop()
+            self._redrives.pop(handle.name, None)  # to be the youngest again
+        progress = RedriveProgress(self._node.clock.wall_ms())
+        cell = self._node.runtime.spawn(
+            lambda cell: RedriveActor(cell, progress, queue=handle.cell, order=order, ends=ends),
+            kind="redrive",
+            name=f"redrive of {handle.name}",
+            policy=ONE_CONNECTION,  # a failure ends it, and nothing else
+            parent=self._vpn.cell,
+        )
+        known = self._redrives[handle.name] = _Redrive(cell, progress, selection)
+        return _redrive_view(handle.name, known)
+
+    def _make_place(self) -> None:
+        """Forget the oldest re-drive that has ended, if as many as may be are remembered. Raises Refused."""
+        if len(self._redrives) < REDRIVES_MAX:
+            return
+        for name, known in self._redrives.items():
+            if known.progress.state != RUNNING:
+                known.cell.stop()
+                del self._redrives[name]
+                return
+        raise Refused(f"{REDRIVES_MAX} re-drives are running; wait for the end of one")
+
+    def _known(self, name: str) -> "_Redrive":
+        known = self._redrives.get(name)
+        if known is None:
+            raise Refused(f"{name!r} was not re-driven since the node started")
+        return known
+
+    async def _target(self, source: QueueHandle, to: str) -> QueueTarget | None:
+        if not to:
+            return None
+        handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(to))
+        if handle is None:
+            raise QueueNotFound(to)
+        if handle.name == source.name:
+            raise QueueInvalid("to", "that is where they are", "another queue")
+        if not handle.durable:
+            raise QueueInvalid("to", f"{to!r} is not durable", "a durable queue")
+        return handle.target
+
+    async def _take_by_ids(
+        self,
+        handle: QueueHandle,
+        deed: str,
+        selection: MessageSelection,
+        target: QueueTarget | None,
+        partitions: Sequence[PartitionOverview],
+        tally: "_Tally",
+    ) -> None:
+        by_partition: dict[int, list[int]] = {}
+        for partition, sequence in selection.ids or ():
+            by_partition.setdefault(partition, []).append(sequence)
+        message_filter = selection.message_filter(0, self._vpn.selectors)
+        for number, sequences in by_partition.items():
+            if number >= len(partitions):
+                tally.not_found += [MessageId(number, each).text() for each in sequences]
+                continue
+            order = TakeMessages(deed, number, sequences, 0, 0, message_filter, len(sequences), target)
+            tally.add(number, await ask_queue(handle, order))
+
+
+@dataclass(frozen=True, slots=True)
+class _Redrive:
+    """The latest re-drive of a queue."""
+
+    cell: ActorCell
+    progress: RedriveProgress
+    selection: MessageSelection
+
+
+class _Tally:
+    """What the parts of a request came to."""
+
+    def __init__(self) -> None:
+        self.done_count = 0
+        self.kept: dict[str, int] = {}
+        self.not_found: list[str] = []
+
+    def add(self, partition: int, taken: MessagesTaken) -> None:
+        self.done_count += taken.done_count
+        for reason, count in taken.kept.items():
+            self.kept[reason] = self.kept.get(reason, 0) + count
+        self.not_found += [MessageId(partition, each).text() for each in taken.not_found]
+
+    def view(self) -> TakenView:
+        return TakenView(done_count=self.done_count, kept=self.kept, not_found=tuple(self.not_found))
+
+
+async def _partitions(handle: QueueHandle) -> Sequence[PartitionOverview]:
+    return (await overview_of(handle)).partitions
+
+
+def _redrive_view(name: str, redrive: _Redrive) -> RedriveView:
+    progress, selection = redrive.progress, redrive.selection
+    partition, sequence = progress.position
+    return RedriveView(
+        queue=name,
+        to=selection.to or None,
+        state=progress.state,
+        done_count=progress.done_count,
+        kept=dict(progress.kept),
+        position=MessageId(partition, sequence).text(),
+        started_ms=progress.started_ms,
+        ended_ms=progress.ended_ms or None,
+        rate=selection.rate,
+        limit=selection.limit,
+        failure=progress.failure,
+    )

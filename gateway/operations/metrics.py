@@ -1,0 +1,308 @@
+"""A node's samples, one for each row of `gateway.observability.metrics.METRICS` that has a value."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sluicegate.actors.messages.cursor_messages import CursorOverview
+from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.queues import QueueOverview
+from sluicegate.actors.messages.staging import StagingOverview
+from sluicegate.actors.queues.queue_totals import QueueTotals
+from sluicegate.actors.runtime.cell import ActorOverview, EndedActors
+from sluicegate.actors.spool.backups import BackupActor
+from sluicegate.actors.spool.health import FAILURES
+from sluicegate.gateway.version import VERSION
+from sluicegate.gateway.views.rest import point_samples
+from sluicegate.gateway.views.samples import SESSIONS, Sample, queue_label
+from sluicegate.gateway.views.spool import cursor_view
+from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
+from sluicegate.messaging.topics.retained_messages import RetainedMessages
+from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.transport.listeners import Listener
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+
+@dataclass(frozen=True, slots=True)
+class VpnFigures:
+    """What the actors of a message VPN say of themselves."""
+
+    vpn: "MessageVpn"
+    queues: list[tuple[QueueHandle, QueueOverview]]
+    cursors: list[CursorOverview]
+    staging: StagingOverview
+
+
+def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
+    """Return everything that is to be seen of a node now.
+
+    A queue that was deleted since it was asked is among those that are gone, and not counted twice.
+    """
+    vpns = [replace(each, queues=[one for one in each.queues if not one[0].cell.is_stopped()]) for each in vpns]
+    return [
+        Sample("sluicegate_build", 1, (VERSION,)),
+        Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
+        *_front(node),
+        *_logins(node),
+        *[sample._replace(vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
+        *_losses(node, vpns),
+        *_amqp_transactions(node.amqp.transactions),
+        *_spool(node),
+        *_backups(node),
+        *_events(node),
+        *_traces(node),
+        *_actors([root.overview() for root in node.runtime.roots], node.runtime.ended),
+    ]
+
+
+def _front(node: "Node") -> Iterator[Sample]:
+    paused_count = slow_count = 0
+    for front in node.fronts:
+        connections = front.open_connections()
+        paused_count += sum(1 for each in connections if each.gate is not None and each.gate.waits_for_a_destination())
+        slow_count += sum(1 for each in connections if each.is_writing_paused)
+        yield from _protocol(front.name, front.counters, len(connections), front.listeners)
+    for listener, validity in node.certificates.items():
+        yield Sample("sluicegate_certificate_begins_seconds", validity.begins_s, (listener,))
+        yield Sample("sluicegate_certificate_expires_seconds", validity.ends_s, (listener,))
+    yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_received, ("received",))
+    yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
+    yield Sample("sluicegate_publishers_paused", paused_count)
+    yield Sample("sluicegate_slow_subscribers", slow_count)
+    yield Sample("sluicegate_unfinished_bytes", int(node.unfinished.used_bytes))
+    yield Sample("sluicegate_unfinished_limit_bytes", int(node.unfinished.bytes_max))
+    yield Sample("sluicegate_unfinished_ended_total", node.unfinished.ended_count)
+    yield Sample("sluicegate_message_bytes", int(node.memory.used_bytes))
+    yield Sample("sluicegate_delivered_unacked_messages", int(node.credit.used))
+
+
+def _logins(node: "Node") -> Iterator[Sample]:
+    checks, refused = node.password_checks, "sluicegate_logins_refused_total"
+    yield Sample("sluicegate_logins_checked_total", checks.checked_count)
+    yield Sample("sluicegate_logins_waiting", checks.waiting_count)
+    yield Sample(refused, checks.refused_count, ("busy",))
+    yield Sample(refused, node.attempts.refused_count + node.admin_accounts.attempts.refused_count, ("failed_before",))
+    for name, server in node.operator_ports.servers.items():
+        counts = {**node.operator_ports.places[name].refused_counts, "connections": server.listener.refused_count}
+        for reason, count in counts.items():
+            yield Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
+
+
+def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
+    vpn = figures.vpn
+    for reason, count in vpn.clients.denials.counts.items():
+        yield Sample("sluicegate_clients_denied_total", count, (reason,))
+    yield Sample("sluicegate_sessions", vpn.sessions_count)
+    yield Sample("sluicegate_sessions_kept", vpn.session_room.kept_count)
+    yield Sample("sluicegate_sessions_bytes", vpn.session_room.usage_bytes)
+    yield Sample("sluicegate_subscriptions_bytes", vpn.space.subscriptions_bytes)
+    yield Sample("sluicegate_http_flows", vpn.http_flows.count)
+    yield Sample("sluicegate_subscriptions", vpn.space.subscriptions_count)
+    yield from _retained(vpn.space.retained)
+    yield from _queues(figures.queues)
+    yield from _totals((SESSIONS,), vpn.gone_queues.sessions)
+    yield from _cursors(figures.cursors)
+    yield from vpn.reader_batches.samples()
+    yield from _transactions(figures.staging)
+    yield from point_samples(list(vpn.rest.running.values()))
+
+
+def _retained(retained: RetainedMessages) -> Iterator[Sample]:
+    yield Sample("sluicegate_retained_messages", retained.count)
+    yield Sample("sluicegate_retained_bytes", int(retained.usage_bytes))
+    yield Sample("sluicegate_retained_limit_bytes", int(retained.usage_bytes_max))
+    for counts in (retained.refused, retained.not_retained):
+        for verdict, count in counts.items():
+            yield Sample("sluicegate_retained_refused_total", count, (REFUSAL_COUNTERS[verdict],))
+
+
+def _protocol(
+    name: str, counters: ProtocolCounters, connections_count: int, listeners: Mapping[str, Listener]
+) -> Iterator[Sample]:
+    yield Sample("sluicegate_connections", connections_count, (name,))
+    yield Sample("sluicegate_connections_opened_total", counters.connected, (name,))
+    for reason, count in counters.refused.items():
+        yield Sample("sluicegate_connections_refused_total", count, (name, reason))
+    over_limit = sum(listener.refused_count for listener in listeners.values())
+    yield Sample("sluicegate_connections_refused_total", over_limit, (name, "max_connections"))
+    beyond_files = sum(listener.beyond_files_count for listener in listeners.values())
+    yield Sample("sluicegate_connections_refused_total", beyond_files, (name, "open_files"))
+    handshakes = sum(listener.handshake_failed_count for listener in listeners.values())
+    yield Sample("sluicegate_connections_refused_total", handshakes, (name, "tls_handshake_failed"))
+    for reason, count in counters.violated.items():
+        yield Sample("sluicegate_connections_failed_total", count, (name, reason))
+    yield Sample("sluicegate_messages_received_total", counters.messages_received, (name,))
+    yield Sample("sluicegate_messages_sent_total", counters.messages_sent, (name,))
+    yield Sample("sluicegate_bytes_received_total", counters.bytes_received, (name,))
+    yield Sample("sluicegate_bytes_sent_total", counters.bytes_sent, (name,))
+
+
+def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
+    yield Sample("sluicegate_queues", len(queues))
+    yield Sample("sluicegate_queues_definition_lost", sum(1 for handle, _ in queues if handle.definition_lost))
+    for handle, overview in queues:
+        name = (queue_label(handle.name),)
+        partitions = overview.partitions
+        yield Sample("sluicegate_queue_messages_ready", sum(each.ready_count for each in partitions), name)
+        yield Sample("sluicegate_queue_messages_delayed", sum(each.delayed_count for each in partitions), name)
+        yield Sample("sluicegate_queue_messages_unacked", sum(each.in_flight_count for each in partitions), name)
+        yield Sample("sluicegate_queue_spooled_bytes", overview.usage_bytes, name)
+        yield Sample("sluicegate_queue_messages_held", sum(each.held_count for each in partitions), name)
+        yield Sample("sluicegate_queue_partitions", len(partitions), name)
+        yield Sample("sluicegate_queue_flows", len(overview.flows), name)
+        yield Sample("sluicegate_queue_kept_bytes", sum(each.kept_bytes for each in partitions), name)
+        yield from _totals(name, overview.totals)
+
+
+def _totals(name: tuple[str], totals: QueueTotals) -> Iterator[Sample]:
+    yield Sample("sluicegate_queue_messages_accepted_total", totals.accepted_count, name)
+    yield Sample("sluicegate_queue_messages_delivered_total", totals.delivered_count, name)
+    yield Sample("sluicegate_queue_messages_redelivered_total", totals.redelivered_count, name)
+    yield Sample("sluicegate_queue_messages_settled_total", totals.settled_count, name)
+    yield Sample("sluicegate_queue_annotations_lost_total", totals.annotations_lost_count, name)
+    yield Sample("sluicegate_queue_ack_timeouts_total", totals.lock_losses_count, name)
+    yield Sample("sluicegate_queue_rebalances_total", totals.rebalances_count, name)
+    for reason, count in totals.bind_refusals.items():
+        yield Sample("sluicegate_queue_bind_refusals_total", count, (*name, reason))
+    for reason, count in totals.discards.items():
+        yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
+    for reason, count in totals.buried.items():
+        yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
+
+
+def _losses(node: "Node", vpns: list[VpnFigures]) -> Iterator[Sample]:
+    """Messages that publishers were refused, and those that went without a word to anybody."""
+    refused, dropped = "sluicegate_messages_refused_total", "sluicegate_messages_dropped_total"
+    unmatched = REFUSAL_COUNTERS[REFUSED_NO_MATCH]
+    spaces = [figures.vpn.space for figures in vpns]
+    yield Sample(refused, sum(space.unmatched_refused_count for space in spaces), (unmatched,))
+    yield Sample(dropped, sum(space.unmatched_count for space in spaces), (unmatched,))
+    yield Sample(dropped, sum(space.offline_count for space in spaces), ("client_away",))
+    yield Sample(dropped, sum(space.filtered_count for space in spaces), ("no_target_selected",))
+    yield Sample(dropped, sum(space.missing_count for space in spaces), ("no_target_queue",))
+    reasons = {reason for front in node.fronts for reason in front.counters.dropped}
+    for reason in reasons:
+        yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))
+    for space in spaces:
+        for verdict, count in space.retained.refused.items():
+            yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
+    for figures in vpns:
+        gone = figures.vpn.gone_queues
+        overviews = [overview for _, overview in figures.queues]
+        for refusals in (gone.refusals, *[each.refusals for each in overviews]):
+            for verdict, count in refusals.items():
+                yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
+        for drops in (gone.drops, *[each.drops for each in overviews]):
+            for verdict, count in drops.items():
+                yield Sample(dropped, count, (REFUSAL_COUNTERS[verdict],))
+
+
+def _cursors(cursors: list[CursorOverview]) -> Iterator[Sample]:
+    for overview in cursors:
+        view = cursor_view(overview)
+        labels = (queue_label(overview.queue), view.name)
+        yield Sample("sluicegate_cursor_lag_messages", view.lag_count, labels)
+        yield Sample("sluicegate_cursor_lag_bytes", view.lag_bytes, labels)
+        yield Sample("sluicegate_cursor_exceeded", 1 if overview.exceeded else 0, labels)
+
+
+def _transactions(staging: StagingOverview) -> Iterator[Sample]:
+    yield Sample("sluicegate_transactions_open", staging.open_count)
+    yield Sample("sluicegate_staged_bytes", staging.staged_bytes)
+    ends = {
+        "committed": staging.committed_count,
+        "aborted": staging.aborted_count,
+        "expired": staging.expired_count,
+    }
+    for end, count in ends.items():
+        yield Sample("sluicegate_transactions_ended_total", count, (end,))
+
+
+def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:
+    yield Sample("sluicegate_amqp_transactions_open", accounts.open_count)
+    yield Sample("sluicegate_amqp_transactions_bytes", accounts.used_bytes)
+    yield Sample("sluicegate_amqp_transactions_committed_total", accounts.committed_count)
+    for reason, count in accounts.rolled_back_counts.items():
+        yield Sample("sluicegate_amqp_transactions_rolled_back_total", count, (reason,))
+
+
+def _spool(node: "Node") -> Iterator[Sample]:
+    actor = node.spool_actor()
+    yield Sample("sluicegate_spool_commits_total", actor.commits_count)
+    yield Sample("sluicegate_spool_commit_seconds_total", actor.commits_ns / 1e9)
+    for kind, count in actor.commits_failed.items():
+        yield Sample("sluicegate_spool_commit_failures_total", count, (kind,))
+    for kind in FAILURES:
+        yield Sample("sluicegate_spool_failed", 1 if node.spool_health.kind == kind else 0, (kind,))
+    yield Sample("sluicegate_spool_unread_partitions", len(node.spool_health.unread_partitions))
+    yield Sample("sluicegate_spool_messages_written_total", node.planner.written_count)
+    yield Sample("sluicegate_spool_messages_elided_total", node.planner.elided_count)
+    damaged = node.recovered.damaged_count + actor.damaged_pages_count
+    yield Sample("sluicegate_spool_damaged_records_total", damaged)
+    usage = node.store.usage()
+    yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
+    yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)
+    yield Sample("sluicegate_spool_disk_room_bytes", usage.disk_room_bytes())
+    yield Sample("sluicegate_spool_messages_bytes", int(node.spool_gate.usage_bytes))
+    yield Sample("sluicegate_spool_messages_limit_bytes", int(node.spool_gate.usage_bytes_max))
+
+
+def _backups(node: "Node") -> Iterator[Sample]:
+    actor = node.backups.actor
+    assert isinstance(actor, BackupActor)
+    for outcome, count in actor.record.ended_counts.items():
+        yield Sample("sluicegate_backups_total", count, (outcome,))
+    if actor.record.last_done_ms:
+        yield Sample("sluicegate_backup_last_done_seconds", actor.record.last_done_ms / 1000)
+
+
+def _events(node: "Node") -> Iterator[Sample]:
+    events = node.runtime.events.record
+    for name, count in events.counts.items():
+        yield Sample("sluicegate_events_total", count, (name,))
+    for name, count in events.suppressed.items():
+        yield Sample("sluicegate_events_suppressed_total", count, (name,))
+
+
+def _traces(node: "Node") -> Iterator[Sample]:
+    export = node.trace_export
+    if export is not None:
+        yield Sample("sluicegate_trace_spans_exported_total", export.exported_count)
+        yield Sample("sluicegate_trace_spans_failed_total", export.failed_count)
+        yield Sample("sluicegate_trace_records_dropped_total", export.buffer.dropped_count)
+
+
+def _actors(roots: Sequence[ActorOverview], ended: Mapping[str, EndedActors]) -> Iterator[Sample]:
+    totals: dict[str, list[float]] = {
+        kind: [0, 0, gone.handled_count, gone.batches_count, gone.handling_ns / 1e9, gone.restarts_count]
+        for kind, gone in ended.items()
+    }
+    for actor in _walk(roots):
+        total = totals.setdefault(actor.kind, [0, 0, 0, 0, 0, 0])
+        total[0] += 1
+        total[1] += actor.inbox_depth
+        total[2] += actor.handled_count
+        total[3] += actor.batches_count
+        total[4] += actor.handling_ns / 1e9
+        total[5] += actor.restarts_count
+    names = (
+        "sluicegate_actors",
+        "sluicegate_actor_inbox_messages",
+        "sluicegate_actor_messages_handled_total",
+        "sluicegate_actor_batches_handled_total",
+        "sluicegate_actor_handling_seconds_total",
+        "sluicegate_actor_restarts_total",
+    )
+    for kind, total in totals.items():
+        for name, value in zip(names, total, strict=True):
+            yield Sample(name, value, (kind,))
+
+
+def _walk(actors: Sequence[ActorOverview]) -> Iterator[ActorOverview]:
+    for actor in actors:
+        yield actor
+        yield from _walk(actor.children)

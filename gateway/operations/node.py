@@ -1,0 +1,439 @@
+"""A running node as operators see it: the admin API's questions, asked of the actors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sluicegate.actors.messages.cursor_messages import CursorOverview, DeleteCursor, ListCursors
+from sluicegate.actors.messages.directory import (
+    DeclareQueue,
+    DefinitionLost,
+    DeleteQueue,
+    DeleteTemplate,
+    FindQueue,
+    ListQueues,
+    ListTemplates,
+    PutTemplate,
+    QueueExists,
+    QueueHandle,
+    QueuesExhausted,
+    TemplateExists,
+    UpdateQueue,
+    UpdateRefused,
+)
+from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
+from sluicegate.actors.messages.readers import ReplayQueue, ReplayRefused
+from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.operations.accounts import AccountsView
+from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
+from sluicegate.gateway.operations.browse_pages import browse_page
+from sluicegate.gateway.operations.explain_node import key_explained, publish_explained
+from sluicegate.gateway.operations.interface import NodePort, template_of
+from sluicegate.gateway.operations.messages import MessageDeeds
+from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
+from sluicegate.gateway.operations.queue_questions import ask_queue, overview_of, overviews_of
+from sluicegate.gateway.operations.subscriptions import answer, rows_of
+from sluicegate.gateway.operations.views import actor_view, event_view, message_view, queue_view
+from sluicegate.gateway.provisioning.virtual_destinations import (
+    delete_selector,
+    put_selector,
+    reload_configuration,
+    selector_views,
+)
+from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, client_views, wanted_clients
+from sluicegate.gateway.views.errors import (
+    ClientNotFound,
+    CursorNotFound,
+    QueueAlreadyExists,
+    QueueNotFound,
+    Refused,
+    SubscriptionAlreadyExists,
+    SubscriptionNotFound,
+    TemplateAlreadyExists,
+    TemplateNotFound,
+    VpnNotFound,
+)
+from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.figures import (
+    NodeFigures,
+    QueuesFigures,
+    QueuesQuestion,
+    node_figures,
+    queue_figures,
+    wanted_queues,
+)
+from sluicegate.gateway.views.queues import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
+from sluicegate.gateway.views.replay_start import ReplayStart
+from sluicegate.gateway.views.rest import RestDeliveryPointView
+from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.views.samples import Sample
+from sluicegate.gateway.views.selections import MessageSelection, selector_of
+from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
+from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.views.vpn_views import MessageVpnsView, vpns_view
+from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed
+from sluicegate.messaging.queues.template import QueueTemplate, changed_template
+from sluicegate.messaging.selectors.selector import Selector
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+
+class NodeView(AccountsView, NodePort):
+    """Answers the admin API from a node's actors. What belongs to a message VPN is that of one."""
+
+    def __init__(self, node: "Node", vpn: str = DEFAULT_VPN) -> None:
+        super().__init__(node.vpns[vpn])
+        self._node = node
+        self._deeds = MessageDeeds(node, self._vpn)
+        self._changing = asyncio.Lock()  # a change of a template is made from it as it is
+        self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
+
+    def in_vpn(self, name: str) -> "NodeView":
+        """Return the view of another message VPN."""
+        view = self._views.get(name)
+        if view is None:
+            if name not in self._node.vpns:
+                raise VpnNotFound(name)
+            view = self._views[name] = NodeView(self._node, name)
+        return view
+
+    async def list_message_vpns(self) -> MessageVpnsView:
+        """Return every message VPN."""
+        return vpns_view(self._node)
+
+    async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
+        """Create a queue, with what a template says of it where `asked` does not."""
+        try:
+            handle: QueueHandle = await self._vpn.queues.ask(DeclareQueue(dict(asked), durable))
+        except DefinitionLost as lost:
+            raise Refused(str(lost)) from None
+        except QueueExists as exists:
+            raise QueueAlreadyExists(str(exists)) from None
+        except (StoreRefused, QueuesExhausted) as refusal:
+            raise Refused(str(refusal)) from None
+        return self._view(handle, await overview_of(handle))
+
+    async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
+        """Change attributes or subscriptions."""
+        await self._update(name, lambda queue: changed(queue.definition, dict(changes), durable=queue.durable))
+        return await self.show_queue(name)
+
+    async def add_subscription(self, queue: str, topic: str) -> None:
+        """Add a topic to a queue."""
+
+        def added(present: QueueHandle) -> QueueDefinition:
+            topics = present.definition.subscriptions
+            if topic in topics:
+                raise SubscriptionAlreadyExists(topic)
+            return changed(present.definition, {"subscriptions": [*topics, topic]}, durable=present.durable)
+
+        await self._update(queue, added)
+
+    async def remove_subscription(self, queue: str, topic: str) -> None:
+        """Take a topic from a queue."""
+
+        def removed(present: QueueHandle) -> QueueDefinition:
+            topics = present.definition.subscriptions
+            if topic not in topics:
+                raise SubscriptionNotFound(topic)
+            return replace(present.definition, subscriptions=tuple(each for each in topics if each != topic))
+
+        await self._update(queue, removed)
+
+    async def _update(self, name: str, change: Callable[[QueueHandle], QueueDefinition]) -> None:
+        await self._find(name)
+        try:
+            await self._vpn.queues.ask(UpdateQueue(name, change))
+        except (StoreRefused, UpdateRefused) as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with all it holds."""
+        await self._find(name)
+        await self._vpn.queues.ask(DeleteQueue(name))
+
+    async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
+        """Return every queue by name, or those that a client consumes."""
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        wanted = [each for each in handles if of_client is None or of_client in each.core.clients()]
+        return [self._view(handle, overview) for handle, overview in await overviews_of(wanted)]
+
+    async def queue_names(self) -> Sequence[str]:
+        """Return the name of every queue."""
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        return [handle.name for handle in handles]
+
+    async def show_queue(self, name: str) -> QueueView:
+        """Return one queue with its partitions and flows."""
+        handle = await self._find(name)
+        return self._view(handle, await overview_of(handle))
+
+    async def purge_queue(self, name: str) -> int:
+        """Remove what waits; return how many."""
+        handle = await self._find(name)
+        count: int = await ask_queue(handle, PurgeQueue())
+        return count
+
+    async def browse_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100, selector: str = ""
+    ) -> Sequence[MessageView]:
+        """Return messages oldest first, without removing any."""
+        handle = await self._find(name)
+        _check_partition(handle, partition)
+        wanted = self._selector(selector)
+        found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
+        return [message_view(each, handle.target.key_source) for each in found]
+
+    async def follow_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
+    ) -> AsyncIterator[MessageView]:
+        """Return messages oldest first, and then new ones as they arrive."""
+        handle = await self._find(name)
+        _check_partition(handle, partition)
+        return self._followed(handle, partition, after, self._selector(selector))
+
+    async def _followed(
+        self, handle: QueueHandle, partition: int | None, after: int, selector: Selector | None
+    ) -> AsyncIterator[MessageView]:
+        async with aclosing(self._node.following.messages(handle, partition, after, selector)) as messages:
+            async for message in messages:
+                yield message_view(message, handle.target.key_source)
+
+    def _selector(self, text: str) -> Selector | None:
+        return selector_of(text, self._node.selectors) if text else None
+
+    async def list_templates(self) -> Sequence[QueueTemplate]:
+        """Return every template by name."""
+        templates: list[QueueTemplate] = await self._vpn.queues.ask(ListTemplates())
+        return templates
+
+    async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
+        """Keep a template."""
+        async with self._changing:
+            await self._put_template(template, must_be_new=must_be_new)
+
+    async def update_template(self, name: str, changes: Mapping[str, object]) -> QueueTemplate:
+        """Change some fields of a template."""
+        async with self._changing:
+            template = changed_template(await template_of(self, name), dict(changes))
+            await self._put_template(template, must_be_new=False)
+        return template
+
+    async def _put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
+        try:
+            await self._vpn.queues.ask(PutTemplate(template, must_be_new))
+        except TemplateExists:
+            raise TemplateAlreadyExists(template.name) from None
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def delete_template(self, name: str) -> None:
+        """Delete a template."""
+        async with self._changing:
+            if not await self._vpn.queues.ask(DeleteTemplate(name)):
+                raise TemplateNotFound(name)
+
+    async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
+        """Delete, move or copy messages."""
+        return await self._deeds.take(await self._find(name), deed, selection)
+
+    async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
+        """Begin to drive dead messages back."""
+        return await self._deeds.start_redrive(await self._find(name), selection)
+
+    async def show_redrive(self, name: str) -> RedriveView:
+        """Return how far the latest re-drive has come."""
+        return self._deeds.show_redrive((await self._find(name)).name)
+
+    async def cancel_redrive(self, name: str) -> RedriveView:
+        """End a re-drive where it is."""
+        return await self._deeds.cancel_redrive((await self._find(name)).name)
+
+    async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
+        """Offer kept messages again; return how many."""
+        handle = await self._find(name)
+        _check_partition(handle, partition)
+        try:
+            count: int = await ask_queue(handle, ReplayQueue(partition, start.first, start.since_ms, end))
+        except ReplayRefused as refusal:
+            raise Refused(str(refusal)) from None
+        return count
+
+    async def list_cursors(self, name: str) -> Sequence[CursorView]:
+        """Return a queue's durable cursors."""
+        await self._find(name)
+        overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(name))
+        return [cursor_view(each) for each in overviews]
+
+    async def delete_cursor(self, name: str, cursor: str) -> None:
+        """Forget a durable cursor."""
+        try:
+            await self._vpn.cursors.ask(DeleteCursor(name, cursor))
+        except CursorRefused as refusal:
+            if refusal.code == NO_SUCH_CURSOR:
+                raise CursorNotFound(name, cursor) from None
+            raise Refused(str(refusal)) from None
+
+    async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
+        """Count what a reader says of a batch."""
+        batches = self._vpn.reader_batches
+        is_known = batches.knows(name, cursor)
+        overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(name if is_known else None))
+        if not any((each.queue, each.name) == (name, cursor) for each in overviews):
+            raise CursorNotFound(name, cursor)
+        if not is_known:  # then those that are gone make place; a look at all cursors asks every partition of theirs
+            batches.keep_only(overviews)
+        batches.add(name, cursor, batch, now_ms=self._node.clock.wall_ms())
+
+    async def list_selectors(self) -> Sequence[DurableSelectorView]:
+        """Return the durable selectors."""
+        return await selector_views(self._vpn)
+
+    async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+        """Set what a subscriber selects."""
+        await put_selector(self._vpn, queue, subscriber, selectors)
+
+    async def delete_selector(self, queue: str, subscriber: str) -> None:
+        """Forget what a subscriber selects."""
+        await delete_selector(self._vpn, queue, subscriber)
+
+    async def reload(self) -> ReloadView:
+        """Read the configuration again."""
+        return await reload_configuration(self._node)
+
+    async def node_figures(self) -> NodeFigures:
+        """Return the node's totals."""
+        return node_figures(self._node)
+
+    async def queues_figures(self, question: QueuesQuestion) -> QueuesFigures:
+        """Return a page of queues, a line of numbers each."""
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        found = wanted_queues(handles, question)
+        page = found[question.after : question.after + question.limit]
+        figures = tuple([queue_figures(handle, overview) for handle, overview in await overviews_of(page)])
+        return QueuesFigures(at_ms=self._node.clock.now_ms(), total_count=len(found), queues=figures)
+
+    async def show_spool(self) -> SpoolView:
+        """Return the spool."""
+        staging: list[StagingOverview] = [await vpn.staging.ask(DescribeStaging()) for vpn in self._node.vpns.values()]
+        return spool_view(self._node, staging)
+
+    async def start_backup(self, name: str) -> BackupView:
+        """Begin a backup."""
+        return await start_backup(self._node, name)
+
+    async def show_backup(self) -> BackupView:
+        """Return how far the latest backup has come."""
+        return await show_backup(self._node)
+
+    async def cancel_backup(self) -> BackupView:
+        """End the backup that is running."""
+        return await cancel_backup(self._node)
+
+    async def list_clients(self, question: ClientQuestion) -> ClientsView:
+        """Return a page of the connected clients."""
+        found = wanted_clients(self._node, self._vpn.name, question)
+        page = found[question.after : question.after + question.limit]
+        names = {each.rights.client for each in page}
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        theirs = await overviews_of([each for each in handles if names & each.core.clients()])
+        views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.clock.now_ms())
+        return ClientsView(total_count=len(found), clients=views)
+
+    async def client_names(self) -> Sequence[str]:
+        """Return the name of every connected client, once for each of its connections."""
+        return [each.rights.client for each in wanted_clients(self._node, self._vpn.name, ClientQuestion())]
+
+    async def disconnect_client(self, name: str) -> None:
+        """Send a client away."""
+        if not self._node.disconnect(self._vpn, name):
+            raise ClientNotFound(name)
+
+    async def actor_tree(self) -> Sequence[ActorView]:
+        """Return the actors without a supervisor, each with what it supervises."""
+        return [actor_view(root.overview(), "") for root in self._node.runtime.roots]
+
+    async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
+        """Return recent events, oldest first."""
+        return [event_view(number, event) for number, event in self._node.runtime.events.record.recent(after, limit)]
+
+    async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
+        """Return every delivery point by name."""
+        return self._vpn.rest.views()
+
+    async def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
+        """Return one delivery point."""
+        return self._vpn.rest.view(name)
+
+    async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
+        """Make a delivery point."""
+        return self._vpn.rest.view(await self._vpn.rest.create(asked))
+
+    async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
+        """Change a delivery point."""
+        await self._vpn.rest.update(name, changes)
+        return self._vpn.rest.view(name)
+
+    async def delete_rest_delivery_point(self, name: str) -> None:
+        """Delete a delivery point."""
+        await self._vpn.rest.delete(name)
+
+    async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
+        """Return a page of subscriptions."""
+        vpn = self._vpn.name
+        return await asyncio.to_thread(answer, rows_of(self._vpn.space, question, vpn), question, vpn)
+
+    async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+        """Tell what would become of a message."""
+        return await publish_explained(self._vpn, message, queue, wall_ms=self._node.clock.wall_ms())
+
+    async def explain_key(self, queue: str, key: str) -> KeyExplanation:
+        """Tell where a partition key of a queue stands."""
+        return await key_explained(self._vpn, queue, key)
+
+    async def metrics_snapshot(self) -> Sequence[Sample]:
+        """Return the node's samples, of all message VPNs."""
+        return samples_of(self._node, [await self._figures(vpn) for vpn in self._node.vpns.values()])
+
+    async def _figures(self, vpn: "MessageVpn") -> VpnFigures:
+        handles: list[QueueHandle] = await vpn.queues.ask(ListQueues())
+        cursors: list[CursorOverview] = await vpn.cursors.ask(ListCursors(None))
+        vpn.reader_batches.keep_only(cursors)
+        staging: StagingOverview = await vpn.staging.ask(DescribeStaging())
+        return VpnFigures(vpn, await overviews_of(handles), cursors, staging)
+
+    async def health(self) -> Health:
+        """Tell whether the node works and whether it takes traffic."""
+        reasons = []
+        if not self._node.ready:
+            reasons.append("the node is starting or stopping")
+        if self._node.spool_gate.blocked:
+            reasons.append(f"the spool takes no messages: {self._node.spool_gate.blocked}")
+        live = not self._node.failed.done() and self._node.spool_health.is_live()
+        return Health(live=live, ready=not reasons, reasons=tuple(reasons))
+
+    async def _find(self, name: str) -> QueueHandle:
+        handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(name))
+        if handle is None:
+            raise QueueNotFound(name)
+        return handle
+
+    def _view(self, handle: QueueHandle, overview: QueueOverview) -> QueueView:
+        now_ms = self._node.clock.now_ms()
+        rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
+        return queue_view(handle, overview, incarnation_text(self._node.recovered.incarnation), rate, now_ms=now_ms)
+
+
+def _check_partition(handle: QueueHandle, partition: int | None) -> None:
+    count = len(handle.target.partitions)
+    if partition is not None and not 0 <= partition < count:
+        raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")

@@ -1,0 +1,76 @@
+"""A browser on behalf of an HTTP client: it shows messages as fast as they are read, and ends with its connection."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from sluicegate.actors.messages.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
+from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.queues import BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.gateway.operations.queue_questions import ask_queue
+from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.messaging.selectors.selector import Selector
+
+WINDOW: Final = 100  # messages on their way to a client that reads slowly
+CLIENT: Final = "admin"
+
+
+class FollowingActor(LoopActor):
+    """Where a browser leaves what it shows. None stands for the end."""
+
+    def __init__(self, cell: ActorCell) -> None:
+        super().__init__(cell)
+        self.shown: asyncio.Queue[list[BrowsedMessage] | None] = asyncio.Queue()  # bounded by the browser's window
+
+    def on_receive(self, message: Browsed | FlowGone) -> None:
+        """Take what was shown, or the end of the queue."""
+        self.shown.put_nowait(message.messages if isinstance(message, Browsed) else None)
+
+    def on_stop(self) -> None:
+        """End the stream: the node stops."""
+        self.shown.put_nowait(None)
+
+
+class Following:
+    """The browsers of a node's HTTP clients."""
+
+    def __init__(self, runtime: Runtime, parent: ActorCell) -> None:
+        self._runtime = runtime
+        self._parent = parent
+        self._cells: set[ActorCell] = set()
+
+    async def messages(
+        self, handle: QueueHandle, partition_number: int | None, after: int, selector: Selector | None
+    ) -> AsyncGenerator[BrowsedMessage, None]:
+        """Yield what a queue holds, oldest first, and what comes into it, until it is deleted or the node stops."""
+        runtime = self._runtime
+        flow_id = runtime.next_urn()
+        cell = runtime.spawn(
+            FollowingActor, kind="follower", name=f"follower-{flow_id}", policy=ONE_CONNECTION, parent=self._parent
+        )
+        follower = cell.actor
+        assert isinstance(follower, FollowingActor)
+        self._cells.add(cell)
+        try:
+            bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, WINDOW, partition_number, after, selector)
+            try:
+                bound: BrowserBound = await ask_queue(handle, bind)
+            except QueueNotFound:
+                return
+            while (messages := await follower.shown.get()) is not None:
+                for message in messages:
+                    yield message
+                bound.browser.inbox.post(BrowserCredit(len(messages)))
+        finally:
+            handle.cell.inbox.post(UnbindFlow(flow_id))
+            self._cells.discard(cell)
+            cell.stop()
+
+    def end(self) -> None:
+        """End all of them: the node stops."""
+        for cell in list(self._cells):
+            cell.stop()

@@ -1,0 +1,1 @@
+"""The composition root: starting and ending the process, ports of operators, `doctor`."""

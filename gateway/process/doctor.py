@@ -1,0 +1,225 @@
+"""The examination of a node that does not run, or of a backup: configuration, folder, disk, and all that is stored.
+
+It changes nothing. A node that runs has its spool open for writing, so its spool is examined in a backup.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections.sizes import rounded_size
+from sluicegate.gateway.process.lint import lint
+from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
+from sluicegate.storage.backup.backup import SPARE_BYTES
+from sluicegate.storage.backup.folder import BackupNote, checked_pieces, read_note
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.environment.environment import disk_free_bytes
+from sluicegate.storage.environment.file_rights import open_to_others, told_rights
+from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
+from sluicegate.storage.errors import StorageError
+from sluicegate.storage.integrity.inspection import Finding, Severity, inspect_spool
+from sluicegate.storage.integrity.walk import walk_trees
+from sluicegate.storage.store.store import SPOOL_FILES
+
+DAMAGES_SHOWN_MAX: Final = 100
+MAP_FULL_SHARE: Final = 0.8  # of the map: time to act
+
+
+@dataclass
+class Examination:
+    """What was looked at, and what was found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    looked_at: dict[str, int | str] = field(default_factory=dict)  # what -> how many, or what it is
+
+    def is_healthy(self) -> bool:
+        """Return whether there is no error among the findings."""
+        return all(each.severity != Severity.ERROR for each in self.findings)
+
+    def error(self, subject: str, text: str) -> None:
+        """Note an error."""
+        self.findings.append(Finding(Severity.ERROR, subject, text))
+
+    def warn(self, subject: str, text: str) -> None:
+        """Note a warning."""
+        self.findings.append(Finding(Severity.WARNING, subject, text))
+
+
+def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) -> Examination:
+    """Examine a configuration, and its data folder unless a node uses that. `looked` is called for each page.
+
+    `now_s` is the time in seconds since the epoch.
+    """
+    examination = Examination()
+    examination.findings += lint(config, now_s=now_s)
+    examination.looked_at["data folder"] = str(config.data.path)
+    try:
+        _examine_data(examination, config, looked)
+    except OSError as error:
+        examination.error("data.path", in_words(error))
+    return examination
+
+
+def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
+    """Examine a backup, its checksum first."""
+    examination = Examination()
+    examination.looked_at["backup"] = str(folder)
+    try:
+        note: BackupNote = read_note(folder)
+        for _ in checked_pieces(folder, note):
+            pass
+    except (StorageError, OSError) as error:
+        examination.error(str(folder), in_words(error) if isinstance(error, OSError) else str(error))
+        return examination
+    examination.looked_at["checksum"] = f"right, over {note.data_bytes} bytes"
+    _examine_spool(examination, lambda: SpoolReader.open_backup(folder), folder, looked)
+    return examination
+
+
+def in_words(error: OSError) -> str:
+    """Return what the system says went wrong, and with which file."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+
+
+def _examine_data(examination: Examination, config: Config, looked: Callable[[], None]) -> None:
+    """Examine the data folder. Raises OSError for one that cannot be looked into."""
+    folder = config.data.path
+    if not folder.exists():
+        examination.looked_at["spool"] = "none: the first start makes one"
+        _examine_parent(examination, folder)
+        return
+    _examine_folder(examination, config)
+    if not (folder / DATA_FILE).exists():
+        examination.looked_at["spool"] = "none: the first start makes one"
+        return
+    with claimed(folder) as holder:
+        if holder is not None:
+            examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}: make a backup, and examine that"
+        else:
+            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked)
+
+
+def _examine_parent(examination: Examination, folder: Path) -> None:
+    there = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        examination.error("data.path", f"{folder} is not there, and {there} may not be written to")
+
+
+def _examine_folder(examination: Examination, config: Config) -> None:
+    folder = config.data.path
+    if not folder.is_dir():
+        examination.error("data.path", f"{folder} is no folder")
+        return
+    for path in (folder, *(folder / name for name in (DATA_FILE, LOCK_FILE))):
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            examination.error(str(path), "it may not be read and written by this user")
+    rights = open_to_others(folder, SPOOL_FILES)
+    if rights:
+        examination.warn(str(folder), told_rights(rights))
+    free, size = disk_free_bytes(folder), _size(folder / DATA_FILE)
+    examination.looked_at["disk"] = f"{rounded_size(free)} free"
+    if free < SPARE_BYTES:
+        text = f"{rounded_size(free)} are free: the spool takes no messages that need more room"
+        examination.error(str(folder), text)
+    elif free < (growth := config.spool.map_bytes_max - size):
+        text = f"{rounded_size(free)} are free, and it may grow by {rounded_size(growth)}: spool.map_bytes_max"
+        examination.warn(str(folder), text)
+    if size > MAP_FULL_SHARE * config.spool.map_bytes_max:
+        text = f"the data file has {rounded_size(size)} of {rounded_size(config.spool.map_bytes_max)}"
+        examination.warn("spool.map_bytes_max", text)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[str | None]:
+    """Keep nodes from starting on the folder for the length of the block; yield the process id of one that runs.
+
+    Without these files, or the right to read them, nobody can be kept from anything.
+    """
+    holder: str | None = None
+    with ExitStack() as stack:
+        for name in (LOCK_FILE, DATA_FILE):
+            try:
+                file = stack.enter_context((folder / name).open("rb"))
+            except OSError:
+                continue
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                said = file.read(32).decode(errors="replace").strip() if name == LOCK_FILE else ""
+                holder = holder or said
+        yield holder
+
+
+def _examine_spool(
+    examination: Examination, opened: Callable[[], SpoolReader], folder: Path, looked: Callable[[], None]
+) -> None:
+    try:
+        if not _examine_trees(examination, folder):
+            return  # LMDB could be ended by what it reads there, and this process with it
+        with opened() as reader:
+            examination.looked_at |= _counts(reader)
+            examination.findings += inspect_spool(reader, looked=looked)
+            examination.findings += _users_with_old_keys(reader)
+    except StorageError as error:
+        examination.error(str(folder / DATA_FILE), str(error))
+
+
+def _users_with_old_keys(reader: SpoolReader) -> Iterator[Finding]:
+    """Yield the users whose SCRAM keys an earlier release made. What cannot be read of users, a start reports."""
+    from sluicegate.gateway.provisioning.store import (
+        made_rows,  # late: the broker's code, for a spool that could be opened
+    )
+    from sluicegate.gateway.provisioning.stored_users import USERS
+
+    for vpn in reader.vpns.values():
+        for row in made_rows(USERS, vpn.rows.catalog).values():
+            with suppress(ValueError):
+                user = USERS.read(row)
+                count = iterations_of(user.scram)
+                if 0 < count < ITERATIONS_MIN:
+                    yield Finding(Severity.WARNING, f"{vpn.name}: user {user.name}", few_iterations(count))
+
+
+def _examine_trees(examination: Examination, folder: Path) -> bool:
+    """Walk over LMDB's own pages; return whether they are in order. Raises OSError, StoreFailed."""
+    damages = walk_trees(folder / DATA_FILE)
+    if not damages:
+        return True
+    tables = sorted({each.table for each in damages})
+    examination.looked_at["trees"] = f"damaged: {', '.join(tables)}"
+    for damage in damages[:DAMAGES_SHOWN_MAX]:
+        examination.error(damage.table, f"page {damage.page} of {DATA_FILE}: {damage.problem}")
+    if len(damages) > DAMAGES_SHOWN_MAX:
+        examination.error(str(folder / DATA_FILE), f"{len(damages) - DAMAGES_SHOWN_MAX} more pages are broken")
+    text = "its own order is broken, so its records were not looked at: restore a backup, or bring what can be read"
+    examination.error(str(folder / DATA_FILE), f"{text} into a new spool with `sluicegate doctor --salvage FOLDER`")
+    return False
+
+
+def _counts(reader: SpoolReader) -> dict[str, int | str]:
+    queues_count = partitions_count = messages_count = 0
+    for vpn in reader.vpns.values():
+        queues_count += len(vpn.queues)
+        for name, queue in vpn.queues.items():
+            partitions_count += len(queue.partition_ids)
+            messages_count += sum(each.waiting_count for each in vpn.partitions(name))
+    return {
+        "incarnation": f"{reader.incarnation:016x}",
+        "closed in order": "yes" if reader.was_clean else "no: what it holds is flagged as redelivered",
+        "message VPNs": len(reader.vpns),
+        "queues": queues_count,
+        "partitions": partitions_count,
+        "messages": messages_count,
+        "pages": len(reader.pages),
+        "journal records": reader.journal_records_count,
+        **{f"rows of {table}": len(rows) for table, rows in reader.tables.items()},
+    }

@@ -1,0 +1,145 @@
+"""The ports that are not for clients: the admin port, the same in TLS, and the one for probes.
+
+What answers there is a third of all code that a node imports, and nobody needs it to publish. So it is imported when
+the ports of clients are open already, module by module when nobody asks for anything: a client waits for one at most.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from sluicegate.gateway.admin.access.places import Places
+from sluicegate.gateway.config.sections.admin import Admin, AdminTls
+from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
+from sluicegate.gateway.config.sections.node import Health
+from sluicegate.gateway.views.start_errors import opening
+from sluicegate.protocols.transport.listeners import BaseListener, bind
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.admin.server import AdminServer
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.operations.node import NodeView
+
+# In an order in which each has little to import that those before it have not. What is not named comes with the last.
+IMPORTED: Final = (
+    "click",
+    "h11",
+    "anyio",
+    "uvicorn.config",
+    "uvicorn.protocols.http.h11_impl",
+    "starlette.requests",
+    "starlette.applications",
+    "prometheus_client",
+    "sluicegate.gateway.observability.metrics",
+    "scramp",  # for users that operators make, and clients that prove who they are by it
+    "sluicegate.gateway.views.queues",
+    "sluicegate.gateway.views.figures",
+    "sluicegate.gateway.views.clients",
+    "sluicegate.gateway.views.explanations",
+    "sluicegate.gateway.views.spool",
+    "sluicegate.gateway.views.subscriptions",
+    "sluicegate.gateway.operations.interface",
+    "sluicegate.gateway.operations.explain_node",
+    "sluicegate.gateway.operations.metrics",
+    "sluicegate.gateway.operations.node",
+    "sluicegate.gateway.admin.semp.objects.attributes",
+    "sluicegate.gateway.admin.semp.refusing",
+    "sluicegate.gateway.admin.semp.resources",
+    "sluicegate.gateway.admin.semp.actions",
+    "sluicegate.gateway.admin.semp.routes",
+    "sluicegate.gateway.admin.rest.openapi",
+    "sluicegate.gateway.admin.rest.api",
+    "sluicegate.gateway.admin.app",
+    "sluicegate.gateway.admin.server",
+)
+
+CLIENTS_FIRST_MS: Final = 1000  # in all; then operators have their turn, however busy clients are
+
+
+class OperatorPorts:
+    """Those ports of one node that its configuration opens."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._bound: dict[str, list[socket.socket]] = {}  # not served yet, by name
+        self.servers: dict[str, AdminServer] = {}  # those that are open, by name
+        self.places = {name: Places() for name in ("health", "admin.tls", "admin")}
+
+    async def bind(self) -> None:
+        """Take the addresses, and look at the certificate. Raises CannotStart."""
+        for name, config in self._configured():
+            with opening(name, config.host, config.port):
+                if isinstance(config, AdminTls):
+                    config.tls(alpn=HTTP_ALPN).context()
+                self._bound[name] = await bind(config.host.strip("[]"), config.port)
+
+    async def open(self) -> None:
+        """Serve at the addresses that were taken. Raises CannotStart."""
+        now_ms = self._node.clock.now_ms
+        until_ms = now_ms() + CLIENTS_FIRST_MS
+        for module in IMPORTED if self._bound else ():
+            await turn_without(self._received_bytes, now_ms, until_ms)
+            import_module(module)
+        from sluicegate.gateway.operations.node import NodeView  # late, as said above
+
+        view = NodeView(self._node)  # one for all ports: what is under way at one is known at the others
+        for name, config in self._configured():
+            with opening(name, config.host, config.port):
+                self.servers[name] = await self._serve(view, name, config)
+            del self._bound[name]
+
+    async def stop(self) -> None:
+        """Close them: requests that are under way are finished."""
+        for bound in self._bound.values():
+            for each in bound:
+                each.close()
+        for server in self.servers.values():
+            await server.stop()
+
+    def listeners(self) -> list[BaseListener]:
+        """Return whoever listens on these ports."""
+        return [server.listener for server in self.servers.values()]
+
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Return name and URL of each open port."""
+        return [(name, server.url) for name, server in self.servers.items()]
+
+    def _configured(self) -> Iterator[tuple[str, Admin | AdminTls | Health]]:
+        config = self._node.config
+        for name, each in (("health", config.health), ("admin.tls", config.admin.tls), ("admin", config.admin)):
+            if each.enabled:
+                yield name, each
+
+    def _received_bytes(self) -> int:
+        return sum([front.counters.bytes_received for front in self._node.fronts])
+
+    async def _serve(self, view: "NodeView", name: str, config: Admin | AdminTls | Health) -> "AdminServer":
+        from sluicegate.gateway.admin.server import serve_admin  # late, as said above
+
+        node = self._node
+        return await serve_admin(
+            view,
+            config.host,
+            config.port,
+            name=name,
+            tls=config.tls(alpn=HTTP_ALPN) if isinstance(config, AdminTls) else None,
+            accounts=node.admin_accounts,
+            events=node.runtime.events,
+            queue_label_max=node.config.metrics.queue_label_max,
+            probes_only=isinstance(config, Health),
+            allowed_hosts=lambda: node.config.node.allowed_hosts,
+            places=self.places[name],
+            body_timeout_s=node.config.admin.body_timeout_s,
+            bound=self._bound[name],
+        )
+
+
+async def turn_without(asked: Callable[[], int], now_ms: Callable[[], int], until_ms: int) -> None:
+    """Let the loop turn until it has turned once without `asked` growing, or until that time; at least once."""
+    while True:
+        before = asked()
+        await asyncio.sleep(0)
+        if asked() == before or now_ms() >= until_ms:
+            return

@@ -1,0 +1,106 @@
+"""A node in a process of its own: its event loop, its signals, and what it prints when it is ready."""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.gateway.build import release
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.node.allocator import keep_freed_memory
+from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.gateway.node.os_limits import raise_file_limit
+from sluicegate.gateway.observability.logs import set_up_logging
+from sluicegate.gateway.process.reloading import Reloading
+from sluicegate.gateway.views.start_errors import CannotStart
+from sluicegate.protocols.transport.loop import event_loop as socket_loop
+from sluicegate.storage.errors import StorageError
+
+log = logging.getLogger("sluicegate.node")
+
+# Most allocations are bytes, which the collector does not track; what it tracks lives in consumer windows and in
+# connections, a hundred objects each. Objects pass the first two generations once; the second is looked through often,
+# so that it is small: fifty thousand objects hold the loop up for 30 ms, a million for half a second.
+GC_THRESHOLDS = (10_000, 4, 20_000)
+
+
+def run(config: Config, *, reload: Callable[[], Config]) -> int:
+    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration.
+
+    Called with the garbage collector off, as importing this should be; it goes on when the node is ready. Called with
+    SIGHUP blocked, which is heard from when the node begins to start: it would end the process before. Raises
+    CannotStart.
+    """
+    try:
+        set_up_logging(config.log)
+    except OSError as error:
+        text = f"log.audit_file: {config.log.audit_file} cannot be written: {error.strerror or error}"
+        raise CannotStart(text) from None
+    keep_freed_memory()
+    raise_file_limit(config)
+    gc.freeze()  # what modules have made as they were imported, nearly all there is, is never looked through
+    return socket_loop.run(_serve(config, reload))
+
+
+async def _serve(config: Config, reload: Callable[[], Config]) -> int:
+    store = open_store(config)
+    try:
+        node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
+    except StorageError as problem:
+        text = f"the data folder {config.data.path} cannot be read: {problem}"
+        raise CannotStart(text, advice="`sluicegate doctor` looks into it.") from None
+    node.configuration = reload
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    reloading = Reloading(node, reload)
+    loop.add_signal_handler(signal.SIGHUP, reloading.ask)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+    try:
+        await node.start()
+    except CannotStart:
+        _hear_no_more(reloading)
+        await node.stop()  # in order: a port that is taken must not have the next start flag everything as redelivered
+        raise
+    _announce(node)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+    node.failed.add_done_callback(lambda _: stopping.set())
+    await stopping.wait()
+    _hear_no_more(reloading)
+    if node.failed.done():
+        log.error("the node cannot go on: %r", node.failed.result())
+        store.close()
+        return 1
+    await node.stop()
+    log.info("stopped")
+    return 0
+
+
+def _hear_no_more(reloading: Reloading) -> None:
+    """Take nothing over any more, and have SIGHUP not end the process before it has ended in order."""
+    reloading.end()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+
+
+def _announce(node: Node) -> None:
+    """Print where to connect, and what to try."""
+    lines = [f"Sluicegate {release()} is ready."]
+    endpoints = node.endpoints()
+    width = max([len(name) for name, _ in endpoints], default=0)
+    lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
+    lines += node.mqtt.things_to_try()
+    if sys.stdout is None:  # it was closed before we began
+        return
+    try:  # past its buffer, in which what could not be written would be written again at the end
+        os.write(sys.stdout.fileno(), ("\n".join(lines) + "\n").encode())
+    except OSError as error:
+        log.warning("nobody reads where to connect: standard output: %s", error.strerror)

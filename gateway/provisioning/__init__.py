@@ -1,0 +1,1 @@
+"""What both the configuration and operators can make: users, profiles, queues, delivery points."""

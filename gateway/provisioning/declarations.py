@@ -1,0 +1,146 @@
+"""Everything that operators make while a gateway runs, as one document: what is wanted, and what differs from it.
+
+A document has a version, and for each message VPN lists of objects by kind. An object is a mapping with a name; what it
+does not say has its default, so a document says all there is to an object. How objects are read and changed is a matter
+of those who talk to the gateway (`gateway.cli.commands.config.kinds`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.wrong_value import seen
+
+VERSION: Final = 1
+BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB
+VALUES_MAX: Final = 1_000_000
+
+ADD: Final = "+"
+SET: Final = "~"
+REMOVE: Final = "-"
+
+Fields = Mapping[str, object]
+Objects = Mapping[str, Fields]  # by name
+
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong with a document."""
+
+    path: Path  # of what is wrong
+    text: str  # where, what, and what is allowed
+
+
+class DeclarationInvalid(ValueError):
+    """A document is none that this release reads. Has all its mistakes, of each object the first."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        assert mistakes, "an error without a mistake"
+        super().__init__("\n".join(each.text for each in mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to become of one object."""
+
+    deed: str  # ADD, SET or REMOVE
+    kind: str
+    name: str
+    fields: Fields  # ADD: all of them; SET: those that differ, as they are wanted
+    before: Fields  # SET: those that differ, as they are
+
+
+def read_declaration(
+    document: Mapping[str, object], checks: Mapping[str, Callable[[Fields], object]]
+) -> dict[str, dict[str, Objects]]:
+    """Return the objects of a document, by message VPN, kind and name. Raises DeclarationInvalid.
+
+    `checks` has for each kind what looks at an object, and raises QueueInvalid.
+    """
+    reading = _Reading(checks)
+    found = reading.document(document)
+    if reading.mistakes:
+        raise DeclarationInvalid(reading.mistakes)
+    return found
+
+
+class _Reading:
+    """One walk over a document. What is wrong is noted and left out, and the walk goes on."""
+
+    def __init__(self, checks: Mapping[str, Callable[[Fields], object]]) -> None:
+        self.mistakes: list[Mistake] = []
+        self._checks = checks
+        self._allowed = ", ".join(checks)
+
+    def document(self, document: Mapping[str, object]) -> dict[str, dict[str, Objects]]:
+        found: dict[str, dict[str, Objects]] = {}
+        if document.keys() != {"version", "message_vpns"}:
+            self._wrong((), f"it has {', '.join(document) or 'nothing'}; allowed: version and message_vpns")
+            return found
+        if document["version"] != VERSION:
+            self._wrong(("version",), f"version: {seen(document['version'])} is not allowed; allowed: {VERSION}")
+            return found  # whatever else it says may be right in its version
+        path = ("message_vpns",)
+        for vpn, given in self._mapping(path, document["message_vpns"], "kinds of objects by message VPN").items():
+            found[vpn] = {}
+            for kind, objects in self._mapping((*path, vpn), given, f"lists of {self._allowed}").items():
+                found[vpn][kind] = self._objects((*path, vpn, kind), kind, objects)
+        return found
+
+    def _objects(self, path: Path, kind: str, given: object) -> Objects:
+        found: dict[str, Fields] = {}
+        if kind not in self._checks:
+            self._wrong(path, f"{_dotted(path)}: there is no such kind of objects; allowed: {self._allowed}")
+        elif not isinstance(given, list):
+            self._wrong(path, f"{_dotted(path)}: it is no list; allowed: a list of objects with a name each")
+        else:
+            for index, each in enumerate(given):
+                self._object((*path, index), kind, each, found)
+        return found
+
+    def _object(self, path: Path, kind: str, given: object, found: dict[str, Fields]) -> None:
+        if not isinstance(given, Mapping):
+            self._wrong(path, f"{_dotted(path)}: it is no mapping; allowed: an object with a name")
+            return
+        name = given.get("name")
+        if not isinstance(name, str) or name in found:
+            reason = "has no name" if not isinstance(name, str) else f"is a second {name!r}"
+            self._wrong(path, f"{_dotted(path)} {reason}; allowed: each name once")
+            return
+        found[name] = given
+        try:
+            self._checks[kind](given)
+        except QueueInvalid as wrong:
+            field = [int(part) if part.isdigit() else part for part in wrong.field.split(".")]
+            self._wrong((*path, *field), f"{_dotted(path)}, {name!r}: {wrong}")
+
+    def _mapping(self, path: Path, given: object, allowed: str) -> Mapping[str, object]:
+        if isinstance(given, Mapping):
+            return given
+        self._wrong(path, f"{_dotted(path)}: it is no mapping; allowed: {allowed}")
+        return {}
+
+    def _wrong(self, path: Path, text: str) -> None:
+        self.mistakes.append(Mistake(path, text))
+
+
+def _dotted(path: Path) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def differences(kind: str, wanted: Objects, present: Objects, *, prune: bool) -> Iterator[Change]:
+    """Yield what has to be done for all that is wanted to be there; with `prune`, for nothing else to be there."""
+    for name, fields in sorted(wanted.items()):
+        if name not in present:
+            yield Change(ADD, kind, name, fields, {})
+            continue
+        before = {key: present[name].get(key) for key, value in fields.items() if present[name].get(key) != value}
+        if before:
+            yield Change(SET, kind, name, {key: fields[key] for key in before}, before)
+    if prune:
+        yield from (Change(REMOVE, kind, name, {}, {}) for name in sorted(present.keys() - wanted.keys()))

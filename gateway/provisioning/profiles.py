@@ -1,0 +1,198 @@
+"""The client profiles and the ACL profiles of a message VPN: of its configuration, made by operators, and `default`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from sluicegate.gateway.config.described import changed, described
+from sluicegate.gateway.config.sections.section import NamedSection
+from sluicegate.gateway.config.sections.security.authentication import Authentication
+from sluicegate.gateway.config.sections.security.client_profiles import (
+    AclProfileSettings,
+    ClientProfileSettings,
+    TopicException,
+)
+from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.provisioning.store import MadeKind, MadeObjects, kind_of_sections
+from sluicegate.gateway.views.accounts import (
+    ACL_DEFAULT,
+    CLIENT_DEFAULT,
+    AclException,
+    AclProfileView,
+    ClientProfileView,
+    ProfileKind,
+)
+from sluicegate.gateway.views.errors import (
+    AclExceptionAlreadyExists,
+    AclExceptionNotFound,
+    AclProfileAlreadyExists,
+    AclProfileNotFound,
+    ClientProfileAlreadyExists,
+    ClientProfileNotFound,
+    Refused,
+)
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.storage.catalog.recovered import StoredVpn
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+PROFILES_MAX: Final = 1000  # of each kind, that are made: a reload goes through all of them
+TOLD_MAX: Final = 5  # names of users, where there may be thousands
+
+P = TypeVar("P", bound=NamedSection)
+V = TypeVar("V", bound=NamedSection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[P, V]):
+    """What the profiles of a kind have in common."""
+
+    field: ProfileKind
+    model: type[P]
+    default: P
+    configured: Callable[[Authentication], Sequence[P]]
+    view: Callable[[P, str], V]
+    made: MadeKind[P]
+    put_in_force: Callable[[ClientRoster, str, P | None], None]  # by name; None: there is none any more
+
+
+CLIENT: Final = Kind(
+    field=ProfileKind.CLIENT,
+    model=ClientProfileSettings,
+    default=CLIENT_DEFAULT,
+    configured=lambda authentication: authentication.client_profiles,
+    view=ClientProfileView.of,
+    made=kind_of_sections(
+        ClientProfileSettings,
+        row_key=b"client-profile/",
+        count_max=PROFILES_MAX,
+        not_found=ClientProfileNotFound,
+        already_exists=ClientProfileAlreadyExists,
+    ),
+    put_in_force=lambda roster, name, profile: roster.set_client_profile(
+        name, None if profile is None else profile.profile()
+    ),
+)
+ACL: Final = Kind(
+    field=ProfileKind.ACL,
+    model=AclProfileSettings,
+    default=ACL_DEFAULT,
+    configured=lambda authentication: authentication.acl_profiles,
+    view=AclProfileView.of,
+    made=kind_of_sections(
+        AclProfileSettings,
+        row_key=b"acl-profile/",
+        count_max=PROFILES_MAX,
+        not_found=AclProfileNotFound,
+        already_exists=AclProfileAlreadyExists,
+    ),
+    put_in_force=lambda roster, name, profile: roster.set_acl_profile(
+        name, None if profile is None else profile.profile()
+    ),
+)
+
+
+class Profiles(Generic[P, V]):
+    """The profiles of one kind. What is changed holds for those who are connected, too."""
+
+    def __init__(self, kind: Kind[P, V], node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
+        self._kind = kind
+        self._node = node
+        self._vpn = vpn
+        self._made = MadeObjects(kind.made, vpn, stored.catalog, self._configured)
+
+    def all(self) -> dict[str, P]:
+        """Return all that users may have, by name."""
+        return self._made.objects | self._configured()
+
+    def views(self) -> list[V]:
+        """Return what is to be seen of each, by name."""
+        configured = self._configured()
+        return [
+            self._kind.view(profile, CONFIGURATION if name in configured else OPERATOR)
+            for name, profile in sorted((self._made.objects | configured).items())
+        ]
+
+    def view(self, name: str) -> V:
+        """Return what is to be seen of a profile. Raises NotFound."""
+        origin = self._made.origin(name)
+        return self._kind.view(self.all()[name], origin)
+
+    async def create(self, asked: Mapping[str, object]) -> V:
+        """Make a profile. Raises AlreadyExists, QueueInvalid and Refused."""
+        profile = described(self._kind.model, asked)
+        await self._made.change(self._create(profile))
+        return self.view(profile.name)
+
+    async def update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> V:
+        """Change what `change` says of the profile as it is. Raises NotFound, QueueInvalid and Refused."""
+        await self._made.change(self._update(name, change))
+        return self.view(name)
+
+    async def delete(self, name: str) -> None:
+        """Delete a profile that no user has. Raises NotFound and Refused."""
+        await self._made.change(self._delete(name))
+
+    async def _create(self, profile: P) -> None:
+        self._made.check_new(profile.name)
+        await self._put(profile.name, profile)
+        self._come_or_gone(profile.name)
+
+    async def _update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> None:
+        profile = self._made.changeable(name)
+        await self._put(name, changed(profile, change(profile)))
+
+    async def _delete(self, name: str) -> None:
+        self._made.changeable(name)
+        users = self._vpn.users.with_profile(self._kind.field, name)
+        if users:
+            told = ", ".join(repr(user) for user in users[:TOLD_MAX])
+            more = f" and {len(users) - TOLD_MAX} others" if len(users) > TOLD_MAX else ""
+            raise Refused(f"users have it: {told}{more}; give them another one first")
+        await self._put(name, None)
+        self._come_or_gone(name)
+
+    async def _put(self, name: str, profile: P | None) -> None:
+        await self._made.put(name, profile)
+        self._kind.put_in_force(self._vpn.clients, name, self.all().get(name))
+
+    def _come_or_gone(self, name: str) -> None:
+        """Let in who was shut down for want of a profile, and nobody who got one just before it was deleted."""
+        if self._vpn.users.with_profile(self._kind.field, name):
+            self._node.users_changed(self._vpn)
+
+    def _configured(self) -> dict[str, P]:
+        configured = self._kind.configured(self._vpn.config.authentication)
+        return {each.name: each for each in (self._kind.default, *configured)}
+
+
+def with_exception(profile: AclProfileSettings, field: str, exception: AclException) -> dict[str, object]:
+    """Return what a profile is changed by when it gets one more. Raises AclExceptionAlreadyExists and QueueInvalid."""
+    if not isinstance(exception, str):
+        exception = described(TopicException, exception).model_dump()
+    before = _exceptions(profile, field)
+    if _key_of(exception) in [_key_of(each) for each in before]:
+        raise AclExceptionAlreadyExists(_key_of(exception))
+    return {field: [*before, exception]}
+
+
+def without_exception(profile: AclProfileSettings, field: str, key: str) -> dict[str, object]:
+    """Return what a profile is changed by when one goes. Raises AclExceptionNotFound."""
+    before = _exceptions(profile, field)
+    left = [each for each in before if _key_of(each) != key]
+    if len(left) == len(before):
+        raise AclExceptionNotFound(key)
+    return {field: left}
+
+
+def _exceptions(profile: AclProfileSettings, field: str) -> list[AclException]:
+    found = profile.to_dict()[field]
+    assert isinstance(found, list), "the caller names a list of exceptions"
+    return found
+
+
+def _key_of(exception: AclException) -> str:
+    """Return what tells an exception from others: its syntax and topic, or itself where it is a network."""
+    return exception if isinstance(exception, str) else f"{exception['syntax']},{exception['topic']}"

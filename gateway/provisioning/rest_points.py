@@ -1,0 +1,154 @@
+"""The REST delivery points of a message VPN: of its configuration and made by operators; started, stopped, shown."""
+
+import logging
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from sluicegate.actors.runtime.supervision import VITAL
+from sluicegate.actors.runtime.tree import SupervisorActor
+from sluicegate.gateway.config.described import changed, described
+from sluicegate.gateway.config.rest_refusals import ALLOWED_HOSTS, refused_hosts, reserved_headers
+from sluicegate.gateway.config.rest_settings import settings_of
+from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.provisioning.store import MadeObjects
+from sluicegate.gateway.provisioning.stored_rest_points import POINTS
+from sluicegate.gateway.views.errors import Refused, RestDeliveryPointNotFound
+from sluicegate.gateway.views.rest import RestDeliveryPointView, point_view
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.protocols.rest.point import RestDeliveryPoint as RunningPoint
+from sluicegate.protocols.rest.point import RestServices
+from sluicegate.protocols.rest.settings import PointSettings
+from sluicegate.storage.catalog.recovered import StoredVpn
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+log = logging.getLogger("sluicegate.rest")
+
+
+class RestPoints:
+    """The delivery points of one message VPN: those of the configuration, and those that operators make."""
+
+    def __init__(self, node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
+        self._node = node
+        self._vpn = vpn
+        self._cell = node.runtime.spawn(
+            SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=vpn.cell
+        )
+        self.running: dict[str, RunningPoint] = {}
+        self._made = MadeObjects(POINTS, vpn, stored.catalog, self._configured)
+        self._reasons: dict[str, str] = {}  # why one that is enabled does not run
+        self._is_stopped = False  # the node stops: none begins any more, whatever is reloaded or made
+
+    async def start(self) -> None:
+        """Start those that there are, and stop those that are no more, or otherwise."""
+        await self._made.change(self._follow_all())
+
+    async def stop(self) -> None:
+        """Stop all, for good."""
+        await self._made.change(self._stop())
+
+    def views(self) -> list[RestDeliveryPointView]:
+        """Return what is to be seen of every point, by name."""
+        return [self._view(definition) for _, definition in sorted(self._definitions().items())]
+
+    def view(self, name: str) -> RestDeliveryPointView:
+        """Return what is to be seen of a point. Raises RestDeliveryPointNotFound."""
+        definition = self._definitions().get(name)
+        if definition is None:
+            raise RestDeliveryPointNotFound(name)
+        return self._view(definition)
+
+    async def create(self, asked: Mapping[str, object]) -> str:
+        """Make and start a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
+        point = described(RestDeliveryPoint, asked)
+        await self._made.change(self._create(point))
+        return point.name
+
+    async def update(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change a point; it begins anew. Raises RestDeliveryPointNotFound, QueueInvalid and Refused."""
+        await self._made.change(self._update(name, changes))
+
+    async def delete(self, name: str) -> None:
+        """Delete a point; what it held goes back to its queues. Raises RestDeliveryPointNotFound and Refused."""
+        await self._made.change(self._delete(name))
+
+    async def _create(self, point: RestDeliveryPoint) -> None:
+        self._made.check_new(point.name)
+        await self._keep(point)
+
+    async def _update(self, name: str, changes: Mapping[str, object]) -> None:
+        await self._keep(changed(self._made.changeable(name), changes))
+
+    async def _delete(self, name: str) -> None:
+        self._made.changeable(name)
+        await self._made.put(name, None)
+        await self._follow(name)
+
+    async def _stop(self) -> None:
+        self._is_stopped = True
+        for point in self.running.values():
+            await point.stop()
+        self.running.clear()
+
+    def _view(self, definition: RestDeliveryPoint) -> RestDeliveryPointView:
+        name = definition.name
+        return point_view(
+            definition,
+            self.running.get(name),
+            origin=OPERATOR if definition is self._made.objects.get(name) else CONFIGURATION,
+            reason=self._reasons.get(name, ""),
+        )
+
+    def _configured(self) -> dict[str, RestDeliveryPoint]:
+        return {each.name: each for each in self._vpn.config.rest_delivery_points}
+
+    def _definitions(self) -> dict[str, RestDeliveryPoint]:
+        return self._made.objects | self._configured()
+
+    async def _keep(self, point: RestDeliveryPoint) -> None:
+        targets = self._node.config.rest.targets()
+        for finding in chain(reserved_headers(point), refused_hosts(point, targets)):
+            raise QueueInvalid(finding.field, finding.reason, finding.allowed or ALLOWED_HOSTS)
+        try:
+            settings_of(point, targets)
+        except ValueError as error:
+            raise Refused(f"a file that it names cannot be used: {error}") from None
+        await self._made.put(point.name, point)
+        await self._follow(point.name)
+
+    async def _follow_all(self) -> None:
+        for name in dict.fromkeys([*self.running, *self._definitions()]):
+            await self._follow(name)
+
+    async def _follow(self, name: str) -> None:
+        """Have a point run as it is defined now, if it is, and else not at all."""
+        wanted, point = self._settings(name), self.running.get(name)
+        if point is not None and point.settings != wanted:
+            del self.running[name]
+            await point.stop()
+            point.cell.stop()
+        if wanted is not None and name not in self.running:
+            node = self._node
+            cell = node.runtime.spawn(
+                SupervisorActor, kind="rest-delivery-point", name=name, policy=VITAL, parent=self._cell
+            )
+            services = RestServices(node.runtime, self._vpn.events, self._vpn.queues, node.credit)
+            point = self.running[name] = RunningPoint(cell, wanted, services)
+            point.start()
+
+    def _settings(self, name: str) -> PointSettings | None:
+        """Return with which settings a point is to run; None: it is not to."""
+        self._reasons.pop(name, None)
+        definition = self._definitions().get(name)
+        if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
+            return None
+        try:
+            return settings_of(definition, self._node.config.rest.targets())
+        except ValueError as error:  # of an earlier release; or a secret or certificate that was there is not
+            self._reasons[name] = str(error)
+            log.error("REST delivery point %r does not start: %s", name, error)
+            return None

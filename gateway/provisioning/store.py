@@ -1,0 +1,136 @@
+"""Objects that operators make of a message VPN while the node runs, beside those of the same kind in its configuration.
+
+They are kept in the catalog, a row each. What they are and what follows from a change is a matter of `users`,
+`rest_points` and `profiles`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import orjson
+
+from sluicegate.actors.spool.catalog import WriteRow
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.config.described import described
+from sluicegate.gateway.config.sections.section import NamedSection
+from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
+from sluicegate.storage.interface import Table, TableWrite
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+T = TypeVar("T")
+N = TypeVar("N", bound=NamedSection)
+
+log: Final = logging.getLogger("sluicegate.node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeKind(Generic[T]):
+    """A kind of objects."""
+
+    row_key: bytes  # what the keys of its rows begin with
+    count_max: int  # of one message VPN
+    written: Callable[[T], bytes]
+    read: Callable[[bytes], T]  # raises ValueError, whose text has no secret
+    not_found: type[NotFound]
+    already_exists: type[AlreadyExists]
+
+
+def kind_of_sections(
+    model: type[N], *, row_key: bytes, count_max: int, not_found: type[NotFound], already_exists: type[AlreadyExists]
+) -> MadeKind[N]:
+    """Return a kind of objects that are sections of a configuration, and have no secrets."""
+    return MadeKind(
+        row_key=row_key,
+        count_max=count_max,
+        written=lambda section: orjson.dumps(section.to_dict()),
+        read=lambda row: described(model, orjson.loads(row)),
+        not_found=not_found,
+        already_exists=already_exists,
+    )
+
+
+def made_rows(kind: MadeKind[Any], catalog: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the rows of one kind, by the names of their objects."""
+    return {key.removeprefix(kind.row_key): value for key, value in catalog.items() if key.startswith(kind.row_key)}
+
+
+class MadeObjects(Generic[T]):
+    """The objects of one kind in one message VPN.
+
+    Of two of one name that of the configuration counts; the other one is kept for when that is gone. One that this
+    release cannot read stays in the store, and is told of.
+    """
+
+    def __init__(
+        self,
+        kind: MadeKind[T],
+        vpn: "MessageVpn",
+        catalog: Mapping[bytes, bytes],
+        configured: Callable[[], Collection[str]],
+    ) -> None:
+        self._kind = kind
+        self._vpn = vpn
+        self._configured = configured  # the names of those that are not made
+        self._alone = asyncio.Lock()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self.objects: dict[str, T] = {}  # as they are in the store, by name
+        for name, value in made_rows(kind, catalog).items():
+            try:
+                self.objects[name.decode()] = kind.read(value)
+            except ValueError as problem:
+                shown = name.decode(errors="backslashreplace")
+                log.error("%s %r of the store is left out: %s", kind.not_found.kind, shown, problem)
+
+    def origin(self, name: str) -> str:
+        """Return where the object that counts comes from. Raises NotFound."""
+        if name in self._configured():
+            return CONFIGURATION
+        if name not in self.objects:
+            raise self._kind.not_found(name)
+        return OPERATOR
+
+    def changeable(self, name: str) -> T:
+        """Return an object that operators may change. Raises NotFound and Refused."""
+        if self.origin(name) == CONFIGURATION:
+            raise Refused(f"{self._kind.not_found.kind} {name!r} is the configuration's: change it there, and reload")
+        return self.objects[name]
+
+    def check_new(self, name: str) -> None:
+        """Return if an object of this name may be made. Raises AlreadyExists and Refused."""
+        if name in self.objects or name in self._configured():
+            raise self._kind.already_exists(name)
+        if len(self.objects) >= self._kind.count_max:
+            raise Refused(f"there are {len(self.objects)} of the kind {self._kind.not_found.kind}, and may be no more")
+
+    async def change(self, deed: Coroutine[Any, Any, None]) -> None:
+        """Do something, one deed at a time, and to its end: also when nobody waits for it any more."""
+        task = asyncio.create_task(self._do(deed))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        await asyncio.shield(task)
+
+    async def _do(self, deed: Coroutine[Any, Any, None]) -> None:
+        async with self._alone:
+            await deed
+
+    async def put(self, name: str, value: T | None) -> None:
+        """Keep an object, or with None delete it. Part of a deed. Raises Refused."""
+        row = TableWrite(
+            Table.CATALOG,
+            self._kind.row_key + name.encode(),
+            None if value is None else self._kind.written(value),
+        )
+        try:
+            await self._vpn.catalog.ask(WriteRow(row))
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None
+        if value is None:
+            del self.objects[name]
+        else:
+            self.objects[name] = value

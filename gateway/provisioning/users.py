@@ -1,0 +1,142 @@
+"""The users of a message VPN as operators see and change them: of its configuration, and made while the node runs.
+
+What connecting clients prove is held against `gateway.security.accounts`.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.provisioning.store import MadeObjects
+from sluicegate.gateway.provisioning.stored_users import (
+    USERS,
+    AskedUser,
+    StoredUser,
+    asked_changes,
+    asked_user,
+    stored_user,
+)
+from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.user_views import UserView
+from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.storage.catalog.recovered import StoredVpn
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+ProfileNames = Mapping[ProfileKind, Collection[str]]  # of those that there are
+
+
+class Users:
+    """The users of one message VPN.
+
+    Invariant: nobody has a profile that is not there; whose profile is there no more is shut down until it is again.
+    """
+
+    def __init__(self, node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
+        self._node = node
+        self._vpn = vpn
+        self.made = MadeObjects(USERS, vpn, stored.catalog, self._configured)
+
+    def usernames(self) -> list[ClientUsername]:
+        """Return all accounts, without their secrets, as clients are let in by them."""
+        profiles = self._profiles()
+        made = {name: _let_in(user.username(), profiles) for name, user in self.made.objects.items()}
+        return list((made | self._configured()).values())
+
+    def username(self, name: str) -> ClientUsername | None:
+        """Return an account, without its secrets, as clients are let in by it; None: there is none of this name."""
+        for user in self._vpn.config.authentication.users:
+            if user.name == name:
+                return user.username()
+        made = self.made.objects.get(name)
+        return None if made is None else _let_in(made.username(), self._profiles())
+
+    def views(self) -> list[UserView]:
+        """Return what is to be seen of every user, by name."""
+        configured, profiles = self._configured(), self._profiles()
+        names = configured.keys() | self.made.objects.keys()
+        return [self._view(name, configured, profiles) for name in sorted(names)]
+
+    def view(self, name: str) -> UserView:
+        """Return what is to be seen of a user. Raises UserNotFound."""
+        self.made.origin(name)
+        return self._view(name, self._configured(), self._profiles())
+
+    def with_profile(self, field: ProfileKind, name: str) -> list[str]:
+        """Return the users that have a profile that operators made, by name."""
+        return sorted(user.name for user in self.made.objects.values() if getattr(user, field) == name)
+
+    async def create(self, asked: Mapping[str, object]) -> str:
+        """Make a user; return its name. Raises UserAlreadyExists, QueueInvalid and Refused."""
+        user = asked_user(asked)
+        await self.made.change(self._create(user))
+        return user.name
+
+    async def update(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change a user. One that is shut down is sent away. Raises UserNotFound, QueueInvalid and Refused."""
+        await self.made.change(self._update(name, changes))
+
+    async def delete(self, name: str) -> None:
+        """Delete a user, who is sent away. Raises UserNotFound and Refused."""
+        await self.made.change(self._delete(name))
+
+    async def _create(self, user: AskedUser) -> None:
+        self.made.check_new(user.name)
+        await self._keep(user, None)
+
+    async def _update(self, name: str, changes: Mapping[str, object]) -> None:
+        user = self.made.changeable(name)
+        await self._keep(asked_changes(user, changes), user)
+
+    async def _delete(self, name: str) -> None:
+        self.made.changeable(name)
+        await self._put(name, None)
+
+    async def _put(self, name: str, user: StoredUser | None) -> None:
+        await self.made.put(name, user)
+        self._node.user_changed(self._vpn, name)
+
+    def _configured(self) -> dict[str, ClientUsername]:
+        return {user.name: user.username() for user in self._vpn.config.authentication.users}
+
+    async def _keep(self, asked: AskedUser, before: StoredUser | None) -> None:
+        for field, names in self._profiles().items():
+            name = getattr(asked, field)
+            if name not in names:
+                raise QueueInvalid(field, f"there is no such profile as {name!r}", ", ".join(names))
+        iterations = self._vpn.config.authentication.scram_iterations
+        user = await asyncio.to_thread(stored_user, asked, before, iterations, self._node.runtime.rng.randbytes)
+        await self._put(user.name, user)
+
+    def _view(self, name: str, configured: Mapping[str, ClientUsername], profiles: ProfileNames) -> UserView:
+        user = configured.get(name) or self.made.objects[name].username()
+        missing = _missing(user, profiles)
+        return UserView(
+            name=name,
+            origin=CONFIGURATION if name in configured else OPERATOR,
+            enabled=user.enabled,
+            reason=f"there is no such profile as {missing[0]!r}" if missing and user.enabled else "",
+            client_profile=user.client_profile,
+            acl_profile=user.acl_profile,
+            connected_count=self._vpn.clients.connected_count(name),
+        )
+
+    def _profiles(self) -> ProfileNames:
+        return {kind: self._vpn.profiles(kind).all().keys() for kind in ProfileKind}
+
+
+def _let_in(user: ClientUsername, profiles: ProfileNames) -> ClientUsername:
+    """Return a user as it is let in; one without its profiles is shut down, and has those that there are always."""
+    if _missing(user, profiles):
+        return replace(user, enabled=False, client_profile=DEFAULT, acl_profile=DEFAULT)
+    return user
+
+
+def _missing(user: ClientUsername, profiles: ProfileNames) -> list[str]:
+    """Return what a user names, and is not there."""
+    return [getattr(user, kind) for kind, names in profiles.items() if getattr(user, kind) not in names]

@@ -1,0 +1,1 @@
+"""Accounts of clients and operators, their credentials, certificates, and the audit log."""

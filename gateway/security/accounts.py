@@ -1,0 +1,125 @@
+"""Who may connect to a message VPN, and as what: accounts of the configuration, and those that operators made.
+
+How operators make some is in `gateway.provisioning.users`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.gateway.config.sections.listeners import Listeners
+from sluicegate.gateway.config.sections.message_vpns import MessageVpn
+from sluicegate.gateway.config.sections.security.authentication import Authentication
+from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.provisioning.stored_users import StoredUser
+from sluicegate.gateway.security.audit import tell_denials
+from sluicegate.gateway.security.credentials import Proofs
+from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
+from sluicegate.messaging.clients.vpn_quota import VpnQuota
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.protocols.security import scram
+from sluicegate.protocols.security.account_secrets import AccountSecrets
+from sluicegate.protocols.security.authentication import Authenticator, Credentials, Mechanism
+from sluicegate.protocols.security.login_attempts import LoginAttempts
+from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from sluicegate.protocols.security.password_checks import PasswordChecks
+
+
+class Accounts:
+    """The accounts of one message VPN, and its authenticator, which knows them as they are now.
+
+    `attempts` and `checks` outlive it. Of two accounts of one name that of the configuration counts.
+    """
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        proofs: Proofs,
+        listeners: Listeners,
+        runtime: Runtime,
+        attempts: LoginAttempts,
+        checks: PasswordChecks,
+        made: Mapping[str, StoredUser],
+    ) -> None:
+        self._authentication = authentication
+        self._proofs = proofs
+        self._listeners = listeners
+        self._made = made
+        self._secrets = AccountSecrets({})  # of all accounts
+        self._scram = scram.ScramSha256({}, authentication.scram_iterations, runtime.rng.randbytes)
+        self.authenticator = Authenticator(
+            credentials=self._credentials(),
+            scram_matches=scram.password_matches,
+            attempts=attempts,
+            checks=checks,
+            clock=runtime.clock,
+            wait=runtime.sleep,
+            random_bytes=runtime.rng.randbytes,
+        )
+
+    def configure(self, authentication: Authentication, proofs: Proofs) -> None:
+        """Go by this configuration, and what was read of its files."""
+        self._authentication = authentication
+        self._proofs = proofs
+        self.authenticator.credentials = self._credentials()
+
+    def made_changed(self, name: str) -> None:
+        """Go by what operators have made of one of their accounts."""
+        if name in self._proofs.secrets:
+            return
+        user = self._made.get(name)
+        self._scram.change(name, None if user is None else user.scram)
+        if user is None:
+            self._secrets.drop(name)
+        else:
+            self._secrets.put(name, user.password_hash)
+
+    def _credentials(self) -> Credentials:
+        authentication, proofs = self._authentication, self._proofs
+        anonymous = [
+            name
+            for name, listener in self._listeners.enabled().items()
+            if authentication.anonymous_allowed_on(listener.host)
+        ]
+        secrets = {name: user.scram for name, user in self._made.items()} | proofs.secrets
+        self._scram.configure(secrets, authentication.scram_iterations)
+        mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram}
+        if proofs.verifier is not None:
+            mechanisms |= {name: OAuthMechanism(name, proofs.verifier) for name in (OAUTHBEARER, XOAUTH2)}
+        made = {name: user.password_hash for name, user in self._made.items()}
+        self._secrets = AccountSecrets(made | proofs.secrets)
+        return Credentials(
+            secrets=self._secrets,
+            anonymous_listeners=frozenset(anonymous),
+            mechanisms=mechanisms,
+            token_principal=None if proofs.verifier is None else proofs.verifier.principal,
+            tokens_as_passwords=proofs.tokens_as_passwords,
+        )
+
+
+def make_roster(vpn: str, space: TopicSpace, events: Events) -> ClientRoster:
+    """Return the roster of a message VPN, which is yet to be configured. What it denies becomes events."""
+    roster = ClientRoster(vpn, VpnQuota(space))
+    tell_denials(roster, events)
+    return roster
+
+
+def configure_roster(
+    roster: ClientRoster,
+    settings: MessageVpn,
+    usernames: Iterable[ClientUsername],
+    client_profiles: Iterable[ClientProfileSettings],
+    acl_profiles: Iterable[AclProfileSettings],
+) -> None:
+    """Have the roster go by a configuration, these accounts and profiles, for those who are connected as well."""
+    roster.quota.connection_count_max = settings.max_connection_count
+    roster.quota.endpoint_count_max = settings.max_endpoint_count
+    roster.quota.subscription_count_max = settings.max_subscription_count
+    roster.quota.subscription_bytes_max = settings.subscription_bytes_max
+    roster.quota.session_count_max = settings.max_mqtt_session_count
+    roster.quota.session_bytes_max = settings.session_bytes_max
+    roster.configure(
+        list(usernames),
+        [each.profile() for each in client_profiles],
+        [each.profile() for each in acl_profiles],
+    )

@@ -1,0 +1,71 @@
+"""What is proven with the files that a configuration names: passwords and their hashes, keys of tokens, certificates.
+
+All of them are read before anything is in force, so one that cannot be used changes nothing. Who is let in with a
+proof is `gateway.security.accounts` for clients, and `gateway.security.operators` for operators.
+"""
+
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections.security.authentication import Account
+from sluicegate.gateway.config.sections.security.oauth import OAuth
+from sluicegate.protocols.transport.listeners import BaseListener
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.security.bearer_tokens import TokenVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """The proofs of one set of accounts, as they were at one moment."""
+
+    secrets: dict[str, str]  # hashes and plain passwords, by the account's name
+    verifier: "TokenVerifier | None"  # None: tokens are not taken
+    tokens_as_passwords: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Everything that a node reads of such files, as it was at one moment."""
+
+    operators: Proofs
+    clients: dict[str, Proofs]  # by message VPN
+    certificates: list[tuple[BaseListener, ssl.SSLContext | None]]  # of each listener; None: it has no TLS
+
+
+def read_secrets(
+    config: Config, vpns: Iterable[str], listeners: Iterable[BaseListener], wall_ms: Callable[[], int]
+) -> Secrets:
+    """Read the files of a configuration, for these message VPNs and listeners. Raises OSError and ValueError."""
+    sections = {name: config.message_vpn(name).authentication for name in vpns}
+    return Secrets(
+        operators=read_proofs(config.admin.users, config.admin.oauth, wall_ms),
+        clients={name: read_proofs(each.users, each.oauth, wall_ms) for name, each in sections.items()},
+        certificates=[(listener, listener.read_tls()) for listener in listeners],
+    )
+
+
+def read_proofs(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callable[[], int]) -> Proofs:
+    """Read what accounts and tokens are held against. Raises OSError and ValueError."""
+    secrets = {account.name: account.secret() for account in accounts if account.has_secret()}
+    return Proofs(secrets, _verifier(oauth, wall_ms), oauth.token_as_password)
+
+
+def _verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> "TokenVerifier | None":
+    if oauth.jwks_file is None:
+        return None
+    from sluicegate.protocols.security.bearer_tokens import (  # late: its libraries are a tenth of a start
+        TokenVerifier,
+        read_keys,
+    )
+
+    return TokenVerifier(
+        read_keys(oauth.keys_text()),
+        issuer=oauth.issuer,
+        audience=oauth.audience,
+        user_claim=oauth.user_claim,
+        wall_ms=wall_ms,
+    )

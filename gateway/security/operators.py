@@ -1,0 +1,94 @@
+"""Who may use the admin port: the operators of the configuration, and how their requests prove who sends them.
+
+How far each may go is `gateway.config.sections.security.access_levels`; who clients are, `gateway.security.accounts`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.gateway.config.sections.admin import Admin
+from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AdminAccount
+from sluicegate.gateway.security.credentials import Proofs
+from sluicegate.protocols.http.codec.headers import basic_credentials
+from sluicegate.protocols.security import scram
+from sluicegate.protocols.security.account_secrets import AccountSecrets
+from sluicegate.protocols.security.authentication import Authenticator, Credentials, Principal
+from sluicegate.protocols.security.login_attempts import LoginAttempts
+from sluicegate.protocols.security.password_checks import PasswordChecks
+
+
+class NotSignedIn(Exception):
+    """Nobody who may use the port sent this request. `name` is who it says it is of; empty: it does not say."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class AdminAccounts:
+    """The accounts of operators, as the latest configuration has them.
+
+    Without any, everybody may do everything on a port that only this machine reaches, and nobody anything on another
+    one: its address stays until a restart, whatever a reload says of it. Guessers wait as clients do, apart from them:
+    names here are names of other accounts.
+    """
+
+    def __init__(
+        self,
+        admin: Admin,
+        proofs: Proofs,
+        *,
+        checks: PasswordChecks,
+        clock: Clock,
+        wait: Callable[[int], Awaitable[None]],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.attempts = LoginAttempts()
+        self._accounts: dict[str, AdminAccount] = {}
+        self._authenticator = Authenticator(
+            credentials=Credentials(AccountSecrets({}), frozenset(), {}),
+            scram_matches=scram.password_matches,
+            attempts=self.attempts,
+            checks=checks,
+            clock=clock,
+            wait=wait,
+            random_bytes=random_bytes,
+        )
+        self.configure(admin, proofs)
+
+    def configure(self, admin: Admin, proofs: Proofs) -> None:
+        """Go by this configuration, and what was read of its files."""
+        self._authenticator.credentials = Credentials(
+            secrets=AccountSecrets(proofs.secrets),
+            anonymous_listeners=frozenset(),
+            mechanisms={},
+            token_principal=None if proofs.verifier is None else proofs.verifier.principal,
+            tokens_as_passwords=proofs.tokens_as_passwords,
+        )
+        self._accounts = {user.name: user.account() for user in admin.users}
+
+    async def account(self, authorization: str, host: str, *, loopback_only: bool) -> AdminAccount:
+        """Return whose request this is. `host` is where it comes from: who has failed often has to wait.
+
+        `loopback_only`: its port can be reached from this machine only. Raises NotSignedIn, LoginsBusy, and ValueError
+        for a header that is broken.
+        """
+        if not self._accounts and loopback_only:
+            return WHOEVER_IS_HERE
+        principal = await self._principal(authorization, host)
+        account = self._accounts.get(principal.user_name)
+        if account is None:  # a token of somebody who is no operator
+            raise NotSignedIn(principal.user_name)
+        return account
+
+    async def _principal(self, authorization: str, host: str) -> Principal:
+        scheme, _, value = authorization.partition(" ")
+        name, principal = "", None
+        if scheme.lower() == "basic":
+            name, password = basic_credentials(value.strip())
+            principal = await self._authenticator.password(name, password, host)
+        elif scheme.lower() == "bearer":
+            principal = await self._authenticator.bearer(value.strip().encode(), host)
+        if principal is None:
+            raise NotSignedIn(name)
+        return principal

@@ -1,0 +1,79 @@
+"""Files with secrets and keys that others replace while the node runs: certificates, revocations, key sets, passwords.
+
+An orchestrator that rotates a secret writes a file and tells nobody. So they are looked at every few seconds, and what
+changed is read again; SIGHUP does the same at once, and takes over changed settings as well.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, final
+
+from sluicegate.actors.runtime.runtime import Runtime, TimerHandle
+from sluicegate.gateway.config.model import Config
+
+log = logging.getLogger("sluicegate.node")
+
+LOOK_MS: Final = 10_000
+
+Seen = tuple[int, int, int] | None  # inode, size and time of change; None: not there
+
+
+def secret_files(config: Config) -> list[Path]:
+    """Return the files that a configuration names and others may replace, each once."""
+    files: list[Path | None] = [account.password_file for _, account in config.accounts()]
+    files += [vpn.authentication.oauth.jwks_file for vpn in config.message_vpns().values()]
+    files.append(config.admin.oauth.jwks_file)
+    for port in config.tls_ports().values():
+        files += [port.certificate, port.key, port.client_ca, port.client_crl]
+    return list(dict.fromkeys([file for file in files if file is not None]))
+
+
+def look_at(config: Config) -> dict[Path, Seen]:
+    """Return what is to be seen of the files of a configuration now."""
+    return {file: _seen(file) for file in secret_files(config)}
+
+
+@final
+class WatchedFiles:
+    """The files of one node. What cannot be used is logged, and the old one stays in force."""
+
+    def __init__(self, runtime: Runtime, config: Config, read_again: Callable[[], None]) -> None:
+        self._runtime = runtime
+        self._read_again = read_again
+        self._seen = look_at(config)
+        self._timer: TimerHandle = runtime.after(LOOK_MS, self._tick)
+
+    def follow(self, seen: dict[Path, Seen]) -> None:
+        """Watch the files of another configuration, which was read after they were looked at."""
+        self._seen = seen
+
+    def look(self) -> None:
+        """Have the files read again if one has changed."""
+        changed = [file for file, before in self._seen.items() if _seen(file) != before]
+        if not changed:
+            return
+        self._seen |= {file: _seen(file) for file in changed}
+        names = ", ".join(str(file) for file in changed)
+        try:
+            self._read_again()
+        except Exception as error:  # half a key pair, or a file that is being written: the next change is looked at
+            log.error("%s changed, and cannot be used: %s", names, error)
+        else:
+            log.info("%s changed, and is in force", names)
+
+    def end(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        self.look()
+        self._timer = self._runtime.after(LOOK_MS, self._tick)
+
+
+def _seen(file: Path) -> Seen:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,108 @@
+"""The clients that are connected, as operators see them: who they are, where they come from, what holds them up."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sluicegate.gateway.views.text import name_pattern
+
+if TYPE_CHECKING:
+    from sluicegate.actors.messages.queues import FlowOverview, QueueOverview
+    from sluicegate.gateway.node.node import Node
+    from sluicegate.gateway.node.servers.front import ClientConnection
+    from sluicegate.messaging.clients.rights import ClientRights
+
+CLIENTS_MAX: Final = 10_000  # of one answer
+CLIENTS_DEFAULT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientView:
+    """One connection of a client that was admitted."""
+
+    name: str  # client id, container id or what else its protocol calls it
+    client_username: str  # empty: anonymous
+    protocol: str
+    address: str  # host and port it comes from
+    client_profile: str
+    acl_profile: str
+    connected_s: int  # for how long
+    flows_count: int  # queues' flows of the client under this protocol
+    unacked_count: int  # messages it holds of them
+    is_paused: bool  # it is not read from: a destination is full, a request is under way, or it is over its rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientsView:
+    """One page of clients."""
+
+    total_count: int  # of those that were asked for, on this page or not
+    clients: tuple[ClientView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuestion:
+    """Which clients somebody wants, by name. `*` stands for any characters, `?` for one; an empty name is for all."""
+
+    client_name: str = ""
+    names: Collection[str] | None = None  # only clients of these names, which are no patterns
+    after: int = 0  # clients to pass over
+    limit: int = CLIENTS_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class FoundClient:
+    """A connection of a client that somebody wants, and what was granted to the client."""
+
+    protocol: str
+    connection: "ClientConnection"
+    rights: "ClientRights"
+
+
+def wanted_clients(node: "Node", vpn: str, question: ClientQuestion) -> list[FoundClient]:
+    """Return the clients of a message VPN that somebody wants, by name, on this page or not."""
+    wanted, names = name_pattern(question.client_name), question.names
+    found: list[FoundClient] = []
+    for front in node.fronts:
+        for connection in front.open_connections():
+            rights = connection.identity.admitted()
+            if rights is None or connection.identity.vpn != vpn or not wanted.fullmatch(rights.client):
+                continue
+            if names is None or rights.client in names:
+                found.append(FoundClient(front.name, connection, rights))
+    return sorted(found, key=lambda each: (each.rights.client, each.protocol, each.connection.peer_name()))
+
+
+def client_views(
+    page: Iterable[FoundClient], queues: "Iterable[QueueOverview]", *, now_ms: int
+) -> tuple[ClientView, ...]:
+    """Return what is to be seen of clients; `queues` are those that they consume, among others."""
+    flows = _flows(queues)
+    views = []
+    for each in page:
+        rights, connection = each.rights, each.connection
+        its = flows.get((each.protocol, rights.client), [])
+        views.append(
+            ClientView(
+                name=rights.client,
+                client_username=rights.user,
+                protocol=each.protocol,
+                address=connection.peer_name(),
+                client_profile=rights.profile.name,
+                acl_profile=rights.acl.name,
+                connected_s=(now_ms - rights.admitted_ms) // 1000,
+                flows_count=len(its),
+                unacked_count=sum(flow.unacked_count for flow in its),
+                is_paused=connection.gate is not None and connection.gate.stopped,
+            )
+        )
+    return tuple(views)
+
+
+def _flows(queues: "Iterable[QueueOverview]") -> "dict[tuple[str, str], list[FlowOverview]]":
+    """Return all flows by protocol and client."""
+    flows: dict[tuple[str, str], list[FlowOverview]] = {}
+    for queue in queues:
+        for flow in queue.flows:
+            flows.setdefault((flow.protocol, flow.client), []).append(flow)
+    return flows

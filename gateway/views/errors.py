@@ -1,0 +1,160 @@
+"""What a node answers operators who ask for what is not there, for what there is already, or for what it will not do.
+
+What is wrong in what they ask is `messaging.queues.definition.QueueInvalid`.
+"""
+
+from typing import ClassVar
+
+
+class NotFound(LookupError):
+    """There is nothing of that name. `kind` says what was looked for."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, text: str = "") -> None:
+        super().__init__(text or f"there is no {self.kind} {name!r}")
+        self.name = name
+
+
+class AlreadyExists(ValueError):
+    """There is something of that name already; it was not changed. `kind` says what."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a {self.kind} {name!r} already")
+        self.name = name
+
+
+class QueueNotFound(NotFound):
+    """No queue has that name."""
+
+    kind = "queue"
+
+
+class VpnNotFound(NotFound):
+    """No message VPN has that name."""
+
+    kind = "message VPN"
+
+
+class CursorNotFound(NotFound):
+    """The queue has no durable cursor of that name."""
+
+    kind = "cursor"
+
+    def __init__(self, queue: str, cursor: str) -> None:
+        super().__init__(cursor, f"queue {queue!r} has no cursor {cursor!r}")
+
+
+class SelectorNotFound(NotFound):
+    """Nothing is remembered of that subscriber, or there is no such queue that selects what comes into it."""
+
+    kind = "durable selector"
+
+    def __init__(self, queue: str, subscriber: str) -> None:
+        super().__init__(subscriber, f"queue {queue!r} has no durable selector of {subscriber!r}")
+
+
+class ClientNotFound(NotFound):
+    """No client of that name is connected."""
+
+    kind = "client"
+
+
+class TemplateNotFound(NotFound):
+    """No queue template has that name."""
+
+    kind = "queue template"
+
+
+class SubscriptionNotFound(NotFound):
+    """The queue does not subscribe to that."""
+
+    kind = "subscription"
+
+
+class RestDeliveryPointNotFound(NotFound):
+    """No REST delivery point has that name."""
+
+    kind = "REST delivery point"
+
+
+class UserNotFound(NotFound):
+    """No user has that name."""
+
+    kind = "user"
+
+
+class ClientProfileNotFound(NotFound):
+    """No client profile has that name."""
+
+    kind = "client profile"
+
+
+class AclProfileNotFound(NotFound):
+    """No ACL profile has that name."""
+
+    kind = "ACL profile"
+
+
+class AclExceptionNotFound(NotFound):
+    """The ACL profile has no such exception."""
+
+    kind = "exception"
+
+
+class QueueAlreadyExists(AlreadyExists):
+    """A queue of that name is there already."""
+
+    kind = "queue"
+
+
+class TemplateAlreadyExists(AlreadyExists):
+    """A queue template of that name is there already."""
+
+    kind = "queue template"
+
+
+class SubscriptionAlreadyExists(AlreadyExists):
+    """The queue subscribes to that already."""
+
+    kind = "subscription"
+
+
+class RestDeliveryPointAlreadyExists(AlreadyExists):
+    """A REST delivery point of that name is there already."""
+
+    kind = "REST delivery point"
+
+
+class UserAlreadyExists(AlreadyExists):
+    """A user of that name is there already."""
+
+    kind = "user"
+
+
+class ClientProfileAlreadyExists(AlreadyExists):
+    """A client profile of that name is there already."""
+
+    kind = "client profile"
+
+
+class AclProfileAlreadyExists(AlreadyExists):
+    """An ACL profile of that name is there already."""
+
+    kind = "ACL profile"
+
+
+class AclExceptionAlreadyExists(AlreadyExists):
+    """The ACL profile has that exception already."""
+
+    kind = "exception"
+
+
+class Refused(RuntimeError):
+    """The node understood and will not, now. The reason says what would have to change."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,123 @@
+"""What operators see of REST delivery points: their state, what holds them up, and what became of messages."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint as Definition
+from sluicegate.gateway.views.samples import Sample
+from sluicegate.messaging.message.outcomes import OUTCOMES
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.rest.binding import QueueBinding
+    from sluicegate.protocols.rest.consumer import RestConsumer
+    from sluicegate.protocols.rest.point import RestDeliveryPoint
+
+
+@dataclass(frozen=True, slots=True)
+class RestConsumerView:
+    """A web server that messages are pushed to."""
+
+    name: str
+    url: str
+    up: bool
+    reason: str  # why it is not up
+    connections_in_use: int
+    connections_max: int
+    requests: dict[str, int]  # by status, or `no-answer`
+    targets_refused: int  # connections that were not made, for their address is not allowed
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBindingView:
+    """A queue whose messages are pushed."""
+
+    queue: str
+    post_request_target: str
+    up: bool
+    reason: str  # why it is not up
+    messages: dict[str, int]  # by outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RestDeliveryPointView:
+    """A delivery point. It is up when a consumer and a binding are."""
+
+    name: str
+    origin: str  # one of gateway.provisioning.origins
+    enabled: bool
+    up: bool
+    reason: str  # why it does not run, though it is enabled, or has nothing to do; its parts say why they are not up
+    definition: Definition
+    rest_consumers: Sequence[RestConsumerView]
+    queue_bindings: Sequence[QueueBindingView]
+
+
+@dataclass(frozen=True, slots=True)
+class RestDeliveryPointsView:
+    """All there are, by name."""
+
+    rest_delivery_points: Sequence[RestDeliveryPointView]
+
+
+def point_view(
+    definition: Definition, running: "RestDeliveryPoint | None", *, origin: str, reason: str
+) -> RestDeliveryPointView:
+    """Return what is to be seen of a point now; one that does not run has no parts."""
+    return RestDeliveryPointView(
+        name=definition.name,
+        origin=origin,
+        enabled=definition.enabled,
+        up=running is not None and running.is_up,
+        reason=reason or _lacking(definition),
+        definition=definition,
+        rest_consumers=[_consumer_view(each) for each in ([] if running is None else running.consumers)],
+        queue_bindings=[_binding_view(each) for each in ([] if running is None else running.bindings)],
+    )
+
+
+def _lacking(definition: Definition) -> str:
+    """Return which parts an enabled point has none of; empty: it has some of both."""
+    parts = {"queue binding": definition.queue_bindings, "REST consumer": definition.rest_consumers}
+    lacking = [name for name, those in parts.items() if not those]
+    return f"it has no {' and no '.join(lacking)}" if lacking and definition.enabled else ""
+
+
+def _consumer_view(consumer: "RestConsumer") -> RestConsumerView:
+    return RestConsumerView(
+        name=consumer.settings.name,
+        url=consumer.settings.url(),
+        up=consumer.is_up,
+        reason=consumer.reason,
+        connections_in_use=consumer.in_use_count,
+        connections_max=consumer.settings.outgoing_connection_count,
+        requests=dict(consumer.statuses),
+        targets_refused=consumer.refused_count,
+    )
+
+
+def _binding_view(binding: "QueueBinding") -> QueueBindingView:
+    return QueueBindingView(
+        queue=binding.settings.queue,
+        post_request_target=binding.settings.post_request_target.text,
+        up=binding.is_up,
+        reason=binding.reason,
+        messages={OUTCOMES[outcome]: count for outcome, count in binding.outcomes.items()},
+    )
+
+
+def point_samples(points: "Sequence[RestDeliveryPoint]") -> Iterator[Sample]:
+    """Return the samples of all points."""
+    for point in points:
+        yield Sample("sluicegate_rest_delivery_point_up", int(point.is_up), (point.name,))
+        for consumer in point.consumers:
+            labels = (point.name, consumer.settings.name)
+            yield Sample("sluicegate_rest_consumer_up", int(consumer.is_up), labels)
+            if consumer.refused_count:
+                yield Sample("sluicegate_rest_consumer_targets_refused_total", consumer.refused_count, labels)
+            for status, count in consumer.statuses.items():
+                yield Sample("sluicegate_rest_consumer_requests_total", count, (*labels, status))
+        for binding in point.bindings:
+            for outcome, count in binding.outcomes.items():
+                labels = (binding.settings.queue, point.name)
+                yield Sample("sluicegate_rest_delivery_point_messages_total", count, (*labels, OUTCOMES[outcome]))

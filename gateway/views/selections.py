@@ -1,0 +1,160 @@
+"""Which messages an operator means, and what is to become of them, as it comes in a request's body.
+
+Checked once, here; what it selects at last is decided message by message, in the partitions
+(actors.partitions.jobs.operator_actions).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sluicegate.messaging.message.outcomes import DEAD_REASONS
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.message_filter import MessageFilter, MessageId, parse_message_id
+from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.messaging.selectors.lexer import SelectorError
+from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.messaging.topics.syntax import TopicError, TopicFilter, parse_filter, syntax_of
+
+IDS_MAX: Final = 1000
+LIMIT_MAX: Final = 100_000  # what a node moves well within the time a request has
+LIMIT_DEFAULT: Final = 1000
+RATE_MAX: Final = 1_000_000  # messages per second
+SECONDS_MAX: Final = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSelection:
+    """Messages by id, or by what they are like; and the queue to bring them to."""
+
+    ids: tuple[MessageId, ...] | None = None
+    topic_filter: TopicFilter | None = None
+    selector: str = ""
+    dead_reason: str = ""
+    dead_queue: str = ""
+    older_than_s: int = 0
+    limit: int = LIMIT_DEFAULT  # 0, for a re-drive: no limit
+    rate: int = 0  # messages per second; 0: as fast as it goes
+    to: str = ""
+
+    def message_filter(self, wall_ms: int, selectors: Selectors) -> MessageFilter:
+        """Return what messages have to be like now. Raises QueueInvalid for what is no selector."""
+        return MessageFilter(
+            topic_filter=self.topic_filter,
+            selector=selector_of(self.selector, selectors) if self.selector else None,
+            received_before_ms=wall_ms - self.older_than_s * 1000 if self.older_than_s else 0,
+            dead_reason=self.dead_reason,
+            dead_queue=self.dead_queue,
+        )
+
+
+SELECTING: Final = ("topic", "selector", "dead_reason", "dead_queue", "older_than_s", "limit")
+FIELDS_OF_DELETE: Final = ("ids", *SELECTING)
+FIELDS_OF_MOVE: Final = ("to", "ids", *SELECTING)
+FIELDS_OF_REDRIVE: Final = ("to", "rate", *SELECTING)
+
+
+SELECTION_SCHEMA: Final[dict[str, dict[str, object]]] = {
+    "to": {"type": "string", "description": "queue to bring them to; a re-drive without it goes to where each died"},
+    "ids": {
+        "type": "array",
+        "description": "the messages with these ids, `partition:sequence`, instead of all that match the rest",
+        "items": {"type": "string"},
+        "minItems": 1,
+        "maxItems": IDS_MAX,
+    },
+    "topic": {"type": "string", "description": "topic filter, in SMF or MQTT syntax"},
+    "selector": {"type": "string", "description": "a selector, as in docs/selectors.md"},
+    "dead_reason": {"type": "string", "description": "why they died", "enum": list(DEAD_REASONS)},
+    "dead_queue": {"type": "string", "description": "queue they died in"},
+    "older_than_s": {
+        "type": "integer",
+        "description": "seconds they have been in the queue; 0: any",
+        "minimum": 0,
+        "maximum": SECONDS_MAX,
+        "default": 0,
+    },
+    "limit": {
+        "type": "integer",
+        "description": "most messages, oldest of each partition first; 0: all",
+        "minimum": 1,
+        "maximum": LIMIT_MAX,
+        "default": LIMIT_DEFAULT,
+    },
+    "rate": {
+        "type": "integer",
+        "description": "messages per second; 0: as fast as it goes",
+        "minimum": 0,
+        "maximum": RATE_MAX,
+        "default": 0,
+    },
+}
+
+
+def selection_from_dict(values: Mapping[str, object], fields: tuple[str, ...]) -> MessageSelection:
+    """Return the selection that a body with these fields means. Raises QueueInvalid, which names the field."""
+    for key in values:
+        if key not in fields:
+            raise QueueInvalid(key, "there is no such field", ", ".join(fields))
+    if values.get("ids") is not None and any(values.get(each) is not None for each in SELECTING if each != "limit"):
+        raise QueueInvalid("ids", "they come together with a filter", "ids, or what messages are like")
+    low = 0 if "rate" in fields else 1  # what goes on by itself may go on to the end
+    reason = _text(values, "dead_reason")
+    if reason and reason not in DEAD_REASONS:
+        raise QueueInvalid("dead_reason", f"{reason!r} is no reason", ", ".join(DEAD_REASONS))
+    return MessageSelection(
+        ids=_ids(values.get("ids")),
+        topic_filter=_topic_filter(_text(values, "topic")),
+        selector=_text(values, "selector"),
+        dead_reason=reason,
+        dead_queue=_text(values, "dead_queue"),
+        older_than_s=_number(values, "older_than_s", 0, 0, SECONDS_MAX),
+        limit=_number(values, "limit", low * LIMIT_DEFAULT, low, LIMIT_MAX),
+        rate=_number(values, "rate", 0, 0, RATE_MAX),
+        to=_text(values, "to"),
+    )
+
+
+def selector_of(text: str, selectors: Selectors) -> Selector:
+    """Return the selector that a text is. Raises QueueInvalid."""
+    try:
+        return selectors.compile(text)
+    except SelectorError as error:
+        raise QueueInvalid("selector", f"character {error.at + 1}: {error.reason}", error.allowed) from None
+
+
+def _ids(given: object) -> tuple[MessageId, ...] | None:
+    if given is None:
+        return None
+    allowed = f"a list of at most {IDS_MAX} message ids"
+    if not isinstance(given, list) or not 0 < len(given) <= IDS_MAX:
+        raise QueueInvalid("ids", "it is no list of ids, empty or too long", allowed)
+    for each in given:
+        if not isinstance(each, str):
+            raise QueueInvalid("ids", f"{seen(each)} is no text", allowed)
+    return tuple(sorted({parse_message_id(each) for each in given}))
+
+
+def _topic_filter(text: str) -> TopicFilter | None:
+    try:
+        return parse_filter(text, syntax_of(text)) if text else None
+    except TopicError as error:
+        raise QueueInvalid("topic", str(error), "a topic filter in SMF or MQTT syntax") from None
+
+
+def _text(values: Mapping[str, object], name: str) -> str:
+    value = values.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not value:
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", "a text that is not empty")
+    return value
+
+
+def _number(values: Mapping[str, object], name: str, default: int, low: int, high: int) -> int:
+    value = values.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from {low} to {high}")
+    return value

@@ -1,0 +1,268 @@
+"""Durable cursors: readers that keep their place in a queue by themselves, over restarts of theirs and ours.
+
+A cursor reads ranges of sequences (messaging.bulk.range_reads) and says from time to time how far it has come. There
+are two modes. A *tap* reads beside the queue's consumers and takes nothing from them. One in mode *consume* is the
+queue's only consumer: what it acknowledges is settled.
+
+One binding of a cursor is live: each bind raises its epoch, and what comes under an older one is refused. A binding
+that is not heard of for a while ends; the position stays. A restart of ours is no silence of the reader's: the binding
+and what it has planned survive it, and the reader goes on where it is.
+
+What lies before a position is not needed; everything behind it is kept, until the cursor lags more than it may: then it
+is let go, loudly (`exceeded`), for a reader that never comes back must not fill the spool.
+
+Pure: time comes in, rows go out. Asking partitions and writing rows is actors.cursors.directory's.
+"""
+
+from typing import Final, NamedTuple, final
+
+CONSUME: Final = "consume"
+TAP: Final = "tap"
+MODES: Final = (CONSUME, TAP)
+EARLIEST: Final = "earliest"  # where a new cursor begins: with all that is there
+LATEST: Final = "latest"  # with what comes from now on
+
+NAME_CHARS_MAX: Final = 200  # of cursors and instances
+BATCH_REF_CHARS_MAX: Final = 500  # a query id and a batch number, with room
+CURSORS_PER_QUEUE_MAX: Final = 100  # each is one row, and a hold in each partition
+LAG_BYTES_DEFAULT: Final = 1 << 30
+LAG_BYTES_MAX: Final = 1 << 50
+LAG_TIME_S_MAX: Final = 0xFFFF_FFFF
+HEARTBEAT_S_DEFAULT: Final = 30  # Spark's own network timeouts begin at 120 s, its heartbeats come every 10 s
+HEARTBEAT_S_MAX: Final = 3600
+
+
+# Why a cursor is refused something: codes, as management and protocols show them.
+BAD_CURSOR: Final = "bad_cursor"
+FENCED: Final = "cursor_fenced"
+NO_SUCH_QUEUE: Final = "queue_not_found"
+NOT_DURABLE: Final = "queue_not_durable"
+MODE_DIFFERS: Final = "mode_differs"
+TOO_MANY: Final = "too_many_cursors"
+QUEUE_IN_USE: Final = "queue_in_use"
+NOT_STORED: Final = "not_stored"
+NO_SUCH_CURSOR: Final = "cursor_not_found"
+NO_SUCH_PARTITION: Final = "partition_not_found"
+AHEAD: Final = "ahead"
+
+
+class CursorRefused(Exception):
+    """A cursor will not do that. `code` names the reason as management and protocols show it."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class CursorFenced(CursorRefused):
+    """The binding is not the live one any more: a newer one took its place, or it was not heard of in time."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(FENCED, text)
+
+
+class CursorLimits(NamedTuple):
+    """What a cursor may ask for, as it was bound last."""
+
+    lag_bytes_max: int = LAG_BYTES_DEFAULT  # payload it may hold back, over all partitions
+    lag_time_ms_max: int = 0  # age of the oldest message it may hold back; 0: no such bound
+    heartbeat_ms: int = HEARTBEAT_S_DEFAULT * 1000  # a binding that says nothing for so long ends
+
+
+LIMITS_DEFAULT: Final = CursorLimits()
+
+
+@final
+class DurableCursor:
+    """One reader of one queue.
+
+    Invariants: `epoch` and every position only rise; a pin ends at or behind the position it began at.
+    """
+
+    def __init__(self, name: str, queue: str, mode: str) -> None:
+        self.name = name
+        self.queue = queue
+        self.mode = mode
+        self.limits = CursorLimits()
+        self.epoch = 0
+        self.positions: dict[int, int] = {}  # partition id -> everything before is acknowledged; 1 where absent
+        self.batch_ref = ""  # what the reader calls its last acknowledgement, for operators
+        self.exceeded = False  # it lagged more than it may, and was let go
+        self.bound = False
+        self.instance = ""  # who holds the binding, or held it last
+        self.pins: dict[int, int] = {}  # partition id -> rows before are planned: kept, whatever the lag
+        self._silent_from_ms = 0
+
+    # --- the binding ---
+
+    def bind(self, instance: str, limits: CursorLimits, now_ms: int) -> int:
+        """Begin a binding, and end the one before; return the epoch under which to speak."""
+        self.epoch += 1
+        self.instance = instance
+        self.limits = limits
+        self.bound = True
+        self.pins.clear()
+        self._silent_from_ms = now_ms
+        return self.epoch
+
+    def resume(self, now_ms: int) -> None:
+        """Give the reader its time to be heard of, from when we can hear it again."""
+        self._silent_from_ms = now_ms
+
+    def hear(self, epoch: int, now_ms: int) -> None:
+        """Note that a binding lives. Raises CursorFenced."""
+        if epoch != self.epoch:
+            raise CursorFenced(f"cursor {self.name!r}: epoch {epoch} was fenced by {self.epoch} of {self.instance!r}")
+        if not self.bound:
+            raise CursorFenced(f"cursor {self.name!r}: the binding of epoch {epoch} has ended; bind again")
+        self._silent_from_ms = now_ms
+
+    def unbind(self, epoch: int) -> None:
+        """End a binding; an older one has ended already."""
+        if epoch == self.epoch:
+            self.bound = False
+            self.pins.clear()
+
+    def deadline_ms(self) -> int:
+        """Return when the binding ends unless it is heard of."""
+        return self._silent_from_ms + self.limits.heartbeat_ms
+
+    def tick(self, now_ms: int) -> bool:
+        """Bring time; return whether the binding ended because it was silent."""
+        if not self.bound or now_ms < self.deadline_ms():
+            return False
+        self.unbind(self.epoch)
+        return True
+
+    # --- the position ---
+
+    def position(self, partition_id: int) -> int:
+        """Return before which sequence everything is acknowledged."""
+        return self.positions.get(partition_id, 1)
+
+    def acknowledge(self, upto: dict[int, int], batch_ref: str) -> None:
+        """Raise positions; lower ones change nothing."""
+        self.batch_ref = batch_ref
+        for partition_id, sequence in upto.items():
+            if sequence > self.position(partition_id):
+                self.positions[partition_id] = sequence
+            if self.pins.get(partition_id, 0) <= self.position(partition_id):
+                self.pins.pop(partition_id, None)
+
+    def pin(self, ends: dict[int, int]) -> None:
+        """Keep what lies before these ends until it is acknowledged, whatever the lag. No ends: none is kept so."""
+        self.pins = {each: end for each, end in ends.items() if end > self.position(each)}
+
+    def measure(self, lag_bytes: int, oldest_ms: int, wall_ms: int) -> bool:
+        """Hold the lag against the bounds; return whether the cursor has just exceeded them."""
+        if self.exceeded or self.pins:
+            return False
+        limits = self.limits
+        too_old = limits.lag_time_ms_max > 0 and 0 < oldest_ms < wall_ms - limits.lag_time_ms_max
+        self.exceeded = lag_bytes > limits.lag_bytes_max or too_old
+        return self.exceeded
+
+    def caught_up(self, lows: dict[int, int]) -> bool:
+        """Note where partitions begin now; return whether a cursor that was let go lost nothing it has not passed."""
+        if not self.exceeded or any(self.position(each) < low for each, low in lows.items()):
+            return False
+        self.exceeded = False
+        return True
+
+    def hold(self, partition_id: int) -> int | None:
+        """Return from where a partition has to keep messages for it; None when it was let go."""
+        return None if self.exceeded else self.position(partition_id)
+
+    # --- at rest ---
+
+    def to_row(self) -> dict[str, object]:
+        """Return what has to survive, as `cursor_from_row` reads it."""
+        return {
+            "name": self.name,
+            "queue": self.queue,
+            "mode": self.mode,
+            "epoch": self.epoch,
+            "positions": {str(each): sequence for each, sequence in self.positions.items()},
+            "batch_ref": self.batch_ref,
+            "exceeded": self.exceeded,
+            "bound": self.bound,
+            "instance": self.instance,
+            "pins": {str(each): end for each, end in self.pins.items()},
+            "limits": list(self.limits),
+        }
+
+    def __repr__(self) -> str:
+        return f"DurableCursor({self.name!r} on {self.queue!r}, {self.mode}, epoch={self.epoch}, bound={self.bound})"
+
+
+def cursor_from_row(row: dict[str, object]) -> DurableCursor:
+    """Return a cursor as it was stored; a binding waits for `resume`. Raises ValueError for a row that is none."""
+    name, queue, mode, epoch = row.get("name"), row.get("queue"), row.get("mode"), row.get("epoch")
+    positions, batch_ref, instance = row.get("positions"), row.get("batch_ref"), row.get("instance")
+    limits, pins = row.get("limits"), row.get("pins", {})  # older rows have no pins
+    if not isinstance(name, str) or not isinstance(queue, str) or not isinstance(mode, str) or mode not in MODES:
+        raise ValueError(f"a cursor of {queue!r} called {name!r} in mode {mode!r}")
+    if not isinstance(epoch, int) or not isinstance(positions, dict) or not isinstance(limits, list):
+        raise ValueError(f"cursor {name!r} with epoch {epoch!r}, positions {positions!r}, limits {limits!r}")
+    if not isinstance(pins, dict):
+        raise ValueError(f"cursor {name!r} with pins {pins!r}")
+    cursor = DurableCursor(name, queue, mode)
+    cursor.epoch = epoch
+    cursor.positions = {int(each): int(sequence) for each, sequence in positions.items()}
+    cursor.batch_ref = batch_ref if isinstance(batch_ref, str) else ""
+    cursor.instance = instance if isinstance(instance, str) else ""
+    cursor.exceeded = row.get("exceeded") is True
+    cursor.bound = row.get("bound") is True
+    cursor.pins = {int(each): int(end) for each, end in pins.items()}
+    cursor.limits = CursorLimits(*[int(each) for each in limits])
+    return cursor
+
+
+@final
+class CursorBook:
+    """All durable cursors of a node. Its actor changes it; queues that are assembled look up who reads them."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, dict[str, DurableCursor]] = {}
+
+    def add(self, cursor: DurableCursor) -> None:
+        """Take a cursor up."""
+        self._by_queue.setdefault(cursor.queue, {})[cursor.name] = cursor
+
+    def find(self, queue: str, name: str) -> DurableCursor | None:
+        """Return a cursor, if there is one of that name."""
+        return self._by_queue.get(queue, {}).get(name)
+
+    def remove(self, cursor: DurableCursor) -> None:
+        """Forget a cursor."""
+        its = self._by_queue[cursor.queue]
+        del its[cursor.name]
+        if not its:
+            del self._by_queue[cursor.queue]
+
+    def queues(self) -> list[str]:
+        """Return the names of the queues that are read."""
+        return sorted(self._by_queue)
+
+    def of(self, queue: str) -> list[DurableCursor]:
+        """Return a queue's cursors by name."""
+        its = self._by_queue.get(queue)
+        return [] if its is None else [its[name] for name in sorted(its)]
+
+
+def check_bind(mode: str, name: str, instance: str, limits: CursorLimits) -> None:
+    """Raise CursorRefused, naming what is wrong and what is allowed, unless somebody may ask for such a cursor."""
+    problem = ""
+    if mode not in MODES:
+        problem = f"mode {mode!r}; allowed: {' or '.join(MODES)}"
+    for what, text in (("cursor", name), ("instance", instance)):
+        if not 1 <= len(text) <= NAME_CHARS_MAX or not text.isprintable():
+            problem = f"{what} {text[:40]!r} of {len(text)}; allowed: 1 to {NAME_CHARS_MAX} printable characters"
+    if not 1 <= limits.lag_bytes_max <= LAG_BYTES_MAX:
+        problem = f"lag_bytes_max {limits.lag_bytes_max}; allowed: 1 to {LAG_BYTES_MAX}"
+    if not 0 <= limits.lag_time_ms_max <= LAG_TIME_S_MAX * 1000:
+        problem = f"lag_time_ms_max {limits.lag_time_ms_max}; allowed: 0 to {LAG_TIME_S_MAX * 1000}"
+    if not 1 <= limits.heartbeat_ms <= HEARTBEAT_S_MAX * 1000:
+        problem = f"heartbeat_ms {limits.heartbeat_ms}; allowed: 1 to {HEARTBEAT_S_MAX * 1000}"
+    if problem:
+        raise CursorRefused(BAD_CURSOR, problem)

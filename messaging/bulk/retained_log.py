@@ -1,0 +1,437 @@
+"""What a partition keeps for readers, whatever its consumers have settled: for replay, and for durable cursors.
+
+The log stands beside the ledger and holds the same batches and pages as a second, independent holder: each counts its
+rows in a publication's `open_count`, and a page is deleted when neither needs it. So nothing in the ledger changes,
+and where nobody asked for a log there is none.
+
+Everything unsettled since the log began is in it. What is settled goes oldest first, once it is over the queue's
+bounds and no reader holds it. Deliberately elsewhere: reading (messaging.bulk.range_reads), who holds what
+(messaging.bulk.durable_cursors), when to look (actors.partitions.partition).
+"""
+
+from bisect import bisect_right
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from sluicegate.messaging.bulk.log_segments import NO_PAGE, Stretch, journaled, paged, stretches_of
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.paging import PagePlan, PagePlanner, pages_written, plan_pages
+from sluicegate.messaging.partitions.recovery import StoredPartition
+
+HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
+UNBOUNDED: Final = 1 << 62  # above every count of rows and bytes
+LOOKED_AT_MAX: Final = 256  # stretches for each trim: what cannot go yet must not be walked over and over
+
+
+@final
+class RetentionRules:
+    """How long settled messages are kept. Shared by a queue's partitions; the queue changes it. 0: no such bound."""
+
+    def __init__(self, *, time_ms: int = 0, size_bytes: int = 0) -> None:
+        self.time_ms = time_ms  # since the broker took the message
+        self.size_bytes = size_bytes  # what settled messages count for in quotas, in each partition
+
+    def on(self) -> bool:
+        """Return whether anything is kept without a reader that asks for it."""
+        return self.time_ms > 0 or self.size_bytes > 0
+
+
+@final
+class RetainedLog:
+    """The log of one partition. It is inactive, and costs nothing, until a rule or a reader wants it.
+
+    Invariants: stretches ascend without overlap; a stretch has a batch and a publication, or a page; `usage_bytes`
+    and `memory_bytes` are their sums.
+    """
+
+    def __init__(self, ledger: Ledger, rules: RetentionRules) -> None:
+        self.ledger = ledger
+        self.rules = rules
+        self.active = False
+        self.usage_bytes = 0
+        self.memory_bytes: i64 = 0
+        self.bytes_end = 0  # what all counts for that ever came in
+        self._newest_ms = 0  # wall clock, when the last of it came, or later; 0: not known yet
+        self.holds: dict[str, int] = {}  # reader -> it needs everything from this sequence on
+        self._held_from = HELD_BY_NOBODY
+        self._firsts: list[int] = []
+        self._stretches: list[Stretch] = []
+        self._pages: set[int] = set()
+        self._pageable_from = 0  # nothing below waits for a page
+        self._look_from = 0
+        self._synced = 0
+
+    # --- what comes in ---
+
+    def append(self, first: int, batch: MessageBatch, publication: Publication | None) -> None:
+        """Take a batch that the ledger has just numbered."""
+        assert publication is not None, "only durable queues have a log"
+        publication.opened(batch.count)
+        self._add(journaled(first, batch, publication))
+
+    def open(self) -> None:
+        """Begin, with what the ledger holds now."""
+        assert not self.active, "a log is opened once"
+        self.active = True
+        for segment in self.ledger.segments.all():
+            page, batch, publication = segment.page, segment.batch, segment.publication
+            size = segment.bytes_left if batch is None else batch.usage_bytes(durable=True)
+            if page is None and publication is not None and batch is not None:
+                if not publication.refused:
+                    self.append(segment.first, batch, publication)
+                continue
+            assert page is not None, "a durable segment is in the journal or in a page"
+            last = self._stretches[-1] if self._stretches else None
+            if last is not None and last.page_first == page.first:  # read back, a page is several segments
+                self._grow(last, segment.end, size)
+            else:
+                self._add(paged(page.first, segment.first, segment.end, size, page.marks.arrived_ms))
+
+    def restore(self, stored: StoredPartition) -> None:
+        """Begin with what the store held of the partition, settled or not. `count_rows` is still to come."""
+        self.active = True
+        for stretch in stretches_of(stored):
+            self._add(stretch)
+
+    def count_rows(self) -> None:
+        """Count in each publication the rows that are here, once ledger and log could be filled: it outlives them."""
+        for stretch in self._stretches:
+            if stretch.publication is not None:
+                stretch.publication.open_count += stretch.end - stretch.first
+
+    def renewed(self, ledger: Ledger) -> "RetainedLog":
+        """Return an inactive log beside another ledger of the partition, with the same rules and holds."""
+        log = RetainedLog(ledger, self.rules)
+        log.holds = dict(self.holds)
+        log._held_from = self._held_from
+        return log
+
+    # --- what goes ---
+
+    def hold(self, reader: str, sequence: int) -> None:
+        """Keep everything from `sequence` on for a reader; an earlier hold of its own is replaced."""
+        self.holds[reader] = sequence
+        self._held_from = min(self.holds.values())
+
+    def let_go(self, reader: str) -> None:
+        """End a reader's hold."""
+        self.holds.pop(reader, None)
+        self._held_from = min(self.holds.values()) if self.holds else HELD_BY_NOBODY
+
+    def look_after(self, wall_ms: int) -> None:
+        """Open, trim or close, as rules and readers have it; what may go is left in the ledger's effects."""
+        if not self.rules.on() and not self.holds:
+            if self.active:
+                self._close()
+            return
+        if not self.active:
+            self.open()
+        self._newest_ms = self._newest_ms or wall_ms
+        self._trim(wall_ms)
+
+    def withdraw(self, first: int, end: int) -> None:
+        """Take out what could not be stored: its publisher knows, and no reader may see it."""
+        index = self._index_of(first)
+        while index < len(self._stretches) and self._stretches[index].first < end:
+            stretch = self._stretches[index]
+            if stretch.publication is not None and stretch.publication.refused:
+                self._release(stretch)
+                del self._stretches[index]
+                del self._firsts[index]
+            else:
+                index += 1
+
+    def abandon(self) -> None:
+        """Let go of everything: the queue is gone. Only the ledger's `effects.drained` is left to be carried out."""
+        for stretch in self._stretches:
+            if stretch.publication is not None:
+                self.ledger.close(stretch.publication, stretch.end - stretch.first)
+        self._forget()
+
+    def needs_page(self, page_first: int) -> bool:
+        """Return whether a page has to stay, whatever the ledger needs."""
+        return page_first in self._pages
+
+    def droppable(self, page_firsts: list[int]) -> list[int]:
+        """Return which of the pages that the ledger or this log gave up neither needs, each once."""
+        return [each for each in dict.fromkeys(page_firsts) if each not in self._pages]
+
+    # --- pages ---
+
+    def plan_pages(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
+        """Choose the oldest batches in memory, as messaging.partitions.paging.plan_pages does.
+
+        An active log has all that the ledger has in the journal, so the pages are planned from it. Between its
+        stretches the ledger may have what the store refused and a consumer holds: no page reaches over that.
+        """
+        if not self.active:
+            return plan_pages(
+                self.ledger, page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record
+            )
+        planner = PagePlanner(page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record)
+        index = self._index_of(self._pageable_from)
+        stretches = self._stretches
+        while index < len(stretches) and stretches[index].batch is None:
+            self._pageable_from = stretches[index].end
+            index += 1
+        wanted = bytes_to_free > 0
+        end = stretches[index].first if index < len(stretches) else 0
+        while index < len(stretches) and wanted:
+            stretch = stretches[index]
+            if end < stretch.first and self._is_live(end, stretch.first):
+                planner.finish()
+            end = stretch.end
+            wanted = planner.offer(stretch.first, stretch.end, stretch.batch, stretch.publication)
+            index += 1
+        return planner.finish()
+
+    def pages_written(self, plan: PagePlan) -> None:
+        """Put the page in the place of what it was planned from, here and in the ledger: the store has it now."""
+        pages_written(self.ledger, plan)
+        if not self.active:
+            return
+        start = self._index_of(plan.first)
+        stop = start
+        size = 0
+        while stop < len(self._stretches) and self._stretches[stop].first < plan.end:
+            stretch = self._stretches[stop]
+            size += stretch.usage_bytes
+            self._release(stretch)
+            stop += 1
+        if start == stop:
+            return  # trimmed meanwhile: the ledger drops the page, or deletes it later
+        oldest = self._stretches[start]
+        page = paged(plan.first, oldest.first, self._stretches[stop - 1].end, size, oldest.arrived_ms)
+        page.bytes_before = oldest.bytes_before
+        self._stretches[start:stop] = [page]
+        self._firsts[start:stop] = [page.first]
+        self.usage_bytes += size
+        self._pages.add(plan.first)
+
+    # --- what can be seen ---
+
+    def at_or_after(self, sequence: int) -> Stretch | None:
+        """Return the stretch that holds `sequence`, else the next one, else None."""
+        index = self._index_of(sequence)
+        return self._stretches[index] if index < len(self._stretches) else None
+
+    def low(self) -> int:
+        """Return the first sequence that may be read."""
+        if self.active:
+            return self._stretches[0].first if self._stretches else self.ledger.next_sequence
+        return self.ledger.floor
+
+    def settled_bytes(self) -> int:
+        """Return what is kept beyond its settlement, as quotas count it."""
+        return max(0, self.usage_bytes - self.ledger.waiting_bytes) if self.active else 0
+
+    def synced_end(self) -> int:
+        """Return the first sequence that is neither in the store nor settled; readers may go up to it."""
+        segments = self.ledger.segments
+        while self._synced < self.ledger.next_sequence:
+            publication: Publication | None = None
+            if self.active:
+                stretch = self.at_or_after(self._synced)
+                if stretch is None:
+                    break
+                publication, first, end = stretch.publication, stretch.first, stretch.end
+            else:
+                segment = segments.at_or_after(self._synced)
+                if segment is None:
+                    break
+                publication, first, end = segment.publication, segment.first, segment.end
+            if publication is not None and not publication.confirmed and not publication.refused:
+                self._synced = max(self._synced, first)
+                return self._synced
+            self._synced = end
+        self._synced = self.ledger.next_sequence
+        return self._synced
+
+    def settled_count(self, first: int, end: int) -> int:
+        """Return how many sequences of `[first, end)` are kept beyond their settlement."""
+        count = 0
+        index = self._index_of(first)
+        while index < len(self._stretches) and self._stretches[index].first < end:
+            start, stop = max(first, self._stretches[index].first), min(end, self._stretches[index].end)
+            unsettled = self.ledger.settled.outside(max(start, self.ledger.floor), stop)
+            count += stop - start - sum([until - since for since, until in unsettled])
+            index += 1
+        return count
+
+    def bytes_at(self, sequence: int) -> int:
+        """Return what that counts for which came into the log before `sequence`; within a stretch by average."""
+        stretch = self.at_or_after(sequence)
+        if stretch is None:
+            return self.bytes_end
+        behind = max(0, sequence - stretch.first)
+        return stretch.bytes_before + stretch.usage_bytes * behind // (stretch.end - stretch.first)
+
+    def cut(self, first: int, *, bytes_max: int, rows_max: int) -> int:
+        """Return where a range from `first` ends that has at most so much usage and so many rows. 0: no such bound.
+
+        At least the rest of one stretch fits by bytes, by average within it. Sequences between stretches are no rows;
+        so the answer is `first` where nothing comes any more.
+        """
+        bytes_left, rows_left = bytes_max or UNBOUNDED, rows_max or UNBOUNDED
+        end = first
+        while rows_left > 0 and (bytes_left > 0 or end == first):
+            found = self._piece_from(end)
+            if found is None:
+                break
+            start, stop, usage_bytes = found
+            count = stop - start
+            if usage_bytes > bytes_left and end > first:
+                count = count * bytes_left // usage_bytes
+            count = min(count, rows_left)
+            if count <= 0:
+                break
+            end = start + count
+            rows_left -= count
+            bytes_left -= usage_bytes
+        return end
+
+    def _piece_from(self, sequence: int) -> tuple[int, int, int] | None:
+        """Return the next sequences that have rows, from `sequence` on: first, end, usage by average."""
+        if self.active:
+            stretch = self.at_or_after(sequence)
+            if stretch is None:
+                return None
+            first, end, size = stretch.first, stretch.end, stretch.usage_bytes
+        else:
+            segment = self.ledger.segments.at_or_after(sequence)
+            if segment is None:
+                return None
+            first, end, size = segment.first, segment.end, segment.bytes_left
+        start = max(first, sequence)
+        return start, end, size * (end - start) // (end - first)
+
+    def first_since(self, wall_ms: int) -> int:
+        """Return a sequence before which everything arrived before `wall_ms`; at most one page too early."""
+        found = self.low()
+        for stretch in self._stretches:
+            if stretch.arrived_ms >= wall_ms:
+                break
+            found = stretch.first
+        return found
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self._firsts == [stretch.first for stretch in self._stretches]
+        previous_end = 0
+        for stretch in self._stretches:
+            assert previous_end <= stretch.first < stretch.end, "stretches ascend without overlap"
+            assert (stretch.batch is None) == (stretch.page_first != NO_PAGE), "a stretch lies in one place"
+            assert (stretch.batch is None) == (stretch.publication is None), "what is in memory is in the journal"
+            previous_end = stretch.end
+        assert sum([stretch.usage_bytes for stretch in self._stretches]) == self.usage_bytes
+        held = [stretch.batch.memory_bytes() for stretch in self._stretches if stretch.batch is not None]
+        assert sum(held) == self.memory_bytes
+        assert {each.page_first for each in self._stretches if each.page_first != NO_PAGE} == self._pages
+        if self.active:
+            for segment in self.ledger.segments.all():
+                if segment.publication is not None and segment.publication.refused:
+                    continue  # a consumer had it before it could not be stored
+                found = self.at_or_after(segment.first)
+                assert found is not None, "everything unsettled is in the log"
+                assert found.first <= segment.first or segment.publication is not None
+
+    def _add(self, stretch: Stretch) -> None:
+        stretch.bytes_before = self.bytes_end
+        if stretch.arrived_ms > 0:  # pages of earlier releases, which do not say when they came, came before
+            for before in reversed(self._stretches):
+                if before.arrived_ms > 0:
+                    break
+                before.arrived_ms = stretch.arrived_ms
+        self._newest_ms = 0 if stretch.batch is None else stretch.arrived_ms  # the newest of a page may be just come
+        self._firsts.append(stretch.first)
+        self._stretches.append(stretch)
+        self.bytes_end += stretch.usage_bytes
+        self.usage_bytes += stretch.usage_bytes
+        if stretch.batch is not None:
+            self.memory_bytes += stretch.batch.memory_bytes()
+        else:
+            self._pages.add(stretch.page_first)
+
+    def _grow(self, stretch: Stretch, end: int, size: int) -> None:
+        stretch.end = end
+        stretch.usage_bytes += size
+        self.usage_bytes += size
+        self.bytes_end += size
+
+    def _index_of(self, sequence: int) -> int:
+        """Return the place of the stretch that holds `sequence`, else of the next one."""
+        index = bisect_right(self._firsts, sequence) - 1
+        if index >= 0 and sequence < self._stretches[index].end:
+            return index
+        return index + 1
+
+    def _trim(self, wall_ms: int) -> None:
+        """Let the oldest settled stretches go that are over a bound and that nobody holds."""
+        too_old_ms = wall_ms - self.rules.time_ms if self.rules.time_ms else 0
+        size_max = self.rules.size_bytes
+        settled_bytes = self.settled_bytes()
+        start = self._index_of(self._look_from)
+        index = start
+        kept: list[Stretch] = []
+        stretches = self._stretches
+        finished = False
+        while index < len(stretches) and index - start < LOOKED_AT_MAX:
+            stretch = stretches[index]
+            over = (size_max > 0 and settled_bytes > size_max) or self._arrived_before(index, too_old_ms)
+            if stretch.end > self._held_from or (self.rules.on() and not over):
+                finished = True
+                break
+            if self._is_live(stretch.first, stretch.end):
+                kept.append(stretch)
+            else:
+                self._release(stretch)
+                settled_bytes -= stretch.usage_bytes
+            index += 1
+        self._look_from = 0 if finished or index == len(stretches) else stretches[index].first
+        if len(kept) < index - start:
+            stretches[start:index] = kept
+            self._firsts[start:index] = [stretch.first for stretch in kept]
+
+    def _arrived_before(self, index: int, wall_ms: int) -> bool:
+        """Return whether all of a stretch arrived before: the next one's oldest is not older than its newest."""
+        following = self._stretches[index + 1 : index + 2]
+        newest_ms = following[0].arrived_ms if following else 0
+        return (newest_ms or self._newest_ms) < wall_ms
+
+    def _is_live(self, first: int, end: int) -> bool:
+        """Return whether the ledger has something of `[first, end)`, which no segment of it reaches over."""
+        segment = self.ledger.segments.at_or_after(first)
+        return segment is not None and segment.first < end
+
+    def _release(self, stretch: Stretch) -> None:
+        """Count a stretch out, and give up its place in the store. The caller takes it out of the lists."""
+        self.usage_bytes -= stretch.usage_bytes
+        if stretch.batch is not None:
+            self.memory_bytes -= stretch.batch.memory_bytes()
+        if stretch.publication is not None:
+            self.ledger.close(stretch.publication, stretch.end - stretch.first)
+        if stretch.page_first != NO_PAGE:
+            self._pages.discard(stretch.page_first)
+            self.ledger.effects.dropped_pages.append(stretch.page_first)
+
+    def _close(self) -> None:
+        """Keep no more than the ledger does."""
+        for stretch in self._stretches:
+            page_is_live = stretch.page_first != NO_PAGE and self._is_live(stretch.first, stretch.end)
+            if page_is_live:
+                self._pages.discard(stretch.page_first)
+            else:
+                self._release(stretch)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.active = False
+        self.usage_bytes = self._newest_ms = 0
+        self.memory_bytes = 0
+        self._firsts = []
+        self._stretches = []
+        self._pages = set()
+        self._pageable_from = self._look_from = 0

@@ -1,0 +1,63 @@
+"""Dying and coming back: what changes on a message that leaves for a dead message queue, or is driven back from one.
+
+A message that dies takes its death along and starts afresh: its time to live begins anew, a delay is over, and it is
+no longer eligible for a dead message queue. When it dies once more, in a dead message queue that names another, the
+first death stays on it, and the queue it leaves is added to the way it went. It never goes to a queue it died in
+before: so no configuration sends messages round in a circle. Driven back, it is what its publisher sent.
+
+Deliberately elsewhere: which messages die (messaging.partitions.ledger), and the way into the other queue (the actors).
+"""
+
+from sluicegate.messaging.message.dead_letter import DeadLetter
+from sluicegate.messaging.message.headers import Headers
+
+
+def is_eligible(headers: Headers | None, *, respects_flag: bool) -> bool:
+    """Return whether a message may go to a dead message queue; unless told otherwise, a queue lets each of them."""
+    return not respects_flag or (headers is not None and headers.dmq_eligible)
+
+
+def goes_in_a_circle(dead: DeadLetter | None, target: str) -> bool:
+    """Return whether a message died in that queue before."""
+    return dead is not None and (target == dead.queue or target in dead.via)
+
+
+def died(headers: Headers | None, death: DeadLetter, *, received_ms: int) -> Headers:
+    """Return the headers of a message that dies now. `received_ms` is when its queue got it; times are wall clock."""
+    before = None if headers is None else headers.dead
+    renewed = _restarted(headers, received_ms, death.died_ms)
+    renewed.dmq_eligible = False
+    if before is None:
+        renewed.dead = death
+    else:
+        renewed.dead = DeadLetter(
+            reason=before.reason,
+            queue=before.queue,
+            partition=before.partition,
+            delivery_count=before.delivery_count,
+            died_ms=before.died_ms,
+            client=before.client,
+            cause=before.cause,
+            was_eligible=before.was_eligible,
+            via=(*before.via, death.queue),
+        )
+    return renewed
+
+
+def driven_back(headers: Headers, *, received_ms: int, wall_ms: int) -> Headers:
+    """Return the headers of a dead message that goes back to where it died, or elsewhere, to be tried again."""
+    death = headers.dead
+    renewed = _restarted(headers, received_ms, wall_ms)
+    if death is not None:
+        renewed.dead = None
+        renewed.dmq_eligible = death.was_eligible
+    return renewed
+
+
+def _restarted(headers: Headers | None, received_ms: int, wall_ms: int) -> Headers:
+    """Return a copy whose time to live begins now and that is not delayed."""
+    renewed = Headers() if headers is None else headers.copy()
+    renewed.not_before_ms = 0
+    if renewed.expires_at_ms > 0:
+        renewed.expires_at_ms = wall_ms + max(1, renewed.expires_at_ms - received_ms)
+    return renewed

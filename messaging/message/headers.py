@@ -1,0 +1,178 @@
+"""The attributes of one message that its topic and payload do not say.
+
+Most device traffic has none, and then no `Headers` object exists at all: a batch keeps a column of them only when
+some row needs one. Values are normalised, so every protocol finds them under the same name; the form they arrived
+in travels along as `native`, so a consumer of the same protocol gets it back byte for byte.
+"""
+
+from typing import Final, final
+
+from sluicegate.messaging.message.dead_letter import DeadLetter
+
+PRIORITY_MAX: Final = 9  # what is published above counts as 9
+PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
+USER_PROPERTIES_MAX: Final = 1024  # of one message that a client publishes; a selector looks through them for a name
+PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
+TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
+
+ORIGINAL_DESTINATION: Final = "x-opt-original-destination"  # user property of copies: where the message was sent
+
+QUEUE_REPLY: Final = "#q/"  # begins `Headers.reply_to` where that is a queue
+
+NATIVE_NONE: Final = 0
+NATIVE_MQTT5: Final = 1  # a property section without length prefix, message expiry and topic alias
+NATIVE_AMQP: Final = 2  # what an AMQP message had around its payload; see protocols.amqp.messages.decode
+
+# Memory, about: of an object with all its fields, of a text or bytes beside what it says, of a pair and its place.
+BYTES_PER_HEADERS: Final = 200
+BYTES_PER_TEXT: Final = 49
+BYTES_PER_PROPERTY: Final = 64
+BYTES_PER_DEATH: Final = 400  # its texts are mostly those of others
+
+UserPropertyValue = str | bytes | int | float | bool | None
+
+
+@final
+class Headers:
+    """Normalised attributes of one message. Never changed once its batch is published."""
+
+    __slots__ = (
+        "_memory_bytes",
+        "content_type",
+        "correlation",
+        "dead",
+        "deliver_to_one",
+        "dmq_eligible",
+        "eliding_eligible",
+        "expires_at_ms",
+        "key_hash",
+        "message_id",
+        "native",
+        "native_format",
+        "not_before_ms",
+        "partition_key",
+        "payload_is_text",
+        "priority",
+        "reply_to",
+        "timestamp_ms",
+        "user_properties",
+    )
+
+    def __init__(
+        self,
+        *,
+        partition_key: str | None = None,
+        key_hash: int = -1,
+        expires_at_ms: int = 0,
+        not_before_ms: int = 0,
+        priority: int = PRIORITY_DEFAULT,
+        payload_is_text: bool = False,
+        content_type: str | None = None,
+        correlation: bytes | None = None,
+        reply_to: str | None = None,
+        message_id: str | None = None,
+        timestamp_ms: int = 0,
+        dmq_eligible: bool = False,
+        deliver_to_one: bool = False,
+        eliding_eligible: bool = False,
+        dead: DeadLetter | None = None,
+        user_properties: list[tuple[str, UserPropertyValue]] | None = None,
+        native_format: int = NATIVE_NONE,
+        native: bytes = b"",
+    ) -> None:
+        self.partition_key = partition_key  # None: no key, the broker picks a partition at random
+        self.key_hash = key_hash  # 16 bits of the key, or -1 without one
+        self.expires_at_ms = expires_at_ms  # wall clock; 0: never
+        self.not_before_ms = not_before_ms  # wall clock; no queue delivers it earlier. 0: at once
+        self.priority = priority  # 0 (lowest) to 9
+        self.payload_is_text = payload_is_text  # the publisher says the payload is UTF-8 text
+        self.content_type = content_type
+        self.correlation = correlation
+        self.reply_to = reply_to  # a topic, or a queue: QUEUE_REPLY and its name
+        self.message_id = message_id
+        self.timestamp_ms = timestamp_ms  # as the sender set it, at most TIME_MS_MAX; 0: it did not
+        self.dmq_eligible = dmq_eligible
+        self.deliver_to_one = deliver_to_one
+        self.eliding_eligible = eliding_eligible
+        self.dead = dead  # why it lies in a dead message queue; None anywhere else
+        self.user_properties = user_properties  # in the publisher's order, names may repeat
+        self.native_format = native_format
+        self.native = native
+        self._memory_bytes = 0  # 0: nobody has asked
+
+    def memory_bytes(self) -> int:
+        """Return about how much memory this takes, with what it alone refers to.
+
+        It is looked at once: many messages of a client that look alike share their headers.
+        """
+        if self._memory_bytes == 0:
+            self._memory_bytes = self._counted_bytes()
+        return self._memory_bytes
+
+    def _counted_bytes(self) -> int:
+        size = BYTES_PER_HEADERS + len(self.native)
+        for text in (self.partition_key, self.content_type, self.reply_to, self.message_id):
+            if text is not None:
+                size += BYTES_PER_TEXT + len(text)
+        if self.correlation is not None:
+            size += BYTES_PER_TEXT + len(self.correlation)
+        if self.user_properties is not None:
+            for name, value in self.user_properties:
+                size += BYTES_PER_PROPERTY + BYTES_PER_TEXT + len(name)
+                if isinstance(value, (str, bytes)):
+                    size += BYTES_PER_TEXT + len(value)
+        if self.dead is not None:
+            size += BYTES_PER_DEATH
+        return size
+
+    def copy(self) -> "Headers":
+        """Return headers that are equal and can be changed, until their own batch is published."""
+        return Headers(
+            partition_key=self.partition_key,
+            key_hash=self.key_hash,
+            expires_at_ms=self.expires_at_ms,
+            not_before_ms=self.not_before_ms,
+            priority=self.priority,
+            payload_is_text=self.payload_is_text,
+            content_type=self.content_type,
+            correlation=self.correlation,
+            reply_to=self.reply_to,
+            message_id=self.message_id,
+            timestamp_ms=self.timestamp_ms,
+            dmq_eligible=self.dmq_eligible,
+            deliver_to_one=self.deliver_to_one,
+            eliding_eligible=self.eliding_eligible,
+            dead=self.dead,
+            user_properties=self.user_properties,
+            native_format=self.native_format,
+            native=self.native,
+        )
+
+    def __repr__(self) -> str:
+        return f"Headers(key={self.partition_key!r}, expires_at_ms={self.expires_at_ms}, {self.user_properties})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Headers):
+            return NotImplemented
+        return (
+            self.partition_key == other.partition_key
+            and self.key_hash == other.key_hash
+            and self.expires_at_ms == other.expires_at_ms
+            and self.not_before_ms == other.not_before_ms
+            and self.priority == other.priority
+            and self.payload_is_text == other.payload_is_text
+            and self.content_type == other.content_type
+            and self.correlation == other.correlation
+            and self.reply_to == other.reply_to
+            and self.message_id == other.message_id
+            and self.timestamp_ms == other.timestamp_ms
+            and self.dmq_eligible == other.dmq_eligible
+            and self.deliver_to_one == other.deliver_to_one
+            and self.eliding_eligible == other.eliding_eligible
+            and self.dead == other.dead
+            and self.user_properties == other.user_properties
+            and self.native_format == other.native_format
+            and self.native == other.native
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value in tests only

@@ -1,0 +1,99 @@
+"""One guaranteed publish on its way into queues: who matched, what is still open, whom to confirm.
+
+A publication is shared by the publisher's connection, the partitions it went to and the spool. All of them run on
+the node's loop, so its counters need no lock.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+
+UNWRITTEN: Final = 0  # record numbers start at 1
+
+
+@final
+class PublicationMatch:
+    """A partition that took rows of the publication, and the sequence its first row got there."""
+
+    __slots__ = ("first_sequence", "partition_id", "rows")
+
+    def __init__(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> None:
+        self.partition_id = partition_id
+        self.first_sequence = first_sequence
+        self.rows = rows  # the rows of the batch that went there; None: all
+
+
+@final
+class Publication:
+    """A guaranteed batch and its fate.
+
+    `unsequenced_count` partitions have yet to number their rows; the last of them hands the publication to the spool.
+    `open_count` is the number of (row, durable partition) pairs that are neither settled nor paged: at zero the
+    journal needs the publication no more, and one that was never written need not be. Until it is, `undelivered_count`
+    is the number of pairs that no consumer was ever given.
+    """
+
+    __slots__ = (
+        "batch",
+        "confirmed",
+        "matches",
+        "only_moves",
+        "open_count",
+        "publisher",
+        "record_number",
+        "refused",
+        "session_rows",
+        "settlements",
+        "token",
+        "undelivered_count",
+        "unsequenced_count",
+    )
+
+    def __init__(self, batch: MessageBatch, *, publisher: Address | None, token: int, partitions_count: i64) -> None:
+        self.batch = batch
+        self.publisher = publisher  # the address to confirm to; None after recovery
+        self.token = token  # what the publisher calls this publish
+        self.matches: list[PublicationMatch] = []
+        self.unsequenced_count = partitions_count
+        self.open_count: i64 = 0
+        self.undelivered_count: i64 = 0
+        self.record_number: i64 = UNWRITTEN
+        self.confirmed = False
+        self.refused = False  # the store could not take it
+        # Both are written by the very commit that writes the publication.
+        self.session_rows: list[tuple[bytes, bytes]] | None = None
+        # What it settles in other partitions: these messages came from there, or their publisher consumed them.
+        # Partition, first, end.
+        self.settlements: list[tuple[int, int, int]] | None = None
+        self.only_moves = False  # it brings no more into the spool than it takes out
+
+    def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:
+        """Note that a partition numbered its rows; return whether it was the last to do so."""
+        self.note_match(partition_id, first_sequence, rows)
+        self.opened(self.batch.count if rows is None else len(rows))
+        self.unsequenced_count -= 1
+        return self.unsequenced_count == 0
+
+    def opened(self, count: i64) -> None:
+        """Note rows that need the publication from now on, and that no consumer has."""
+        self.open_count += count
+        self.undelivered_count += count
+
+    def may_be_spared(self) -> bool:
+        """Return whether consumers may settle all of it before it is written, so that it need not be."""
+        return self.undelivered_count == 0 and self.session_rows is None and self.settlements is None
+
+    def not_sequenced(self) -> bool:
+        """Note that a partition is gone before it numbered its rows; return whether it was the last awaited."""
+        self.unsequenced_count -= 1
+        return self.unsequenced_count == 0
+
+    def note_match(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> None:
+        """Remember where rows went."""
+        self.matches.append(PublicationMatch(partition_id, first_sequence, rows))
+
+    def __repr__(self) -> str:
+        return f"Publication({self.batch!r}, record={self.record_number}, open={self.open_count})"

@@ -1,0 +1,122 @@
+"""Where a partition key stands: how many of its messages wait in a partition, and why the first of them waits now.
+
+It looks at the messages in memory only, and at a bounded number of them: an operator's question must not read pages.
+"""
+
+from typing import Final, final
+
+from sluicegate.messaging.message.keys import key_hash_in, key_in
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.selection import may_select
+from sluicegate.messaging.partitions.state.rescale_holds import NOT_HELD
+from sluicegate.messaging.partitions.state.segments import Segment
+from sluicegate.messaging.partitions.wait_reason import WaitReason
+
+LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
+
+
+@final
+class KeyStanding:
+    """Where one key stands in its partition."""
+
+    __slots__ = ("first_waiting", "in_flight_count", "reason", "unseen_count", "waiting_count")
+
+    def __init__(
+        self, *, waiting_count: int, in_flight_count: int, first_waiting: int, reason: WaitReason, unseen_count: int
+    ) -> None:
+        self.waiting_count = waiting_count  # of the messages looked at
+        self.in_flight_count = in_flight_count  # with a consumer
+        self.first_waiting = first_waiting  # sequence of the oldest that waits; 0: none was seen
+        self.reason = reason
+        self.unseen_count = unseen_count  # messages in pages, or beyond LOOKED_AT_MAX, that were not looked at
+
+
+def key_standing(ledger: Ledger, key: str) -> KeyStanding:
+    """Look for the messages of a key."""
+    waiting_count = in_flight_count = first_waiting = looked_at_count = unseen_count = 0
+    for segment in ledger.segments.all():
+        if segment.batch is None or looked_at_count >= LOOKED_AT_MAX:
+            unseen_count += segment.live_count
+            continue
+        looked_at_count += segment.live_count
+        for sequence in _of_key(ledger, segment, key):
+            if any(sequence in flow.in_flight for flow in ledger.flows.values()):
+                in_flight_count += 1
+                continue
+            waiting_count += 1
+            first_waiting = first_waiting or sequence
+    reason = why_waiting(ledger, first_waiting) if first_waiting else WaitReason.NOTHING_WAITS
+    if not first_waiting and unseen_count:
+        reason = WaitReason.ON_DISK
+    return KeyStanding(
+        waiting_count=waiting_count,
+        in_flight_count=in_flight_count,
+        first_waiting=first_waiting,
+        reason=reason,
+        unseen_count=unseen_count,
+    )
+
+
+def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
+    """Return why an unsettled message, which is with no consumer, is not delivered at this moment."""
+    if sequence in ledger.leaving:
+        return WaitReason.LEAVING
+    if sequence in ledger.unstored:
+        return WaitReason.NOT_STORED
+    if sequence in ledger.delayed:
+        return WaitReason.DELAYED
+    if sequence in ledger.back_off.failed:
+        return WaitReason.REDELIVERY_DELAY
+    if sequence in ledger.back_off.parked:
+        return WaitReason.BEHIND_A_FAILED_ONE
+    if _is_held_by_a_rescale(ledger, sequence):
+        return WaitReason.RESCALE
+    flows = list(ledger.flows.values())
+    if not flows:
+        return WaitReason.NO_CONSUMER
+    active = [flow for flow in flows if not flow.paused]
+    if not active:
+        return WaitReason.HANDOFF
+    active = [flow for flow in active if may_select(ledger, flow, sequence)]
+    if not active:
+        return WaitReason.NOT_SELECTED
+    unacked_count_max = ledger.rules.unacked_count_max
+    groups = ledger.groups
+    owners = active if groups is None else [flow for flow in active if groups.may_have(ledger, flow, sequence)]
+    if not any(flow.room(unacked_count_max) > 0 for flow in owners) and len(owners) < len(active):
+        return WaitReason.GROUP_BUSY
+    if any(flow.kept or flow.room(unacked_count_max) > 0 for flow in active):
+        segment = ledger.segments.at_or_after(sequence)
+        on_disk = segment is not None and segment.batch is None
+        return WaitReason.ON_DISK if on_disk else WaitReason.BEHIND_OTHERS
+    windows = [flow.flow.window for flow in active]
+    if all(window.is_shut for window in windows):
+        return WaitReason.SOCKET_SHUT
+    if any(window.pool is not None and window.pool.available() == 0 for window in windows):
+        return WaitReason.NODE_UNACKED_MAX
+    if any(flow.flow.window.available() > 0 and flow.share() > 0 for flow in active):
+        return WaitReason.UNACKED_MAX
+    return WaitReason.WINDOW_FULL
+
+
+def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:
+    """Return whether deliveries pass over a message in memory, or will, because its key came from elsewhere lately."""
+    holds = ledger.holds
+    segment = None if holds is None else ledger.segments.at_or_after(sequence)
+    if holds is None or segment is None or segment.batch is None:
+        return False
+    return holds.source_of(key_hash_in(ledger.rules.key_source, segment.batch, sequence - segment.first)) != NOT_HELD
+
+
+def _of_key(ledger: Ledger, segment: Segment, key: str) -> list[int]:
+    """Return the unsettled sequences of a segment in memory whose messages have this key."""
+    batch = segment.batch
+    assert batch is not None
+    found: list[int] = []
+    source = ledger.rules.key_source
+    if batch.headers() is None and source is None:
+        return found
+    for sequence in range(max(segment.first, ledger.floor), segment.end):
+        if key_in(source, batch, sequence - segment.first) == key and sequence not in ledger.settled:
+            found.append(sequence)
+    return found

@@ -1,0 +1,432 @@
+"""The ledger of one partition: who has which sequence, what is ready, what is settled.
+
+The ledger works on ranges. A read of 300 messages is one segment, one delivery and, when the consumer keeps up, one
+settlement, so its cost is by batches. It decides and never acts: what has to happen outside (settlements to persist,
+pages to read or delete, publications the journal may forget) is left in `effects` for the partition actor to fetch.
+
+Deliberately elsewhere: which flow may consume at all (messaging.queues.assignment.rebalance), quotas
+(messaging.queues.admission), bytes at rest (storage), and the sending itself (the actors).
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.keys import key_hash_in
+from sluicegate.messaging.message.outcomes import (
+    ACCEPTED,
+    DISCARD_EXPIRED,
+    DISCARD_REJECTED,
+    FAILED,
+    FAILED_ELSEWHERE,
+    REJECTED,
+    RELEASED_ELSEWHERE,
+    WHICHEVER,
+)
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.rules.delivery_after_commit import hold_until_stored, release_stored
+from sluicegate.messaging.partitions.rules.expiry import expires_at, hold_undue, note_moments, pass_time
+from sluicegate.messaging.partitions.rules.groups import MessageGroups, groups_for, has_keys
+from sluicegate.messaging.partitions.rules.in_flight import alike_until, held_as
+from sluicegate.messaging.partitions.rules.last_value import keep_newest
+from sluicegate.messaging.partitions.rules.priorities import next_by_priority
+from sluicegate.messaging.partitions.rules.selection import BY_SELECTOR, LOOKS_PER_TURN, Choice, next_chosen
+from sluicegate.messaging.partitions.rules.undeliverable import bury_declined, decline
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import (
+    DeliveryRules,
+    Flow,
+    LedgerFlow,
+    flows_with_room,
+    least_loaded,
+    starved,
+)
+from sluicegate.messaging.partitions.state.segments import Segment
+from sluicegate.messaging.partitions.state.state import LedgerState
+
+_NONE: Final[list[Delivery]] = []
+
+
+@final
+class Ledger(LedgerState):
+    """One partition's messages on their way to consumers and off. States and invariants: LedgerState."""
+
+    def __init__(self, *, durable: bool, rules: DeliveryRules, next_sequence: int = 1) -> None:
+        super().__init__(durable=durable, rules=rules, next_sequence=next_sequence)
+        self.groups: MessageGroups | None = None  # None: there is no key, or the rules want none to have an owner
+        self._buckets_seen: i64 = 0  # of the rules, when that was looked at
+
+    # --- messages in ---
+
+    def append(self, batch: MessageBatch, publication: Publication | None) -> int:
+        """Number the rows of a batch and make them ready; return the first sequence."""
+        first = self.next_sequence
+        count = batch.count
+        end = first + count
+        size = batch.usage_bytes(durable=self.durable)
+        segment = Segment(first, end, count, size, batch, publication, None)
+        self.segments.append(segment)
+        self.next_sequence = end
+        self.waiting_count += count
+        self.waiting_bytes += size
+        self.memory_bytes += batch.memory_bytes()
+        if self.rules.after_commit:
+            hold_until_stored(self, segment)
+        if batch.headers() is not None or self.rules.watches_the_clock():
+            self.may_expire = True
+            hold_undue(self, segment, 0)
+            note_moments(self, segment)
+            if self.groups is None and self.rules.group_buckets > 0 and has_keys(batch):
+                self._buckets_seen = -1
+        return first
+
+    # --- flows ---
+
+    def attach(self, flow: Flow, epoch: int) -> None:
+        """Let a flow take messages, under the given assignment epoch; a paused one that kept its epoch goes on."""
+        held = self.flows.get(flow.flow_id)
+        if held is not None:
+            assert held.paused, "a flow is attached once"
+            assert held.epoch == epoch, "who gets a partition anew was detached before"
+            held.paused = False
+            return
+        held = self.enter(flow, epoch)
+        if flow.selector is not None:
+            self.selecting_count += 1
+        if self.groups is not None and self.rules.group_rebalance:
+            self.groups.share_anew(self, held)
+
+    def pause(self, flow_id: int) -> None:
+        """Send nothing more to a flow; what it holds it may still settle."""
+        flow = self.flows.get(flow_id)
+        if flow is not None:
+            flow.paused = True
+
+    def detach(self, flow_id: int, *, count_as_failed: bool) -> None:
+        """Take a flow's unsettled messages back, to be delivered again oldest first; later settlements are void."""
+        flow = self.leave(flow_id)
+        if flow is None:
+            return
+        if flow.selects():
+            self.selecting_count -= 1
+        for first, end in self.take_back(flow, self.floor, self.next_sequence):
+            self.requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
+        if self.groups is not None:
+            self.groups.leave(self, flow_id)
+        if self.selecting_count > 0:
+            bury_declined(self, self.groups, flow.flow.client)
+
+    def in_flight_count(self, flow_id: int) -> int:
+        """Return how many messages a flow holds unsettled."""
+        flow = self.flows.get(flow_id)
+        return 0 if flow is None else flow.in_flight.total
+
+    # --- deliveries out ---
+
+    def deliver(self, wall_ms: int) -> list[Delivery]:
+        """Give ready messages to the flows that have credit, oldest first; expired ones are dropped on the way."""
+        rules = self.rules
+        if self.unstored.total > 0:
+            release_stored(self)
+        if wall_ms > 0:
+            pass_time(self, wall_ms)
+        if rules.last_value_only or self.replaced is not None:
+            keep_newest(self)
+        if self._buckets_seen != rules.group_buckets:
+            self._buckets_seen = rules.group_buckets
+            self.groups = groups_for(self)
+            self.is_grouped = self.groups is not None
+        groups = self.groups
+        if rules.by_priority or self.back_off.failed.total > 0 or self.selecting_count > 0 or groups is not None:
+            self.gather_fresh()
+            self.looks_left = LOOKS_PER_TURN
+            if groups is not None:
+                groups.pass_on(self)
+        ready_count = self.requeued.total + self.next_sequence - self.ready_from
+        if ready_count == 0 or not self.flow_order.flows or self.awaits_decision():
+            return _NONE
+        deliveries: list[Delivery] = []
+        if ready_count == 1 and groups is None and self.selecting_count == 0:
+            least = least_loaded(self.flow_order.flows, rules.unacked_count_max)
+            if least is not None:
+                self._deliver_piece(least, 1, wall_ms, deliveries)
+            else:
+                self.effects.starved_flows += starved(self.flow_order.flows, rules.unacked_count_max, gets_any=True)
+        else:
+            self._deal(ready_count, wall_ms, deliveries)
+        return deliveries
+
+    def _deal(self, ready_count: int, wall_ms: int, out: list[Delivery]) -> None:
+        """Give competing flows even shares: they are served in turns until the messages or all credit are used up."""
+        groups = self.groups
+        unacked_count_max = self.rules.unacked_count_max
+        flows = self.flow_order.flows
+        # Where each takes what is there, no more flows are looked for than there are messages: thousands may be idle.
+        line_max = ready_count if groups is None and self.selecting_count == 0 else len(flows)
+        line = flows_with_room(flows, unacked_count_max, line_max)
+        if groups is not None and len(line) > 1:
+            groups.put_owner_first(line, self.requeued.lowest())
+        share = (ready_count + len(line) - 1) // len(line) if line else 0
+        place = 0
+        idle_count = 0  # flows one after the other that got nothing, and may when others have
+        while idle_count < len(line) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
+            flow = line[place]
+            room = flow.room(unacked_count_max)
+            if room == 0:  # used up, perhaps by another flow of the same consumer
+                del line[place]
+                idle_count = 0
+                if not line and share == 1:  # there may be others, who were not looked for
+                    line = flows_with_room(flows, unacked_count_max, line_max)
+            elif self._deliver_piece(flow, min(share, room), wall_ms, out):
+                place += 1
+                idle_count = 0
+            elif groups is not None:
+                place += 1
+                idle_count += 1
+            elif not flow.selects():
+                return  # its page is on the way, or all that was left is settled
+            else:
+                del line[place]  # it wants nothing of what is at hand
+            if place >= len(line):
+                place = 0
+        if (not line or groups is not None) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
+            self.effects.starved_flows += starved(flows, unacked_count_max, gets_any=groups is None)
+
+    def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
+        """Give a flow at most `limit` messages of one segment; return False when nothing is at hand."""
+        again = self.requeued.total > 0
+        segment, first, end = self._requeued_piece(flow, limit) if again else self._fresh_piece(limit)
+        if segment is None:
+            return again and self.requeued.total == 0  # all of that is held, and what is fresh may not be
+        if again:
+            self.requeued.discard(first, end)
+            if self.undelivered.total > 0 and first in self.undelivered:
+                self.undelivered.discard(first, end)
+                again = False
+        else:
+            self.ready_from = end
+        self.flow_order.served(flow)
+        batch = segment.batch
+        redelivered = again or first < self.suspect_end or (batch is not None and batch.possible_duplicate)
+        if 0 < segment.expires_ms <= wall_ms and self.rules.expires(again):
+            self._deliver_unexpired(flow, segment, first, end, redelivered, wall_ms, out)
+        else:
+            self._deliver_run(flow, segment, first, end, redelivered, wall_ms, out)
+        return True
+
+    def _deliver_run(
+        self,
+        flow: LedgerFlow,
+        segment: Segment,
+        first: int,
+        end: int,
+        redelivered: bool,
+        wall_ms: int,
+        out: list[Delivery],
+    ) -> None:
+        batch = segment.batch
+        assert batch is not None
+        tries = self.failures.get(first, 0) + 1 if self.failures else 1
+        start_row = first - segment.first
+        stop_row = end - segment.first
+        flow.flow.window.take(end - first)
+        flow.in_flight.add(first, end)
+        if self.rules.ack_timeout_ms > 0:
+            flow.lock(first, end, now_ms=wall_ms, timeout_ms=self.rules.ack_timeout_ms)
+        publication = segment.publication
+        if publication is not None and not redelivered:
+            publication.undelivered_count -= end - first
+        delivery = Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, publication)
+        if self.remarks is not None:
+            delivery.remark = self.remarks.by_sequence.get(first, b"")
+        if self.groups is not None:
+            delivery.first_of_group = self.groups.delivered(self, flow, batch, start_row, stop_row)
+        out.append(delivery)
+
+    def _deliver_unexpired(
+        self,
+        flow: LedgerFlow,
+        segment: Segment,
+        first: int,
+        end: int,
+        redelivered: bool,
+        wall_ms: int,
+        out: list[Delivery],
+    ) -> None:
+        """Deliver of `[first, end)` what has not expired: more may have than a turn looks at."""
+        batch = segment.batch
+        assert batch is not None
+        run_first = first
+        for sequence in range(first, end):
+            headers = batch.headers_of(sequence - segment.first)
+            publisher_ms = 0 if headers is None else headers.expires_at_ms
+            if 0 < expires_at(self.rules, batch.received_ms, publisher_ms) <= wall_ms:
+                if run_first < sequence:
+                    self._deliver_run(flow, segment, run_first, sequence, redelivered, wall_ms, out)
+                run_first = sequence + 1
+                self._discard(sequence, sequence + 1, DISCARD_EXPIRED, "")
+        if run_first < end:
+            self._deliver_run(flow, segment, run_first, end, redelivered, wall_ms, out)
+
+    def _requeued_piece(self, flow: LedgerFlow, limit: int) -> tuple[Segment | None, int, int]:
+        """Return the next messages behind the cursor that have everything in common that a delivery says of them."""
+        piece = self._free_requeued(flow, limit)
+        if piece is None:
+            return None, 0, 0
+        segment, first, end = piece
+        if self.undelivered.total > 0:
+            new_first, new_end = self.undelivered.next_range(first)
+            if new_first == first:
+                end = min(end, new_end)
+            elif first < new_first < end:
+                end = new_first
+            if first < self.suspect_end < end:
+                end = self.suspect_end
+        return segment, first, alike_until(self, first, end)
+
+    def _free_requeued(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
+        """Return the next messages behind the cursor for a flow, and pass over those that are held."""
+        selects = flow.selects() or self.groups is not None
+        by_priority = self.rules.by_priority
+        while True:
+            if selects:
+                piece = self._oldest_selected(flow, limit)
+            else:
+                piece = next_by_priority(self, limit) if by_priority else self._oldest_requeued(limit)
+            if piece is None or self.holds is None:
+                return piece
+            if self.holds.is_full():
+                return None
+            segment, first, end = piece
+            assert segment.batch is not None
+            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end, self.rules.key_source)
+            if free_first > first:
+                self.requeued.remove(first, free_first)
+            if free_first < free_end:
+                return segment, free_first, free_end
+
+    def open_source(self, source: int) -> None:
+        """Let messages go that were held until everything older in partition `source` was settled."""
+        if self.holds is not None:
+            for first, end in self.holds.open(source):
+                self.make_ready(first, end)
+
+    def _oldest_requeued(self, limit: int) -> tuple[Segment, int, int] | None:
+        while self.requeued.total > 0:
+            first = self.requeued.lowest()
+            segment = self.segments.at_or_after(first)
+            assert segment is not None, "what waits again is in a segment"
+            assert segment.first <= first, "what waits again is in a segment"
+            if not self.at_hand(segment):
+                return None
+            if segment.page is not None:
+                self.prefetch(segment.end)
+            end = min(self.requeued.lowest_end(), segment.end, first + limit)
+            if self.back_off.failed.total == 0:
+                return segment, first, end
+            end = self._held_up_from(segment, first, end)
+            if first < end:
+                return segment, first, end
+            if self.requeued.total > 0 and self.requeued.lowest() == first:
+                return None  # it was not parked: everything waits
+        return None
+
+    def _oldest_selected(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
+        choice: Choice = BY_SELECTOR if self.groups is None else self.groups
+        while True:
+            piece = next_chosen(self, flow, limit, choice)
+            if piece is None or self.back_off.failed.total == 0:
+                return piece
+            segment, first, end = piece
+            end = self._held_up_from(segment, first, end)
+            if first < end:
+                return segment, first, end
+            if first in self.requeued:
+                return None  # it was not parked: everything waits
+
+    def _held_up_from(self, segment: Segment, first: int, end: int) -> int:
+        """Return where the part of `[first, end)` ends that no failed message holds up; what follows it is parked."""
+        back_off = self.back_off
+        stop_at = back_off.stop_at()
+        if 0 < stop_at < end:
+            end = stop_at
+        batch = segment.batch
+        assert batch is not None
+        key_source = self.rules.key_source
+        if batch.headers() is None and key_source is None:
+            return end
+        for sequence in range(first, end):
+            key_hash = key_hash_in(key_source, batch, sequence - segment.first)
+            if key_hash >= 0 and back_off.holds_up(sequence, key_hash):
+                self.requeued.discard(sequence, sequence + 1)
+                back_off.park(sequence, key_hash)
+                return sequence
+        return end
+
+    def _fresh_piece(self, limit: int) -> tuple[Segment | None, int, int]:
+        while True:
+            segment = self.segments.at_or_after(self.ready_from)
+            if segment is None:
+                self.ready_from = self.next_sequence
+                return None, 0, 0
+            first = segment.first if segment.first > self.ready_from else self.ready_from
+            end = min(segment.end, first + limit)
+            if first < self.suspect_end < end:
+                end = self.suspect_end
+            if self.settled.total > 0 and self.settled.end() > first:
+                # Only after a recovery, or where single messages were deleted, is something settled up here.
+                first, end = self.settled.first_outside(first, end)
+                if first == end:
+                    self.ready_from = end
+                    continue
+            if not self.at_hand(segment):
+                return None, 0, 0
+            self.prefetch(segment.end)
+            if self.holds is None:
+                return segment, first, end
+            if self.holds.is_full():
+                return None, 0, 0
+            assert segment.batch is not None
+            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end, self.rules.key_source)
+            self.undelivered.add(first, free_first)
+            if free_first < free_end:
+                return segment, free_first, free_end
+            self.ready_from = end
+
+    # --- settlements ---
+
+    def settle(self, flow_id: int, first: int, end: int, outcome: int, cause: str = "") -> int:
+        """Apply a consumer's outcome to `[first, end)`; return how many messages it applied to.
+
+        `cause` is what the consumer says of a rejection. Sequences that the flow does not hold (settled twice, or
+        taken back meanwhile) are passed over.
+        """
+        flow = self.flows.get(flow_id)
+        return 0 if flow is None else self.settle_held(flow, first, end, outcome, cause, WHICHEVER)
+
+    def settle_held(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str, delivery_count: int) -> int:
+        """Do the same for a flow that has been looked up, and what it holds from deliveries with this count."""
+        if delivery_count == WHICHEVER or (delivery_count == 1 and not self.failures):  # what it mostly is
+            return self._apply(flow, first, end, outcome, cause)
+        count = 0
+        for start, stop in held_as(self, flow, first, end, delivery_count):
+            count += self._apply(flow, start, stop, outcome, cause)
+        return count
+
+    def _apply(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str) -> int:
+        if outcome == ACCEPTED and flow.in_flight.take_lowest(first, end):  # in order: what consumers mostly do
+            self._settle(first, end)
+            return end - first
+        count = 0
+        for start, stop in flow.in_flight.remove(first, end):
+            count += stop - start
+            if outcome == ACCEPTED:
+                self._settle(start, stop)
+            elif outcome == REJECTED:
+                self._discard(start, stop, DISCARD_REJECTED, flow.flow.client, cause)
+            elif outcome in (RELEASED_ELSEWHERE, FAILED_ELSEWHERE):
+                decline(self, self.groups, flow, start, stop, 1 if outcome == FAILED_ELSEWHERE else 0)
+            else:
+                self.requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
+        return count

@@ -1,0 +1,225 @@
+"""Moving a partition's waiting messages between memory and the pages of the store.
+
+A page is planned from segments that the journal already holds, written by the spool, and only then takes their
+place. It is read back when a consumer comes near, one page ahead of the deliveries.
+"""
+
+from functools import reduce
+from typing import Final, final
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.outcomes import DISCARD_DAMAGED
+from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.expiry import earlier, hold_undue, next_moment, note_moments
+from sluicegate.messaging.partitions.rules.undeliverable import bury_what_is_read
+from sluicegate.messaging.partitions.state.marks import marks_of, marks_together
+from sluicegate.messaging.partitions.state.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
+
+# Pages read back of which no consumer holds anything. Those read longest ago go first: the store still has them.
+PAGES_LOADED_MAX: Final = 8
+
+
+@final
+class PagePlan:
+    """Segments that will lie in one page once the store has it."""
+
+    def __init__(self, first: int, end: int, runs: list[tuple[int, MessageBatch]]) -> None:
+        self.first = first
+        self.end = end
+        self.runs = runs  # first sequence and batch of each segment, ascending
+
+
+@final
+class PagePlanner:
+    """Gathers stretches, offered oldest first, into pages of about `page_bytes` of content."""
+
+    def __init__(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> None:
+        self.plans: list[PagePlan] = []
+        self._page_bytes = page_bytes
+        self._bytes_to_free = bytes_to_free
+        self._through_record = through_record
+        self._runs: list[tuple[int, MessageBatch]] = []
+        self._page_held = 0
+        self._end = 0
+
+    def offer(self, first: int, end: int, batch: MessageBatch | None, publication: Publication | None) -> bool:
+        """Take a stretch if the journal has it and nothing else has; return whether more is wanted."""
+        pageable = batch is not None and self._is_stored(publication)
+        if not pageable or self._page_held >= self._page_bytes:
+            self.finish()
+        if pageable and batch is not None:
+            self._runs.append((first, batch))
+            self._page_held += batch.content_bytes()
+            self._bytes_to_free -= batch.memory_bytes()
+            self._end = end
+        return self._bytes_to_free > 0
+
+    def finish(self) -> list[PagePlan]:
+        """End the page at hand; return all plans so far."""
+        if self._runs:
+            self.plans.append(PagePlan(self._runs[0][0], self._end, self._runs))
+            self._runs = []
+            self._page_held = 0
+        return self.plans
+
+    def _is_stored(self, publication: Publication | None) -> bool:
+        """Return whether the journal has it, and nothing but the journal, in a record up to `through_record`."""
+        if publication is None or publication.record_number == UNWRITTEN or not publication.confirmed:
+            return False  # with a number and no confirmation its record is being written, and that may fail
+        return self._through_record is None or publication.record_number <= self._through_record
+
+
+def plan_pages(ledger: Ledger, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
+    """Choose the oldest batches in memory, about `bytes_to_free` of them, in pages of about `page_bytes` of content.
+
+    Batches that the journal has not got yet are passed over: durability comes first, and may make them unnecessary.
+    With `through_record` only what lies in journal records up to that one is chosen.
+    """
+    planner = PagePlanner(page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record)
+    segments = ledger.segments
+    segment = segments.at_or_after(ledger.pageable_from)
+    while segment is not None and segment.page is not None:  # not to be looked at again the next time
+        ledger.pageable_from = segment.end
+        segment = segments.at_or_after(segment.end)
+    wanted = bytes_to_free > 0
+    while segment is not None and wanted:
+        wanted = planner.offer(segment.first, segment.end, segment.batch, segment.publication)
+        segment = segments.at_or_after(segment.end)
+    return planner.finish()
+
+
+def pages_written(ledger: Ledger, plan: PagePlan) -> None:
+    """Put the page in the place of the segments it was planned from: the store has it now."""
+    ledger.paged_end = max(ledger.paged_end, plan.end)
+    segments = ledger.segments.overlapping(plan.first, plan.end)
+    if not segments:
+        ledger.effects.dropped_pages.append(plan.first)
+        return
+    live = 0
+    bytes_left = 0
+    for segment in segments:
+        assert segment.batch is not None, "a stretch is planned once"
+        assert segment.publication is not None, "a stretch is planned once"
+        live += segment.live_count
+        bytes_left += segment.bytes_left
+        ledger.memory_bytes -= segment.batch.memory_bytes()
+        ledger.close(segment.publication, segment.live_count)
+    page = Page(plan.first, live, reduce(marks_together, [marks_of(batch) for _, batch in plan.runs]))
+    first = segments[0].first  # behind the page's own first sequence when that was settled meanwhile
+    absent = Segment(first, segments[-1].end, live, bytes_left, None, None, page)
+    ledger.segments.replace(segments, [absent])
+    note_moments(ledger, absent)
+
+
+def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBatch]]) -> None:
+    """Bring the messages of a page back into memory. A page that is not waited for any more is ignored."""
+    ledger.pages_read_in_time.discard(page_first)
+    absent = _absent_segment(ledger, page_first)
+    if absent is None or absent.page is None:
+        return
+    in_page = RangeSet()
+    for first, batch in runs:
+        in_page.add(first, first + batch.count)
+    # The page has all that the ledger counts in it, or the store mixed something up: what is nowhere is lost.
+    for first, end in in_page.outside(absent.first, absent.end):
+        ledger.give_up(first, end, DISCARD_DAMAGED)
+    if absent.live_count == 0:
+        return
+    loaded: list[Segment] = []
+    live_left = absent.live_count
+    bytes_left = absent.bytes_left
+    for first, batch in runs:
+        live = _live_count(ledger, first, first + batch.count)
+        if live > 0:
+            share = bytes_left * live // live_left  # the last one takes what is left, so quotas add up
+            loaded.append(Segment(first, first + batch.count, live, share, batch, None, absent.page))
+            live_left -= live
+            bytes_left -= share
+            ledger.memory_bytes += batch.memory_bytes()
+    absent.page.state = PAGE_LOADED
+    ledger.segments.replace([absent], loaded)
+    _unload_pages(ledger)
+    ledger.loaded_pages[page_first] = absent.page
+    for segment in loaded:
+        hold_undue(ledger, segment, ledger.passed_ms)
+        note_moments(ledger, segment)
+    if ledger.selecting_count > 0:
+        bury_what_is_read(ledger, ledger.groups, absent.first, absent.end)
+
+
+def is_awaited(ledger: Ledger, page_first: int) -> bool:
+    """Return whether messages of this page are wanted that are not in memory."""
+    return _absent_segment(ledger, page_first) is not None
+
+
+def _unload_pages(ledger: Ledger) -> None:
+    """Let go of pages in memory, when there are too many of which no consumer holds anything."""
+    if len(ledger.loaded_pages) < PAGES_LOADED_MAX:
+        return
+    idle = [page for page in ledger.loaded_pages.values() if not _is_held(ledger, page)]
+    for page in idle[: len(idle) - PAGES_LOADED_MAX + 1]:
+        _unload(ledger, page)
+
+
+def _is_held(ledger: Ledger, page: Page) -> bool:
+    """Return whether some message of a loaded page is with a consumer, or on its way to another queue."""
+    segments = _segments_of(ledger, page)
+    first, end = segments[0].first, segments[-1].end
+    held = [ledger.leaving, *[flow.in_flight for flow in ledger.flows.values()]]
+    return any(ranges.count_within(first, end) > 0 for ranges in held)
+
+
+def _unload(ledger: Ledger, page: Page) -> None:
+    """Put a page in the place of its messages in memory. Its marks are those of the messages that are left."""
+    segments = _segments_of(ledger, page)
+    bytes_left = 0
+    left: list[MessageBatch] = []
+    page.next_ms, page.next_rules = 0, ledger.rules_seen
+    for segment in segments:
+        page.next_ms = earlier(page.next_ms, next_moment(ledger, segment))
+        batch = segment.batch
+        assert batch is not None
+        bytes_left += segment.bytes_left
+        ledger.memory_bytes -= batch.memory_bytes()
+        for first, end in ledger.settled.outside(max(segment.first, ledger.floor), segment.end):
+            left.append(batch.select(list(range(first - segment.first, end - segment.first))))
+    page.marks = reduce(marks_together, [marks_of(batch) for batch in left])
+    page.state = PAGE_ABSENT
+    del ledger.loaded_pages[page.first]
+    absent = Segment(segments[0].first, segments[-1].end, page.live_count, bytes_left, None, None, page)
+    ledger.segments.replace(segments, [absent])
+    note_moments(ledger, absent)
+
+
+def _segments_of(ledger: Ledger, page: Page) -> list[Segment]:
+    """Return the segments of a loaded page that are left, at least one."""
+    segments: list[Segment] = []
+    segment = ledger.segments.at_or_after(page.first)
+    while segment is not None and segment.page is page:
+        segments.append(segment)
+        segment = ledger.segments.at_or_after(segment.end)
+    return segments
+
+
+def _absent_segment(ledger: Ledger, page_first: int) -> Segment | None:
+    """Return the segment that lies in this page and not in memory, if there still is one."""
+    segment = ledger.segments.at_or_after(page_first)
+    if segment is None or segment.batch is not None or segment.page is None or segment.page.first != page_first:
+        return None
+    return segment
+
+
+def _live_count(ledger: Ledger, first: int, end: int) -> int:
+    return sum([stop - start for start, stop in ledger.settled.outside(max(first, ledger.floor), end)])
+
+
+def page_damaged(ledger: Ledger, page_first: int) -> int:
+    """Give up the messages of a page that cannot be read; return how many unsettled ones it held."""
+    ledger.pages_read_in_time.discard(page_first)
+    absent = _absent_segment(ledger, page_first)
+    if absent is None or absent.page is None:
+        return 0
+    absent.page.state = PAGE_ABSENT  # consumers may hold messages of it: given back, they are asked for and given up
+    return ledger.give_up(absent.first, absent.end, DISCARD_DAMAGED)

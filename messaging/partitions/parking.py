@@ -1,0 +1,164 @@
+"""Messages that stay with one consumer while its client is away.
+
+A QoS 2 message of a shared subscription is completed with the client it was sent to, when that client comes back [MQTT
+4.8.2-4], and if its session ends before that, it is given to nobody [MQTT 4.8.2-5]. So the flow is *parked*: it gets
+nothing new, and what was sent stays in flight with it. When the client is back, the flow goes on under its old id and
+epoch, and what it kept is delivered to it again; messages that are still to be delivered so are in `LedgerFlow.kept`.
+What is new waits behind them, also while their pages are read.
+
+A consumer of AMQP may keep its flow bound while it is away, without credit, and then wants some of what it holds again.
+That is for others if it never comes to take it.
+
+Deliberately elsewhere: which messages are to stay (the protocol knows what it sent), and remembering it over a restart.
+"""
+
+from sluicegate.messaging.message.outcomes import DISCARD_SESSION_ENDED
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.in_flight import alike_until
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import Flow, LedgerFlow
+from sluicegate.messaging.partitions.state.segments import Segment
+
+Ranges = list[tuple[int, int]]
+
+
+def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
+    """Let a flow wait for its client with the sequences `kept`; the rest of what it holds is delivered again."""
+    flow = ledger.flows.get(flow_id)
+    if flow is None:
+        return
+    flow.paused = True
+    stays = RangeSet()
+    for first, end in kept:
+        for start, stop in flow.in_flight.within(first, end):
+            stays.add(start, stop)
+    for first, end in flow.in_flight.ranges():
+        for start, stop in stays.outside(first, end):
+            ledger.take_back(flow, start, stop)
+            ledger.requeue(start, stop, 1, flow.flow.client)
+    flow.kept = stays
+    flow.keeps_alone = True
+    if ledger.groups is not None:
+        ledger.groups.leave(ledger, flow_id)
+
+
+def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
+    """Park a flow of an earlier run of the node: those of its sequences that still have a message stay with it."""
+    parked = ledger.enter(flow, epoch)
+    parked.paused = True
+    parked.kept = RangeSet()
+    parked.keeps_alone = True
+    ledger.gather_fresh()
+    for first, end in kept:
+        for start, stop in ledger.held_by_nobody(first, end):
+            ledger.take_out(start, stop)
+            ledger.undelivered.discard(start, stop)
+            parked.in_flight.add(start, stop)
+            parked.kept.add(start, stop)
+
+
+def unpark(ledger: Ledger, flow: Flow) -> None:
+    """Let a parked flow go on: its client is back."""
+    parked = ledger.flows.get(flow.flow_id)
+    if parked is not None:
+        parked.flow = flow
+        flow.holdings.append(parked.in_flight)
+        parked.paused = False
+        parked.keeps_alone = False  # if it leaves with its session going on, others get what it was not sent again
+
+
+def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> Ranges:
+    """Have those of some ranges delivered to a flow once more that it holds; return them. None under an old epoch."""
+    flow = ledger.flows.get(flow_id)
+    if flow is None or flow.epoch != epoch:
+        return []
+    held = [part for first, end in ranges for part in flow.in_flight.within(first, end)]
+    if held and flow.kept is None:
+        flow.kept = RangeSet()
+    for first, end in held:
+        assert flow.kept is not None, "it was made above"
+        flow.kept.add(first, end)
+    return held
+
+
+def discard_kept(ledger: Ledger, flow_id: int) -> None:
+    """Drop what still waits for the client of a parked flow: its session has ended."""
+    flow = ledger.flows.get(flow_id)
+    if flow is not None and flow.kept is not None and flow.keeps_alone:
+        for first, end in flow.kept.ranges():
+            for start, stop in ledger.take_back(flow, first, end):
+                ledger.give_up(start, stop, DISCARD_SESSION_ENDED)
+
+
+def release_kept(ledger: Ledger, page_first: int) -> None:
+    """Let go of what flows keep in a page that cannot be read, so that it can be given up."""
+    segment = ledger.segments.at_or_after(page_first)
+    if segment is None or segment.page is None or segment.page.first != page_first:
+        return
+    for flow in ledger.flows.values():
+        if flow.kept is not None:
+            for first, end in flow.kept.remove(segment.first, segment.end):
+                for start, stop in ledger.take_back(flow, first, end):
+                    ledger.make_ready(start, stop)
+
+
+def keeps(ledger: Ledger) -> bool:
+    """Return whether a flow that does not wait for its client has kept messages that are not delivered to it yet."""
+    return any(flow.kept and not (flow.paused and flow.keeps_alone) for flow in ledger.flows.values())
+
+
+def unsettled_among(ledger: Ledger, ranges: Ranges) -> Ranges:
+    """Return those parts of the ranges that still have a message."""
+    left: Ranges = []
+    for first, end in ranges:
+        first, end = max(first, ledger.floor), min(end, ledger.next_sequence)
+        if first < end:
+            left += ledger.settled.outside(first, end)
+    return left
+
+
+def deliver_kept(ledger: Ledger) -> list[Delivery]:
+    """Deliver again what flows have kept and whose client is back, oldest first, within their credit."""
+    deliveries: list[Delivery] = []
+    for flow in list(ledger.flows.values()):
+        kept = flow.kept
+        if kept is None or flow.paused:
+            continue
+        while kept.total > 0:
+            room = flow.flow.window.room()
+            if room == 0:
+                ledger.effects.starved_flows.append(flow.flow)
+                break
+            first, end = kept.lowest(), kept.lowest_end()
+            held_first, held_end = flow.in_flight.next_range(first)
+            if held_first != first:  # it was taken back meanwhile
+                kept.remove(first, min(end, held_first) if held_first < held_end else end)
+                continue
+            segment = ledger.segments.at_or_after(first)
+            if segment is None or not segment.first <= first:
+                kept.remove(first, end if segment is None else segment.first)  # its page had it not
+            elif not ledger.at_hand(segment):
+                break
+            else:
+                end = alike_until(ledger, first, min(end, held_end, segment.end, first + room))
+                kept.remove(first, end)
+                deliveries.append(_again(ledger, flow, segment, first, end))
+        if kept.total == 0:
+            flow.kept = None
+    return deliveries
+
+
+def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: int) -> Delivery:
+    batch = segment.batch
+    assert batch is not None
+    flow.flow.window.take(end - first)
+    tried_count = ledger.failures.get(first, 0)
+    start_row = first - segment.first
+    stop_row = end - segment.first
+    delivery = Delivery(
+        flow.flow, flow.epoch, batch, start_row, stop_row, first, True, tried_count + 1, segment.publication
+    )
+    if ledger.remarks is not None:
+        delivery.remark = ledger.remarks.by_sequence.get(first, b"")
+    return delivery

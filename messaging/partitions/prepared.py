@@ -1,0 +1,100 @@
+"""Messages that a consumer has settled in a transaction whose commit is under way.
+
+They are taken from the consumer that holds them, all or none, and lie with what leaves
+(messaging.partitions.rules.moves): nobody gets them, and their place in the journal or in a page is kept. The commit
+settles them in its own journal record; then they are gone. If it is not made, they are again with who held them, or
+wait for a consumer if that is gone.
+
+They count for what their flow may hold all the time. If the flow is lost meanwhile, newer messages wait for the
+decision where there is an order to keep (messaging.partitions.state.undecided).
+
+Deliberately elsewhere: the transaction (the protocols), its commit (actors.transactions.commit).
+"""
+
+from typing import final
+
+from sluicegate.messaging.message.outcomes import WHICHEVER
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.rules.in_flight import held_as, renew
+from sluicegate.messaging.partitions.rules.moves import depart
+from sluicegate.messaging.partitions.state.flows import Flow
+
+Ranges = list[tuple[int, int]]
+
+
+@final
+class PreparedRanges:
+    """What one commit took from one flow."""
+
+    def __init__(self, flow: Flow, epoch: int, ranges: Ranges) -> None:
+        self.flow = flow
+        self.epoch = epoch  # under which the flow held them
+        self.ranges = ranges
+        self._held = RangeSet()
+        for first, end in ranges:
+            self._held.add(first, end)
+        flow.holdings.append(self._held)
+
+    def end(self) -> None:
+        """Count for nothing any more."""
+        self.flow.holdings = [each for each in self.flow.holdings if each is not self._held]
+
+
+def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int) -> PreparedRanges | None:
+    """Take disjoint ranges from the flow that holds them, under this epoch, from deliveries with this count.
+
+    None, with nothing done, if it does not.
+    """
+    flow = ledger.flows.get(flow_id)
+    if flow is None or flow.epoch != epoch:
+        return None
+    for first, end in ranges:
+        if held_as(ledger, flow, first, end, delivery_count) != [(first, end)]:
+            return None
+    for first, end in ranges:
+        flow.in_flight.remove(first, end)
+        ledger.leaving.add(first, end)
+    ledger.undecided.begin(flow_id, epoch)
+    return PreparedRanges(flow.flow, epoch, ranges)
+
+
+def take_up_prepared(ledger: Ledger, prepared: PreparedRanges) -> None:
+    """Keep from consumers what the commit may settle, in a ledger made anew; what it has settled is settled there."""
+    for first, end in prepared.ranges:
+        depart(ledger, first, end)
+    ledger.undecided.begin(prepared.flow.flow_id, prepared.epoch)
+
+
+def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
+    """Remove what the commit has settled; return how many messages. The store knows already."""
+    _decided(ledger, prepared)
+    effects = ledger.effects
+    was_worth_a_commit = effects.settled_written
+    count = 0
+    for first, end in prepared.ranges:
+        for start, stop in ledger.leaving.remove(first, end):
+            count += stop - start
+            ledger.remove(start, stop)
+    effects.settled_written = was_worth_a_commit
+    return count
+
+
+def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -> None:
+    """Let the flow hold its messages as before, with a new lock; if it does not take part any more they failed."""
+    _decided(ledger, prepared)
+    flow_id = prepared.flow.flow_id
+    flow = ledger.flows.get(flow_id)
+    for first, end in prepared.ranges:
+        for start, stop in ledger.leaving.remove(first, end):
+            if flow is not None and flow.epoch == prepared.epoch:
+                flow.in_flight.add(start, stop)
+                renew(ledger, flow_id, prepared.epoch, [(start, stop)], WHICHEVER, wall_ms)
+            else:
+                ledger.effects.taken_back.append((prepared.flow, start, stop))
+                ledger.requeue(start, stop, 1, prepared.flow.client)
+
+
+def _decided(ledger: Ledger, prepared: PreparedRanges) -> None:
+    prepared.end()
+    ledger.undecided.end(prepared.flow.flow_id, prepared.epoch)

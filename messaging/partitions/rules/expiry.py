@@ -1,0 +1,309 @@
+"""What time does to the messages of a partition: they expire, they become due, locks and delays run out.
+
+Nothing here knows single messages that are not in memory. Each segment has at most a few entries in the timetable, at
+the earliest moment that anything may happen to its messages; a page has it from its marks, or from when it was last in
+memory: marks know nothing of what was due and waits for a consumer, and would have it read again and again. When the
+moment has come the messages decide, and the segment is noted anew. What consumers hold does not expire; it is looked at
+when it is given back.
+
+All moments are wall clock, in milliseconds; 0 is none.
+"""
+
+from typing import Final
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.state.locks import Locks
+from sluicegate.messaging.partitions.state.marks import has_delays, marks_of
+from sluicegate.messaging.partitions.state.segments import Segment
+from sluicegate.messaging.partitions.state.state import LedgerState
+
+# One turn of a partition looks at so many segments; what is left is looked at in the next, which follows at once.
+SEGMENTS_PER_TURN: Final = 256
+# Pages on their way because something in them may have expired or become due. Consumers' pages are not counted.
+PAGES_READ_IN_TIME_MAX: Final = 8
+# Entries of the timetable beyond those that its segments need, before it is made anew.
+ENTRIES_IN_VAIN_MAX: Final = 1024
+
+
+def expires_at(rules: DeliveryRules, arrived_ms: int, publisher_expires_ms: int) -> int:
+    """Return when a message expires on this queue: by its publisher or by the queue, whichever is earlier."""
+    if rules.max_ttl_ms == 0:
+        return publisher_expires_ms
+    queue_expires_ms = arrived_ms + rules.max_ttl_ms
+    return queue_expires_ms if publisher_expires_ms <= 0 else min(queue_expires_ms, publisher_expires_ms)
+
+
+def due_at(rules: DeliveryRules, arrived_ms: int, not_before_ms: int) -> int:
+    """Return when a message may be delivered on this queue: by its publisher and by the queue, whichever is later."""
+    return max(not_before_ms, arrived_ms + rules.delivery_delay_ms if rules.delivery_delay_ms > 0 else 0)
+
+
+def note_moments(state: LedgerState, segment: Segment) -> None:
+    """Enter a segment into the timetable, if time can do anything to its messages."""
+    rules = state.rules
+    is_delayed = state.delayed.total > 0 and state.delayed.count_within(segment.first, segment.end) > 0
+    if not rules.respects_expiry and not is_delayed:
+        return
+    batch = segment.batch
+    if batch is not None and batch.headers() is None and rules.max_ttl_ms == 0 and not is_delayed:
+        return
+    at_ms = _bound(state, segment, is_delayed)
+    if at_ms > 0:
+        state.timetable.note(at_ms, segment.first)
+        if len(state.timetable) > 4 * len(state.segments) + ENTRIES_IN_VAIN_MAX:
+            _note_all(state)
+
+
+def hold_undue(state: LedgerState, segment: Segment, passed_ms: int) -> None:
+    """Take the messages of a segment that have to wait for their time out of what is ready.
+
+    It does not look at the clock: those whose time has come are made ready by the `pass_time` that follows, unless that
+    has to wait for a page. What was due at `passed_ms`, when time passed for them before, is not to wait once more, or
+    others would overtake it; for messages that are new here it is 0.
+    """
+    rules = state.rules
+    batch = segment.batch
+    if batch is None:
+        assert segment.page is not None
+        marks = segment.page.marks
+        if due_at(rules, marks.arrived_ms, marks.not_before_ms) > passed_ms:
+            state.gather_fresh()
+            _hold(state, segment.first, segment.end)
+        return
+    column = batch.headers()
+    if rules.delivery_delay_ms > 0 and batch.received_ms + rules.delivery_delay_ms > passed_ms:
+        state.gather_fresh()
+        _hold(state, segment.first, segment.end)
+    elif column is not None and has_delays(column):
+        state.gather_fresh()
+        for row, headers in enumerate(column):
+            if headers is not None and headers.not_before_ms > passed_ms:
+                _hold(state, segment.first + row, segment.first + row + 1)
+
+
+def _hold(state: LedgerState, first: int, end: int) -> None:
+    for start, stop in state.undelivered.within(first, end):
+        for ready_first, ready_end in state.requeued.remove(start, stop):
+            state.delayed.add(ready_first, ready_end)
+
+
+def next_moment(state: LedgerState, segment: Segment) -> int:
+    """Return when the next message of a segment in memory, of which no consumer holds any, expires or becomes due."""
+    batch, rules = segment.batch, state.rules
+    assert batch is not None
+    next_ms = 0
+    for first, end in state.delayed.within(segment.first, segment.end):
+        for sequence in range(first, end):
+            headers = batch.headers_of(sequence - segment.first)
+            at_ms = due_at(rules, batch.received_ms, 0 if headers is None else headers.not_before_ms)
+            next_ms = earlier(next_ms, max(at_ms, 1))
+    if rules.respects_expiry:
+        for first, end in _may_expire(state, segment):
+            for sequence in range(first, end):
+                headers = batch.headers_of(sequence - segment.first)
+                at_ms = expires_at(rules, batch.received_ms, 0 if headers is None else headers.expires_at_ms)
+                next_ms = earlier(next_ms, at_ms)
+    return next_ms
+
+
+def pass_time(state: LedgerState, now_ms: int) -> None:
+    """Do what is to be done by now, or as much as one turn allows."""
+    state.passed_ms = now_ms
+    if state.rules_seen != state.rules.generation:
+        _follow_rules(state, now_ms)
+    if state.rules.ack_timeout_ms > 0:
+        _take_back_unsettled(state, now_ms)
+    for _ in range(SEGMENTS_PER_TURN):
+        if len(state.pages_read_in_time) >= PAGES_READ_IN_TIME_MAX:
+            break
+        at_ms = state.timetable.next_ms()
+        sequence = state.timetable.take_due(now_ms)
+        if sequence < 0:
+            break
+        segment = state.segments.at_or_after(sequence)
+        if segment is None or segment.first > sequence:
+            continue
+        if segment.batch is not None and state.pages_read_in_time:
+            state.timetable.note(at_ms, sequence)  # what expires together leaves in its order: pages come first
+            break
+        _look_at(state, segment, now_ms)
+    back_off = state.back_off
+    if back_off.failed.total > 0:
+        back_off.start(now_ms)
+        for first, end in back_off.take_due(now_ms):
+            state.make_ready(first, end)
+
+
+def deadline_ms(state: LedgerState) -> int:
+    """Return when `pass_time` has something to do again, unless something else happens before; 0: never."""
+    earliest = 0
+    if not state.pages_read_in_time:  # else the page that comes brings a turn
+        earliest = state.timetable.next_ms()
+    earliest = earlier(earliest, state.back_off.next_ms())
+    for flow in state.flows.values():
+        if flow.locks is not None:
+            earliest = earlier(earliest, flow.locks.next_ms())
+    return earliest
+
+
+def earlier(one_ms: int, other_ms: int) -> int:
+    """Return the earlier of two moments, 0 being none."""
+    if one_ms == 0 or other_ms == 0:
+        return one_ms + other_ms
+    return min(one_ms, other_ms)
+
+
+# --- the timetable ---
+
+
+def _bound(state: LedgerState, segment: Segment, is_delayed: bool) -> int:
+    """Return a moment before which nothing happens to the waiting messages of a segment."""
+    rules = state.rules
+    if segment.batch is not None:
+        marks = marks_of(segment.batch)
+    else:
+        page = segment.page
+        assert page is not None
+        if page.next_rules == rules.generation:
+            return page.next_ms
+        marks = page.marks
+    at_ms = 0
+    if rules.respects_expiry:
+        at_ms = expires_at(rules, marks.arrived_ms, marks.expires_ms)
+        segment.expires_ms = at_ms
+    if is_delayed:
+        at_ms = earlier(at_ms, max(due_at(rules, marks.arrived_ms, marks.not_before_ms), 1))
+    return at_ms
+
+
+def _look_at(state: LedgerState, segment: Segment, now_ms: int) -> None:
+    """Do what time has come for in one segment; a page is asked for first."""
+    batch = segment.batch
+    if batch is not None:
+        at_ms = _release_due(state, segment, batch, now_ms)
+        if state.rules.respects_expiry:
+            at_ms = earlier(at_ms, _drop_expired(state, segment, batch, now_ms))
+        if at_ms > 0 and segment.live_count > 0:
+            state.timetable.note(at_ms, segment.first)
+        return
+    at_ms = _bound(state, segment, state.delayed.count_within(segment.first, segment.end) > 0)
+    if at_ms > now_ms:
+        state.timetable.note(at_ms, segment.first)
+    elif at_ms > 0 and segment.page is not None and not state.at_hand(segment):
+        state.pages_read_in_time.add(segment.page.first)  # once loaded it is noted anew
+
+
+def _drop_expired(state: LedgerState, segment: Segment, batch: MessageBatch, now_ms: int) -> int:
+    """Drop what has expired among the waiting messages of a segment; return when the next of them does."""
+    rules = state.rules
+    column = batch.headers()
+    first = segment.first
+    next_ms = 0
+    for run_first, run_end in _may_expire(state, segment):
+        if column is None:
+            at_ms = expires_at(rules, batch.received_ms, 0)
+            if 0 < at_ms <= now_ms:
+                state.expire(run_first, run_end)
+            else:
+                next_ms = earlier(next_ms, at_ms)
+        else:
+            next_ms = earlier(next_ms, _drop_expired_rows(state, batch, column, first, run_first, run_end, now_ms))
+    segment.expires_ms = next_ms
+    return next_ms
+
+
+def _may_expire(state: LedgerState, segment: Segment) -> list[tuple[int, int]]:
+    """Return those messages of a segment that wait, and expire when their time is over."""
+    free = state.held_by_nobody(segment.first, segment.end)
+    if state.rules.expires_once_delivered:
+        return free
+    return [part for first, end in free for part in state.never_delivered(first, end)]
+
+
+def _drop_expired_rows(
+    state: LedgerState,
+    batch: MessageBatch,
+    column: list[Headers | None],
+    segment_first: int,
+    first: int,
+    end: int,
+    now_ms: int,
+) -> int:
+    rules = state.rules
+    next_ms = 0
+    run_first = first
+    for sequence in range(first, end + 1):
+        at_ms = 0
+        if sequence < end:
+            headers = column[sequence - segment_first]
+            at_ms = expires_at(rules, batch.received_ms, 0 if headers is None else headers.expires_at_ms)
+        if 0 < at_ms <= now_ms:
+            continue
+        if run_first < sequence:
+            state.expire(run_first, sequence)
+        run_first = sequence + 1
+        if at_ms > 0:
+            next_ms = earlier(next_ms, at_ms)
+    return next_ms
+
+
+def _release_due(state: LedgerState, segment: Segment, batch: MessageBatch, now_ms: int) -> int:
+    """Make ready what is due of a segment; return when the next of its delayed messages is."""
+    if state.delayed.total == 0:
+        return 0
+    rules = state.rules
+    next_ms = 0
+    for first, end in state.delayed.within(segment.first, segment.end):
+        run_first = first
+        for sequence in range(first, end + 1):
+            at_ms = now_ms + 1
+            if sequence < end:
+                headers = batch.headers_of(sequence - segment.first)
+                at_ms = due_at(rules, batch.received_ms, 0 if headers is None else headers.not_before_ms)
+                if at_ms <= now_ms:
+                    continue
+                next_ms = earlier(next_ms, at_ms)
+            if run_first < sequence:
+                state.delayed.discard(run_first, sequence)
+                state.make_ready(run_first, sequence)
+            run_first = sequence + 1
+    return next_ms
+
+
+def _follow_rules(state: LedgerState, now_ms: int) -> None:
+    """The rules have changed: let what waits wait for its new time, make the timetable anew, let locks begin or end."""
+    state.rules_seen = state.rules.generation
+    if state.rules.watches_the_clock():
+        state.may_expire = True  # what waits because of these rules may still wait when others are in force
+    for segment in state.segments.all():
+        hold_undue(state, segment, now_ms)
+    _note_all(state)
+    if state.rules.by_priority:
+        for priority in range(len(state.ready_from_of)):
+            state.ready_from_of[priority] = state.floor
+    for flow in state.flows.values():
+        if state.rules.ack_timeout_ms == 0:
+            flow.locks = None
+        elif flow.locks is None:
+            flow.locks = Locks()
+            for first, end in flow.in_flight.ranges():
+                flow.locks.grant(first, end, now_ms=now_ms, timeout_ms=state.rules.ack_timeout_ms)
+
+
+def _note_all(state: LedgerState) -> None:
+    state.timetable.clear()
+    for segment in state.segments.all():
+        note_moments(state, segment)
+
+
+def _take_back_unsettled(state: LedgerState, now_ms: int) -> None:
+    for flow in state.flows.values():
+        locks = flow.locks
+        if locks is None or not 0 < locks.next_ms() <= now_ms:
+            continue
+        for first, end in locks.take_expired(now_ms):
+            for start, stop in state.take_back(flow, first, end):
+                state.lock_losses_count += stop - start
+                state.requeue(start, stop, 1, flow.flow.client)

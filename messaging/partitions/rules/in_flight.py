@@ -1,0 +1,76 @@
+"""Which deliveries of what a flow holds its consumer speaks of: by sequences, and by how often these had been tried.
+
+A delivery that is not settled in time has failed. Its message comes again, perhaps to the same flow, with a higher
+count: what the consumer says of the delivery before is no word on that one.
+
+Deliberately elsewhere: outcomes (messaging.partitions.ledger), and when a time to settle is over
+(messaging.partitions.rules.expiry).
+"""
+
+from sluicegate.messaging.message.outcomes import WHICHEVER
+from sluicegate.messaging.partitions.state.annotations import Remarks
+from sluicegate.messaging.partitions.state.flows import LedgerFlow
+from sluicegate.messaging.partitions.state.state import LedgerState
+
+Ranges = list[tuple[int, int]]
+
+
+def held_as(state: LedgerState, flow: LedgerFlow, first: int, end: int, delivery_count: int) -> Ranges:
+    """Return of the half-open range `[first, end)` what a flow holds from deliveries with this count, as ranges."""
+    held = flow.in_flight.within(first, end)
+    failures = state.failures
+    if delivery_count == WHICHEVER or (delivery_count == 1 and not failures):
+        return held
+    found: Ranges = []
+    for start, stop in held:
+        run_first = start
+        for sequence in range(start, stop + 1):
+            if sequence < stop and failures.get(sequence, 0) + 1 == delivery_count:
+                continue
+            if run_first < sequence:
+                found.append((run_first, sequence))
+            run_first = sequence + 1
+    return found
+
+
+def alike_until(state: LedgerState, first: int, end: int) -> int:
+    """Return where the part of `[first, end)` ends that a delivery says one thing of: remarks, and how often tried."""
+    if state.remarks is not None:
+        end = state.remarks.alike_until(first, end)
+    failures = state.failures
+    if not failures:
+        return end
+    count = failures.get(first, 0)
+    stop = first + 1
+    while stop < end and failures.get(stop, 0) == count:
+        stop += 1
+    return stop
+
+
+def remark(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, text: bytes) -> None:
+    """Put a remark on what a flow holds of some ranges, for the next who gets it. Not under an old epoch."""
+    flow = state.flows.get(flow_id)
+    if flow is None or flow.epoch != epoch:
+        return
+    remarks = state.remarks
+    if remarks is None:
+        remarks = state.remarks = Remarks()
+    for first, end in ranges:
+        for start, stop in held_as(state, flow, first, end, delivery_count):
+            remarks.add(start, stop, text)
+
+
+def renew(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, wall_ms: int) -> int:
+    """Begin the time to settle anew for what a flow holds of some ranges; return how many messages that is.
+
+    Under an old epoch, or where deliveries have no time to be settled in, it is none.
+    """
+    flow = state.flows.get(flow_id)
+    if flow is None or flow.epoch != epoch or flow.locks is None:
+        return 0
+    count = 0
+    for first, end in ranges:
+        for start, stop in held_as(state, flow, first, end, delivery_count):
+            count += stop - start
+            flow.lock(start, stop, now_ms=wall_ms, timeout_ms=state.rules.ack_timeout_ms)
+    return count

@@ -1,0 +1,120 @@
+"""Which ready message is next for a flow that chooses: the oldest that it wants, and that is of its groups.
+
+It wants what its selector selects, and what it has not declined.
+
+What a message is never changes, so each is looked at once for each such flow. A cursor says how far a flow has
+looked, and a set which of the messages below it are ready again, after somebody else had them, and are to be looked at
+after all. What is passed over stays ready, for others.
+
+One turn looks at a bounded number of messages; a page is asked for when the cursor comes to it.
+"""
+
+from typing import Final, final
+
+from sluicegate.messaging.partitions.state.flows import LedgerFlow
+from sluicegate.messaging.partitions.state.segments import Segment
+from sluicegate.messaging.partitions.state.state import LedgerState
+
+LOOKS_PER_TURN: Final = 5000  # simple ones: some two milliseconds, in which the node does nothing else
+
+# What a flow may do with messages.
+TAKE: Final = 0
+PASS: Final = 1
+WAIT: Final = 2  # another flow is to look at them first
+
+
+class Choice:
+    """Says what a flow may do with the ready messages that it has come to. A class and no protocol, as `Address` is."""
+
+    def stretch(
+        self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
+    ) -> tuple[int, int]:
+        """Return what the flow may do with a segment's messages from `first` on, and where those end that are alike.
+
+        It looks at none from `stop` on, and at most `limit` are to be taken. Each look counts against `looks_left`, by
+        its weight; when that is used up, what was not looked at is not told of.
+        """
+        raise AssertionError("a flow chooses for a reason")
+
+
+@final
+class BySelector(Choice):
+    """A flow takes what it wants."""
+
+    def stretch(
+        self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
+    ) -> tuple[int, int]:
+        """Return whether the message is wanted, and how many after it are alike."""
+        batch = segment.batch
+        assert batch is not None, "it is at hand"
+        is_wanted = flow.wants(batch, first - segment.first, first)
+        state.looks_left -= flow.look_weight(batch, first - segment.first)
+        if is_wanted:
+            stop = min(stop, first + limit)
+        end = first + 1
+        while end < stop and state.looks_left > 0 and flow.wants(batch, end - segment.first, end) == is_wanted:
+            state.looks_left -= flow.look_weight(batch, end - segment.first)
+            end += 1
+        return TAKE if is_wanted else PASS, end
+
+
+BY_SELECTOR: Final = BySelector()
+
+
+def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice) -> tuple[Segment, int, int] | None:
+    """Return at most `limit` ready messages of one segment that the flow takes.
+
+    None when there are none at hand: a page has to come first, or the next turn, or messages. Everything that is ready
+    lies in `requeued`: the caller has gathered what was fresh.
+    """
+    while state.looks_left > 0:
+        first, end = not_looked_at(state, flow)
+        if first == end:
+            return None
+        segment = state.segments.at_or_after(first)
+        assert segment is not None, "what is ready is in a segment"
+        if not state.at_hand(segment):
+            return None
+        ask_for_next_page(state, segment)
+        stop = min(end, segment.end)
+        found = first
+        while found < stop and state.looks_left > 0:
+            verdict, end = choice.stretch(state, flow, segment, found, stop, limit)
+            if verdict == PASS:
+                found = end
+                continue
+            flow.passed_over(first, found)
+            return (segment, found, end) if verdict == TAKE else None
+        flow.passed_over(first, found)
+    return None
+
+
+def may_select(state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
+    """Return whether a flow wants a message, or may want it, for it is not in memory."""
+    segment = state.segments.at_or_after(sequence)
+    if segment is None or segment.batch is None:
+        return flow.declined is None or sequence not in flow.declined
+    return flow.wants(segment.batch, sequence - segment.first, sequence)
+
+
+def not_looked_at(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
+    """Return the oldest run of ready messages that a flow has not looked at; an empty one when there is none."""
+    again = flow.again
+    while again.total > 0:
+        first, end = again.next_range(0)
+        ready_first, ready_end = state.requeued.next_range(first)
+        if ready_first < ready_end and ready_first < end:
+            again.discard(first, ready_first)
+            return ready_first, min(ready_end, end)
+        again.discard(first, end)  # somebody has them, or they are gone
+    first, end = state.requeued.next_range(flow.looked_to)
+    flow.looked_to = first if first < end else state.next_sequence
+    return first, end
+
+
+def ask_for_next_page(state: LedgerState, segment: Segment) -> None:
+    """Have the next page read while this one is looked at."""
+    if segment.page is not None:
+        following = state.segments.at_or_after(segment.end)
+        if following is not None:
+            state.at_hand(following)

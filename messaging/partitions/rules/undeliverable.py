@@ -1,0 +1,72 @@
+"""Messages that a consumer gives back for others: its flow never gets them again (AMQP's undeliverable-here).
+
+They wait like any message; a flow that has declined some looks at what is ready as one that selects does
+(messaging.partitions.rules.selection), and passes over them. A message that every flow has declined which could have it
+is dead: nobody may wait for a consumer that does not come, and offering it again would go on for ever. A flow that is
+paused goes on or has a successor, so it is waited for. When a flow leaves, what it declined is for anybody who comes.
+
+On an exclusive queue, in a partition, and in a message group there is nobody else, so there a message that is declined
+is dead at once. What is declined is known to the ledger alone, and not over a restart.
+
+Deliberately elsewhere: where a dead message goes (messaging.message.dead_lettering).
+"""
+
+from typing import Final
+
+from sluicegate.messaging.message.outcomes import DISCARD_UNDELIVERABLE
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.rules.groups import MessageGroups
+from sluicegate.messaging.partitions.rules.selection import may_select
+from sluicegate.messaging.partitions.state.flows import LedgerFlow
+from sluicegate.messaging.partitions.state.state import LedgerState
+
+DECLINED_RANGES_MAX: Final = 1_000  # of one flow; what it declines beyond is dead, as if there were nobody else
+
+
+def decline(
+    state: LedgerState, groups: MessageGroups | None, flow: LedgerFlow, first: int, end: int, failed: int
+) -> None:
+    """Have `[first, end)`, taken from a flow, delivered to others; `failed` is 1 for a failure, else 0."""
+    declined = flow.declined
+    if declined is None:
+        if not flow.selects():
+            state.selecting_count += 1
+        flow.declined = declined = RangeSet()
+        flow.look_at_all()
+    declined.add(first, end)
+    client = flow.flow.client
+    state.requeue(first, end, failed, client)
+    if declined.ranges_count() > DECLINED_RANGES_MAX:
+        state.give_up(first, end, DISCARD_UNDELIVERABLE, client)
+    else:
+        _bury_unwanted(state, groups, first, end, client)
+
+
+def bury_declined(state: LedgerState, groups: MessageGroups | None, client: str) -> None:
+    """A flow of this client has left: what it alone had not declined is dead."""
+    for flow in list(state.flows.values()):
+        if flow.declined is not None:
+            for first, end in flow.declined.ranges():
+                _bury_unwanted(state, groups, first, end, client)
+
+
+def bury_what_is_read(state: LedgerState, groups: MessageGroups | None, first: int, end: int) -> None:
+    """A page is in memory: what of it was declined while nobody could tell who selects it is dead if nobody does."""
+    for flow in list(state.flows.values()):
+        if flow.declined is not None:
+            for start, stop in flow.declined.within(first, end):
+                _bury_unwanted(state, groups, start, stop, flow.flow.client)
+
+
+def _bury_unwanted(state: LedgerState, groups: MessageGroups | None, first: int, end: int, client: str) -> None:
+    for start, stop in state.held_by_nobody(first, end):
+        for sequence in range(start, stop):
+            if not any(_may_have(state, groups, flow, sequence) for flow in state.flows.values()):
+                state.give_up(sequence, sequence + 1, DISCARD_UNDELIVERABLE, client)
+
+
+def _may_have(state: LedgerState, groups: MessageGroups | None, flow: LedgerFlow, sequence: int) -> bool:
+    """Return whether a flow could be given a message, now or when it goes on."""
+    if flow.paused:
+        return True
+    return may_select(state, flow, sequence) and (groups is None or groups.may_have(state, flow, sequence))

@@ -1,0 +1,133 @@
+"""What a ledger wants done outside: values only, carried out by the partition actor."""
+
+from typing import final
+
+from mypy_extensions import i64, mypyc_attr
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.state.flows import Flow
+
+
+@final
+@mypyc_attr(free_list_len=1)
+class Delivery:
+    """Rows `[start_row, stop_row)` of a batch on their way to one flow, with consecutive sequences."""
+
+    __slots__ = (
+        "batch",
+        "delivery_count",
+        "epoch",
+        "first_of_group",
+        "first_sequence",
+        "flow",
+        "publication",
+        "redelivered",
+        "remark",
+        "start_row",
+        "stop_row",
+    )
+
+    def __init__(
+        self,
+        flow: Flow,
+        epoch: int,
+        batch: MessageBatch,
+        start_row: int,
+        stop_row: int,
+        first_sequence: int,
+        redelivered: bool,
+        delivery_count: int,
+        publication: Publication | None,
+    ) -> None:
+        self.flow = flow
+        self.epoch = epoch
+        self.batch = batch
+        self.start_row = start_row
+        self.stop_row = stop_row
+        self.first_sequence = first_sequence
+        self.redelivered = redelivered  # these messages left the queue before, or may have
+        self.delivery_count = delivery_count  # this delivery included; 1 for a message given back untouched
+        self.publication = publication  # what they are stored with; None when they lie in a page, or are never stored
+        self.first_of_group = False  # its first message is the first of its message group that this flow gets
+        self.remark = b""  # what consumers before put on the message, which then is alone; in a form of theirs
+
+    def __repr__(self) -> str:
+        last = self.first_sequence + self.stop_row - self.start_row - 1
+        return f"Delivery(flow={self.flow.flow_id}, {self.first_sequence}..{last}, redelivered={self.redelivered})"
+
+
+@final
+class DeadRange:
+    """Sequences `[first, end)` that leave for the dead message queue, all for one reason."""
+
+    __slots__ = ("cause", "client", "end", "first", "reason")
+
+    def __init__(self, first: int, end: int, reason: str, client: str, cause: str) -> None:
+        self.first = first
+        self.end = end
+        self.reason = reason
+        self.client = client  # the consumer that had them last; empty when none is to blame
+        self.cause = cause  # what it said of them; empty: nothing
+
+    def __repr__(self) -> str:
+        return f"DeadRange({self.first}..{self.end - 1}, {self.reason})"
+
+
+@final
+class Effects:
+    """Everything a ledger left to do since it was last asked. The owner empties the lists it has dealt with."""
+
+    __slots__ = (
+        "buried_counts",
+        "dead",
+        "discards",
+        "drained",
+        "dropped_pages",
+        "released_bytes",
+        "released_count",
+        "settled",
+        "settled_written",
+        "starved_flows",
+        "taken_back",
+        "wanted_pages",
+    )
+
+    def __init__(self) -> None:
+        self.drained: list[Publication] = []  # nothing of theirs is open any more
+        self.settled: list[tuple[int, int]] = []  # half-open, to be persisted
+        self.settled_written = False  # some of `settled` is in the store, so persisting it is worth a commit
+        self.dropped_pages: list[int] = []  # keys of pages in which nothing is unsettled
+        self.dead: list[DeadRange] = []  # on their way to the dead message queue; nobody has seen to it yet
+        self.wanted_pages: list[int] = []  # keys of pages to read
+        self.starved_flows: list[Flow] = []  # had messages waiting and no credit
+        self.taken_back: list[tuple[Flow, int, int]] = []  # `[first, end)` that a flow held, and did not settle
+        self.discards: dict[str, int] = {}  # reason -> messages dropped
+        self.buried_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
+        self.released_count: i64 = 0  # messages and bytes that count against the quota no more
+        self.released_bytes: i64 = 0
+
+    def settle(self, first: int, end: int) -> None:
+        """Note settled sequences; neighbours become one range, as one by one they cost the spool an entry each."""
+        settled = self.settled
+        if settled and settled[-1][1] == first:
+            settled[-1] = (settled[-1][0], end)
+        else:
+            settled.append((first, end))
+
+    def die(self, first: int, end: int, reason: str, client: str, cause: str) -> None:
+        """Note messages for the dead message queue; neighbours with one fate become one range."""
+        if self.dead:
+            last = self.dead[-1]
+            if last.end == first and last.reason == reason and last.client == client and last.cause == cause:
+                last.end = end
+                return
+        self.dead.append(DeadRange(first, end, reason, client, cause))
+
+    def buried(self, reason: str, count: int) -> None:
+        """Count messages that the dead message queue has."""
+        self.buried_counts[reason] = self.buried_counts.get(reason, 0) + count
+
+    def discard(self, reason: str, count: int) -> None:
+        """Count messages the ledger dropped."""
+        self.discards[reason] = self.discards.get(reason, 0) + count

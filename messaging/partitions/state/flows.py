@@ -1,0 +1,343 @@
+"""A consumer's binding to a queue, as the partitions see it."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.key_source import KeySource
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.state.locks import Locks
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.selectors.selector import Selector
+
+UNBOUNDED: Final = 1 << 40  # of what a consumer takes of one partition: as much as its window has room for
+
+
+@final
+class Flow:
+    """One consumer on one queue, whatever its protocol: an MQTT subscription, an AMQP link, a BIND, a long poll."""
+
+    __slots__ = (
+        "address",
+        "bound_order",
+        "client",
+        "flow_id",
+        "holdings",
+        "of_partition_max",
+        "protocol",
+        "queue_name",
+        "selector",
+        "window",
+    )
+
+    def __init__(
+        self,
+        *,
+        flow_id: int,
+        queue_name: str,
+        client: str,
+        address: Address,
+        window: CreditWindow[Address],
+        bound_order: int,
+        protocol: str = "mqtt",
+        selector: Selector | None = None,
+        of_partition_max: i64 = UNBOUNDED,
+    ) -> None:
+        self.flow_id = flow_id  # unique on this node
+        self.queue_name = queue_name
+        self.client = client  # client id or container id; who comes back under it gets its partitions again
+        self.address = address  # where deliveries and flow states go
+        self.window = window
+        self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
+        self.of_partition_max = of_partition_max  # how many unsettled messages of one partition its consumer takes
+        self.protocol = protocol  # that the consumer speaks
+        self.selector = selector  # of the messages it wants; None: all
+        self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
+
+    def unacked_count(self) -> int:
+        """Return how many messages the flow holds unsettled, over all its partitions."""
+        return sum([holding.total for holding in self.holdings])
+
+    def __repr__(self) -> str:
+        return f"Flow({self.flow_id}, {self.client!r} on {self.queue_name!r}, {self.window!r})"
+
+
+# Whom a failed message holds up while its next delivery is delayed.
+ORDER_NONE: Final = 0  # nobody: consumers compete, so there is no order to keep
+ORDER_BY_KEY: Final = 1  # what has its key: a partition
+ORDER_OF_ALL: Final = 2  # what has its key; without a key everything behind it: an exclusive queue
+
+
+@final
+class DeliveryRules:
+    """How a queue delivers. Shared by its partitions; the queue actor changes it when the configuration changes.
+
+    Whoever changes one of the times, or `by_priority`, counts up `generation`.
+    """
+
+    def __init__(
+        self,
+        *,
+        redelivery_count_max: int = 0,
+        unacked_count_max: i64 = 10_000,
+        respects_expiry: bool = False,
+        expires_once_delivered: bool = True,
+        dead_msg_queue: str = "",
+        respects_eligibility: bool = False,
+        max_ttl_ms: i64 = 0,
+        delivery_delay_ms: i64 = 0,
+        redelivers: bool = True,
+        redelivery_delay_ms: i64 = 0,
+        redelivery_delay_ms_max: int = 0,
+        redelivery_delay_percent: int = 100,
+        order: int = ORDER_NONE,
+        ack_timeout_ms: i64 = 0,
+        by_priority: bool = False,
+        group_buckets: i64 = 0,
+        group_rebalance: bool = False,
+        last_value_only: bool = False,
+        key_source: KeySource | None = None,
+        after_commit: bool = False,
+    ) -> None:
+        self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
+        self.unacked_count_max = unacked_count_max  # per flow
+        self.respects_expiry = respects_expiry
+        # MQTT forbids a session to drop a message whose delivery has begun [3.3.2-5] [4.3.3-7].
+        self.expires_once_delivered = expires_once_delivered
+        self.dead_msg_queue = dead_msg_queue  # what is dropped leaves for it, if there is such a queue; empty: none
+        self.respects_eligibility = respects_eligibility  # only if the publisher said that it may
+        self.max_ttl_ms = max_ttl_ms  # after which a message expires, from its arrival; 0: never. With respects_expiry
+        self.delivery_delay_ms = delivery_delay_ms  # before which nobody gets a message, from its arrival
+        self.redelivers = redelivers  # False: what was delivered once is dropped instead of delivered again
+        self.redelivery_delay_ms = redelivery_delay_ms  # after the first failure; 0: no delay, ever
+        self.redelivery_delay_ms_max = redelivery_delay_ms_max
+        self.redelivery_delay_percent = redelivery_delay_percent  # of one delay is the next; 100 or more
+        self.order = order  # ORDER_*
+        self.ack_timeout_ms = ack_timeout_ms  # a delivery not settled by then has failed; 0: never
+        self.by_priority = by_priority  # higher ones first
+        self.group_buckets = (
+            group_buckets  # of messaging.partitions.rules.groups; 0: any flow gets the messages of a key
+        )
+        self.group_rebalance = group_rebalance  # a flow that comes is given its share of the groups
+        self.last_value_only = last_value_only  # a message replaces those before it
+        self.key_source = key_source  # of the keys that publishers did not give; None: those messages have no key
+        self.after_commit = after_commit  # nobody gets a message before it is stored
+        self.generation: i64 = 0
+
+    def watches_the_clock(self) -> bool:
+        """Return whether time matters for messages that say nothing of it themselves."""
+        return (
+            self.max_ttl_ms > 0 or self.delivery_delay_ms > 0 or self.redelivery_delay_ms > 0 or self.ack_timeout_ms > 0
+        )
+
+    def keeps_order(self, is_grouped: bool) -> bool:
+        """Return whether an order is to be kept, of all messages or by key; `is_grouped`: some have a key."""
+        return self.order != ORDER_NONE and not self.by_priority and (self.group_buckets == 0 or is_grouped)
+
+    def redelivery_delay_after(self, failed_count: int) -> int:
+        """Return how long a message waits after so many failed deliveries, in milliseconds."""
+        delay_ms = self.redelivery_delay_ms
+        if self.redelivery_delay_percent > 100:
+            for _ in range(failed_count - 1):
+                delay_ms = delay_ms * self.redelivery_delay_percent // 100
+                if delay_ms >= self.redelivery_delay_ms_max:
+                    break
+        return min(delay_ms, self.redelivery_delay_ms_max)
+
+    def expires(self, again: bool) -> bool:
+        """Return whether messages may expire before this delivery; `again` when they were delivered before."""
+        return self.respects_expiry and (not again or self.expires_once_delivered)
+
+
+@final
+class LedgerFlow:
+    """What one ledger remembers of a flow that takes messages from it."""
+
+    __slots__ = (
+        "again",
+        "declined",
+        "epoch",
+        "flow",
+        "in_flight",
+        "is_new",
+        "keeps_alone",
+        "kept",
+        "locks",
+        "looked_to",
+        "paused",
+    )
+
+    def __init__(self, flow: Flow, epoch: int) -> None:
+        self.flow = flow
+        self.epoch = epoch  # assignment epoch under which it may settle
+        self.is_new = True  # it never got anything
+        self.in_flight = RangeSet()
+        flow.holdings.append(self.in_flight)
+        self.kept: RangeSet | None = None  # of `in_flight`: for it again, before anything else, when its client is back
+        self.keeps_alone = False  # nobody else ever gets what is in `kept`: it goes with the client's session
+        self.declined: RangeSet | None = (
+            None  # unsettled, and for other flows only (messaging.partitions.rules.undeliverable); None: none
+        )
+        self.locks: Locks | None = None  # where deliveries have to be settled in time
+        self.paused = False
+        self.looked_to = (
+            0  # where it selects: no message below is ready that it has not looked at, but those of `again`
+        )
+        self.again = RangeSet()  # sequences below `looked_to`; some may be somebody's by now, or settled
+
+    def room(self, unacked_count_max: i64) -> i64:
+        """Return how many more messages the flow may get now: none before what it has kept."""
+        if self.kept:
+            return 0
+        window = self.flow.window
+        available = window.room()
+        # The flow holds no more than its window has in use. So the partitions are added up only near the maximum.
+        if available > unacked_count_max - window.used:
+            available = min(available, unacked_count_max - self.flow.unacked_count())
+        return max(0, min(available, self.share()))
+
+    def share(self) -> i64:
+        """Return how many more messages of this partition its consumer takes."""
+        return self.flow.of_partition_max - self.in_flight.total
+
+    def has_room(self, unacked_count_max: i64) -> bool:
+        """Return whether the flow may get a message now."""
+        return not self.paused and self.room(unacked_count_max) > 0
+
+    def selects(self) -> bool:
+        """Return whether the flow does not take whatever is ready."""
+        return self.flow.selector is not None or self.declined is not None
+
+    def wants(self, batch: MessageBatch, row: int, sequence: int) -> bool:
+        """Return whether a message is one for the flow."""
+        if self.declined is not None and sequence in self.declined:
+            return False
+        selector = self.flow.selector
+        return selector is None or selector.matches(batch, row)
+
+    def look_weight(self, batch: MessageBatch, row: int) -> int:
+        """Return what it costs to find out whether a message is one for the flow."""
+        selector = self.flow.selector
+        return 1 if selector is None else selector.weight(batch, row)
+
+    def passed_over(self, first: int, end: int) -> None:
+        """Note that the flow does not select these ready messages, the oldest that it had not looked at."""
+        if first < self.looked_to:
+            self.again.discard(first, end)
+        else:
+            self.looked_to = end
+
+    def look_at_all(self) -> None:
+        """Have every ready message looked at: what was passed over is not known."""
+        self.looked_to = 0
+        self.again = RangeSet()
+
+    def is_ready_again(self, first: int, end: int) -> None:
+        """Have messages looked at that the flow may have gone by while they were not ready."""
+        if first < self.looked_to:
+            self.again.add(first, min(end, self.looked_to))
+
+    def lock(self, first: int, end: int, *, now_ms: int, timeout_ms: int) -> None:
+        """Begin the time to settle, perhaps anew, for what the flow holds."""
+        locks = self.locks = self.locks or Locks()
+        locks.forget(first, end)
+        locks.grant(first, end, now_ms=now_ms, timeout_ms=timeout_ms)
+
+    def leave(self) -> None:
+        """The partition is the flow's no more: what it holds of it is taken back."""
+        self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
+
+
+@final
+class FlowOrder:
+    """The flows of a ledger, who has waited longest for a message first: those that never got one, then the others."""
+
+    __slots__ = ("_new_count", "flows")
+
+    def __init__(self) -> None:
+        self.flows: list[LedgerFlow] = []
+        self._new_count: i64 = 0
+
+    def add(self, flow: LedgerFlow) -> None:
+        """Put a flow behind those that never got anything."""
+        self.flows.insert(self._new_count, flow)
+        self._new_count += 1
+
+    def remove(self, flow: LedgerFlow) -> None:
+        """Take a flow out."""
+        if flow.is_new:
+            self._new_count -= 1
+        self._take(flow)
+
+    def served(self, flow: LedgerFlow) -> None:
+        """Put a flow behind all others: it gets something now."""
+        if flow.is_new:
+            flow.is_new = False
+            self._new_count -= 1
+        if self.flows[-1] is not flow:
+            self._take(flow)
+            self.flows.append(flow)
+
+    def _take(self, flow: LedgerFlow) -> None:
+        """Take a flow from its place. Where all take messages, it is the first; where few do, these stand behind all
+        others, so it is looked for from the end."""
+        place: i64 = 0 if self.flows[0] is flow else len(self.flows) - 1
+        while self.flows[place] is not flow:
+            place -= 1
+        del self.flows[place]
+
+    def check(self, flows: dict[int, LedgerFlow]) -> None:
+        """Assert the invariants; `flows` are the ledger's."""
+        assert sorted([flow.flow.flow_id for flow in self.flows]) == sorted(flows)
+        assert [flow.is_new for flow in self.flows] == [place < self._new_count for place in range(len(self.flows))]
+
+
+def least_loaded(flows: list[LedgerFlow], unacked_count_max: i64) -> LedgerFlow | None:
+    """Return the first of `flows_with_room`, if there is any.
+
+    A message that comes alone goes to one of them, and a thousand may share the queue: most are not asked for room, and
+    none behind the first that holds nothing.
+    """
+    least: LedgerFlow | None = None
+    for flow in flows:
+        if (least is None or flow.in_flight.total < least.in_flight.total) and flow.has_room(unacked_count_max):
+            if flow.in_flight.total == 0:
+                return flow
+            least = flow
+    return least
+
+
+def flows_with_room(flows: list[LedgerFlow], unacked_count_max: i64, most: i64) -> list[LedgerFlow]:
+    """Return `most` flows that may get messages now, if there are so many, in the order in which they are served.
+
+    Who holds least goes first; of those that hold equally many, who stands first in `flows`. Most hold nothing, and
+    need not be sorted; those behind the last that is wanted are not looked at.
+    """
+    idle: list[LedgerFlow] = []
+    busy: list[LedgerFlow] = []
+    for flow in flows:
+        if flow.has_room(unacked_count_max):
+            if flow.in_flight.total:
+                busy.append(flow)
+                continue
+            idle.append(flow)
+            if len(idle) == most:
+                return idle
+    if len(busy) > 1:
+        busy.sort(key=_held)
+    return idle + busy
+
+
+def starved(flows: list[LedgerFlow], unacked_count_max: i64, *, gets_any: bool) -> list[Flow]:
+    """Return the flows that messages wait for; one that does not get any message may have room left."""
+    return [
+        flow.flow
+        for flow in flows
+        if not flow.paused and ((gets_any and not flow.selects()) or flow.room(unacked_count_max) == 0)
+    ]
+
+
+def _held(flow: LedgerFlow) -> int:
+    return flow.in_flight.total

@@ -1,0 +1,252 @@
+"""The gates: may this be spooled here? Asked for every target of a publish before any of them takes it.
+
+A publish to several queues is all or nothing. So admission is not a message to the queue's actor but a look at its
+gate, which publishers and the queue share on the node's loop: all gates are asked, then all reserve, or none does.
+The gates of one publish form a chain, node, message VPN, queue. The checks and their order are those of the spool the
+product's semantics come from; each refusal is a counter. What the verdicts mean is `messaging.message.refusals`.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.refusals import (
+    ADMITTED,
+    REFUSED_LOW_PRIORITY,
+    REFUSED_MESSAGE_TOO_LARGE,
+    REFUSED_QUEUE_COUNT,
+    REFUSED_QUEUE_FULL,
+    REFUSED_SHUT_DOWN,
+    REFUSED_SPOOL_COUNT,
+    REFUSED_SPOOL_FULL,
+    REJECT_WHEN_ENABLED,
+    refuses_publisher,
+)
+from sluicegate.messaging.message.thresholds import NEVER_REACHED, Exceedance, Threshold, nobody_hears, nobody_minds
+
+LOW_PRIORITY_BELOW: Final = 4  # JMS: 4 is what a message has whose publisher named none
+NO_LIMIT: Final = NEVER_REACHED
+
+
+@final
+class SpoolGate:
+    """What all durable queues below use of the spool together: of the node, or of one message VPN, its child.
+
+    `blocked` says why the store takes no more, or is empty, and `blocked_refusal` whether that is for want of room or
+    because it has failed. The spool actor sets and clears them.
+    Invariant: what a child uses, its parent uses too.
+    """
+
+    def __init__(
+        self,
+        *,
+        usage_bytes_max: i64,
+        usage_count_max: i64 = NO_LIMIT,
+        refusal: int = REFUSED_SPOOL_FULL,
+        parent: "SpoolGate | None" = None,
+    ) -> None:
+        self.usage_bytes_max = usage_bytes_max
+        self.usage_count_max = usage_count_max
+        self.refusal = refusal  # what is said when the bytes are used up
+        self.parent = parent
+        self.usage_bytes: i64 = 0
+        self.usage_count: i64 = 0
+        self.accepted_bytes: i64 = 0
+        self.accepted_count: i64 = 0
+        self.blocked = ""
+        self.blocked_refusal: int = REFUSED_SPOOL_FULL
+        self.usage_threshold = Threshold(nobody_hears)
+        self.count_threshold = Threshold(nobody_hears)
+        self.usage_exceeded = Exceedance(nobody_minds)
+        self.count_exceeded = Exceedance(nobody_minds)
+
+    def verdict_on_bytes(self, size: i64) -> i64:
+        """Return ADMITTED, or whose quota is used up: the outermost is asked first."""
+        parent = self.parent
+        if parent is not None:
+            verdict = parent.verdict_on_bytes(size)
+            if verdict != ADMITTED:
+                return verdict
+        if self.blocked:
+            return self.blocked_refusal
+        if self.usage_bytes + size > self.usage_bytes_max:
+            return self.refusal
+        return ADMITTED
+
+    def verdict_on_count(self, count: i64) -> i64:
+        """Return ADMITTED, or REFUSED_SPOOL_COUNT."""
+        if self.usage_count + count > self.usage_count_max:
+            return REFUSED_SPOOL_COUNT
+        return ADMITTED if self.parent is None else self.parent.verdict_on_count(count)
+
+    def count_in(self, count: i64, size: i64) -> None:
+        """Count messages in, here and above."""
+        self.accepted_bytes += size
+        self.accepted_count += count
+        self.usage_bytes += size
+        self.usage_count += count
+        if self.usage_bytes >= self.usage_threshold.raise_at:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count >= self.count_threshold.raise_at:
+            self.count_threshold.cross(self.usage_count)
+        if self.parent is not None:
+            self.parent.count_in(count, size)
+
+    def count_out(self, count: i64, size: i64) -> None:
+        """Count settled messages out, here and above."""
+        self.usage_bytes -= size
+        self.usage_count -= count
+        if self.usage_bytes < self.usage_threshold.clear_below:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count < self.count_threshold.clear_below:
+            self.count_threshold.cross(self.usage_count)
+        if self.parent is not None:
+            self.parent.count_out(count, size)
+
+    def refused(self, verdict: int) -> None:
+        """Note a refusal that came from here or from above."""
+        parent = self.parent
+        if self.blocked and verdict == self.blocked_refusal:
+            return  # that the store is full, or has failed, is told when it becomes so
+        if verdict == self.refusal:
+            self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
+        elif parent is not None:
+            parent.refused(verdict)
+        elif verdict == REFUSED_SPOOL_COUNT:
+            self.count_exceeded.refused(taken=self.accepted_count, limit=self.usage_count_max)
+
+
+@final
+class QueueGate:
+    """Admission to one queue. Its usage is that of all unsettled messages (messaging.message.usage)."""
+
+    def __init__(
+        self,
+        spool: SpoolGate | None,
+        *,
+        usage_bytes_max: i64,
+        message_bytes_max: i64,
+        usage_count_max: i64 = NO_LIMIT,
+        reject_behavior: int = REJECT_WHEN_ENABLED,
+    ) -> None:
+        self.spool = spool  # of the queue's VPN. None: the queue's messages are never written
+        self.usage_bytes_max = usage_bytes_max
+        self.message_bytes_max = message_bytes_max
+        self.usage_count_max = usage_count_max
+        self.low_priority_count_max: i64 = NO_LIMIT  # with as many, messages of low priority are refused
+        self.reject_behavior = reject_behavior
+        self.ingress_enabled = True
+        self.ended = False  # the queue was deleted: what it holds is nobody's any more
+        self.usage_bytes: i64 = 0
+        self.usage_count: i64 = 0
+        self.accepted_bytes: i64 = 0
+        self.accepted_count: i64 = 0
+        self.refusals: dict[int, int] = {}  # reason -> messages refused to their publishers
+        self.drops: dict[int, int] = {}  # reason -> messages dropped here, and nobody heard of it
+        self.usage_threshold = Threshold(nobody_hears)
+        self.low_priority_threshold = Threshold(nobody_hears)
+        self.usage_exceeded = Exceedance(nobody_minds)
+        self.low_priority_exceeded = Exceedance(nobody_minds)
+
+    def usage_of(self, batch: MessageBatch) -> i64:
+        """Return what these messages count for here."""
+        return batch.usage_bytes(durable=self.spool is not None)
+
+    def verdict(self, batch: MessageBatch) -> i64:
+        """Return ADMITTED, or why not all of these messages may be taken."""
+        spool = self.spool
+        if spool is not None:
+            verdict = spool.verdict_on_bytes(batch.usage_bytes(durable=True))
+            if verdict != ADMITTED:
+                return verdict
+        verdict = self.verdict_of_moved(batch)
+        return verdict if verdict != ADMITTED or spool is None else spool.verdict_on_count(batch.count)
+
+    def verdict_of_moved(self, batch: MessageBatch) -> i64:
+        """Return what the queue alone says: of messages that only change queues the spool has no more than before."""
+        size = self.usage_of(batch)
+        count = batch.count
+        if self.usage_bytes + size > self.usage_bytes_max:
+            return REFUSED_QUEUE_FULL
+        if batch.payload_bytes > self.message_bytes_max and _largest(batch) > self.message_bytes_max:
+            return REFUSED_MESSAGE_TOO_LARGE
+        if not self.ingress_enabled:
+            return REFUSED_SHUT_DOWN
+        if self.usage_count + count > self.low_priority_count_max and has_low_priority(batch):
+            return REFUSED_LOW_PRIORITY
+        if self.usage_count + count > self.usage_count_max:
+            return REFUSED_QUEUE_COUNT
+        return ADMITTED
+
+    def refuses_publisher(self, verdict: int) -> bool:
+        """Return whether the publisher hears of the verdict, or the message is only dropped here."""
+        return refuses_publisher(verdict, self.reject_behavior)
+
+    def limit(self, verdict: int) -> str:
+        """Return what the queue allows that a verdict is about; empty where it is about something else."""
+        if verdict == REFUSED_QUEUE_FULL:
+            return f"{self.usage_bytes_max} bytes"
+        if verdict == REFUSED_MESSAGE_TOO_LARGE:
+            return f"{self.message_bytes_max} bytes"
+        return str(self.usage_count_max) if verdict == REFUSED_QUEUE_COUNT else ""
+
+    def reserve(self, batch: MessageBatch) -> None:
+        """Count a batch in, once every gate has admitted it."""
+        size = self.usage_of(batch)
+        self.accepted_bytes += size
+        self.accepted_count += batch.count
+        self.restore(batch.count, size)
+
+    def restore(self, count: i64, size: i64) -> None:
+        """Count in what a recovery found."""
+        self.usage_bytes += size
+        self.usage_count += count
+        if self.usage_bytes >= self.usage_threshold.raise_at:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count >= self.low_priority_threshold.raise_at:
+            self.low_priority_threshold.cross(self.usage_count)
+        if self.spool is not None:
+            self.spool.count_in(count, size)
+
+    def release(self, count: i64, size: i64) -> None:
+        """Count settled messages out."""
+        self.usage_bytes -= size
+        self.usage_count -= count
+        assert self.usage_bytes >= 0, "more bytes released than reserved"
+        assert self.usage_count >= 0, "more messages released than reserved"
+        if self.usage_bytes < self.usage_threshold.clear_below:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count < self.low_priority_threshold.clear_below:
+            self.low_priority_threshold.cross(self.usage_count)
+        if self.spool is not None:
+            self.spool.count_out(count, size)
+
+    def close(self) -> None:
+        """Give back everything: the queue is gone. Told before its actors stop."""
+        self.ended = True
+        self.ingress_enabled = False
+        self.release(self.usage_count, self.usage_bytes)
+
+    def refuse(self, verdict: int, count: i64, *, hears: bool) -> None:
+        """Count messages that were refused, or dropped here when their publisher does not hear of it."""
+        counts = self.refusals if hears else self.drops
+        counts[verdict] = counts.get(verdict, 0) + count
+        if verdict == REFUSED_QUEUE_FULL:
+            self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
+        elif verdict == REFUSED_LOW_PRIORITY:
+            self.low_priority_exceeded.refused(taken=self.accepted_count, limit=self.low_priority_count_max)
+        elif self.spool is not None:
+            self.spool.refused(verdict)
+
+
+def has_low_priority(batch: MessageBatch) -> bool:
+    """Return whether a message of the batch was published with less than the ordinary priority."""
+    headers = batch.headers()
+    if headers is None:
+        return False
+    return any(each is not None and each.priority < LOW_PRIORITY_BELOW for each in headers)
+
+
+def _largest(batch: MessageBatch) -> int:
+    return max([len(payload) for payload in batch.payloads()])

@@ -1,0 +1,358 @@
+"""What a queue is told to be: its name, its attributes and its subscriptions, checked once.
+
+Everything here is cold and pure. The rows with defaults and ranges are in `queue_attributes`; what the queue holds
+at the moment is the business of its actor; the syntax of subscriptions is the topic module's.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from sluicegate.messaging.message.key_source import PROPERTY
+from sluicegate.messaging.queues.attributes import (
+    ATTRIBUTE_BY_NAME,
+    ATTRIBUTES,
+    CONSUME,
+    DEAD_MESSAGE_QUEUE,
+    EXCLUSIVE,
+    NAME_CHARS_MAX,
+    NO_ACCESS,
+    NON_EXCLUSIVE,
+    REJECT_ALWAYS,
+    REJECT_NEVER,
+    REJECT_WHEN_ENABLED,
+    AttributeValue,
+)
+from sluicegate.messaging.queues.wrong_value import seen
+
+DURABLE_NAME_CHARS_MAX: Final = 200
+TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
+RECOVERED_PREFIX: Final = "#recovered/"  # queues of which nothing but messages is left, by the id of the partition
+ANONYMOUS_PREFIX: Final = "$anonymous/"  # temporary queues without a name; no MQTT client publishes to a `#`
+NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
+NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS: Final = "'<?&;"
+SUBSCRIPTION_BYTES_MAX: Final = 65_535  # what MQTT can say; the topic module may allow less
+SUBSCRIPTION_COUNT_MAX: Final = 10_000  # per queue
+NO_QUOTA: Final = 1 << 60  # more than any disk holds
+MEGABYTE: Final = 1 << 20  # the MB of `max_msg_spool_usage`
+
+
+@final
+class QueueInvalid(ValueError):
+    """A queue cannot be what somebody asked for. Names the field, what is wrong with it and what would do."""
+
+    def __init__(self, field: str, reason: str, allowed: str) -> None:
+        super().__init__(f"{field}: {reason}; allowed: {allowed}")
+        self.field = field
+        self.reason = reason
+        self.allowed = allowed
+
+
+@final
+@dataclass(frozen=True)
+class QueueConfig:
+    """The attributes of one queue. Build it with `checked` or `config_from_dict` unless the values are our own.
+
+    Meaning, range and default of each field: the row of the same name in `queue_attributes.ATTRIBUTES`.
+    """
+
+    name: str
+    access_type: str = EXCLUSIVE
+    partition_count: int = 0
+    partition_key_source: str = PROPERTY
+    ingress_enabled: bool = True
+    egress_enabled: bool = True
+    max_msg_size: int = 10_000_000
+    max_msg_spool_usage: int = 5000
+    max_bind_count: int = 1000
+    max_delivered_unacked_msgs_per_flow: int = 10_000
+    max_redelivery_count: int = 0
+    redelivery_enabled: bool = True
+    redelivery_delay_enabled: bool = False
+    redelivery_delay_initial_interval_ms: int = 1000
+    redelivery_delay_max_interval_ms: int = 64_000
+    redelivery_delay_multiplier: int = 200
+    delivery_delay_s: int = 0
+    deliver_after_commit: bool = False
+    consumer_ack_timeout_ms: int = 0
+    respect_msg_priority_enabled: bool = False
+    respect_ttl_enabled: bool = False
+    max_ttl: int = 0
+    dead_msg_queue: str = DEAD_MESSAGE_QUEUE
+    respect_dmq_eligible_enabled: bool = False
+    reject_msg_to_sender_on_discard_behavior: str = REJECT_WHEN_ENABLED
+    reject_low_priority_msg_enabled: bool = False
+    reject_low_priority_msg_limit: int = 0
+    event_bind_count_threshold: str = "80/60%"
+    event_msg_spool_usage_threshold: str = "25/18%"
+    event_reject_low_priority_msg_limit_threshold: str = "80/60%"
+    owner: str = ""
+    permission: str = CONSUME
+    expires_unbound_s: int = 0
+    group_buckets: int = 1024
+    group_rebalance: bool = True
+    partition_rebalance_delay_s: int = 5
+    partition_rebalance_max_handoff_time_s: int = 3
+    retention_time_s: int = 0
+    retention_size_mb: int = 0
+
+    def partitioned(self) -> bool:
+        """Tell whether the queue has partitions of its own; a plain queue is run as one partition."""
+        return self.partition_count > 0
+
+    def groups_messages(self) -> bool:
+        """Tell whether the messages of a key stay with one of several consumers.
+
+        Partitions do that in their own way; priorities, and keeping the last value only, know no order of a key.
+        """
+        competing = self.access_type == NON_EXCLUSIVE and not self.partitioned()
+        return (
+            competing
+            and self.group_buckets > 0
+            and not self.respect_msg_priority_enabled
+            and not self.last_value_only()
+        )
+
+    def last_value_only(self) -> bool:
+        """Tell whether only the newest message is kept."""
+        return self.max_msg_spool_usage == 0
+
+    def spool_bytes_max(self) -> int:
+        """Return the quota in bytes; of a last-value queue, which has none, one that nothing reaches."""
+        return NO_QUOTA if self.last_value_only() else self.max_msg_spool_usage * MEGABYTE
+
+    def retention_bytes_max(self) -> int:
+        """Return how much of settled messages each partition keeps; 0: no such bound."""
+        return self.retention_size_mb * MEGABYTE // max(1, self.partition_count)
+
+    def to_dict(self) -> dict[str, AttributeValue]:
+        """Return name and attributes in the order of the table, as the catalog and the admin API show them."""
+        values: dict[str, AttributeValue] = {"name": self.name}
+        for attribute in ATTRIBUTES:
+            value: AttributeValue = getattr(self, attribute.name)
+            values[attribute.name] = value
+        return values
+
+
+@final
+@dataclass(frozen=True)
+class QueueDefinition:
+    """A queue as one declares it: its configuration, and the topics it collects."""
+
+    config: QueueConfig
+    subscriptions: tuple[str, ...] = ()
+    selector: str = ""  # what of their messages it takes, of the broker's own queues; empty: everything
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the form that `definition_from_dict` reads back."""
+        values: dict[str, object] = dict(self.config.to_dict())
+        values["subscriptions"] = list(self.subscriptions)
+        if self.selector:
+            values["selector"] = self.selector
+        return values
+
+
+def check_queue_name(name: str, *, wildcards: bool = False, durable: bool = True) -> None:
+    """Raise QueueInvalid, naming the rule, unless a client or an administrator may give a queue this name.
+
+    Names of the broker's own queues (`#...`), and of those that it named (`$anonymous/...`), do not pass, except the
+    dead message queue, which administrators create. Those with wildcards are for consumers of virtual topics.
+    """
+    chars_max = DURABLE_NAME_CHARS_MAX if durable else TEMPORARY_NAME_CHARS_MAX
+    kind = "durable" if durable else "temporary"
+    if not name:
+        raise QueueInvalid("name", "it is empty", f"1 to {chars_max} characters")
+    if len(name) > chars_max:
+        raise QueueInvalid("name", f"it has {len(name)} characters", f"1 to {chars_max} for a {kind} queue")
+    forbidden = NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS if wildcards else NAME_CHARS_FORBIDDEN
+    for character in name:
+        if character in forbidden:
+            raise QueueInvalid("name", f"{character!r} in {name!r}", f"no character of {forbidden}")
+        if not character.isprintable():  # control characters, lone surrogates, exotic spaces: unreadable in every tool
+            raise QueueInvalid("name", f"{character!r} in {name!r}", "printable characters only")
+    if name.startswith("/") or name.endswith("/"):
+        raise QueueInvalid("name", f"{name!r} starts or ends with '/'", "'/' between levels only")
+    if "//" in name:
+        raise QueueInvalid("name", f"{name!r} has an empty level", "at least one character between two '/'")
+    if not is_named(name) or name.startswith(RECOVERED_PREFIX):
+        start = ANONYMOUS_PREFIX if name.startswith(ANONYMOUS_PREFIX) else "#"
+        reason = f"{name!r} starts with {start!r}"
+        raise QueueInvalid("name", reason, f"{start!r} starts reserved names; only {DEAD_MESSAGE_QUEUE}")
+
+
+def is_named(name: str) -> bool:
+    """Tell whether people named a queue; the others are the broker's own, and as many as clients.
+
+    One whose name was lost counts as named: it is for people to decide what becomes of it.
+    """
+    if name.startswith(RECOVERED_PREFIX):
+        return True
+    return not (name.startswith("#") or name.startswith(ANONYMOUS_PREFIX)) or name == DEAD_MESSAGE_QUEUE
+
+
+def config_from_dict(
+    values: dict[str, object], *, reserved_name: bool = False, wildcards: bool = False, durable: bool = True
+) -> QueueConfig:
+    """Build a checked configuration from name and attributes; what is absent has its default.
+
+    With `reserved_name` the name is not looked at: the broker names its queues as it likes. Else: `check_queue_name`.
+    """
+    for key in values:
+        if key != "name" and key not in ATTRIBUTE_BY_NAME:
+            raise QueueInvalid(key, "there is no such attribute", ", ".join(["name", *ATTRIBUTE_BY_NAME]))
+    name = values.get("name")
+    if not isinstance(name, str):
+        raise QueueInvalid("name", "it is missing" if name is None else f"{seen(name)} is not a text", "a text")
+    if name == DEAD_MESSAGE_QUEUE and "dead_msg_queue" not in values:
+        values = {**values, "dead_msg_queue": ""}  # the default would make it its own
+    config = QueueConfig(
+        name=name,
+        access_type=_text(values, "access_type"),
+        partition_count=_number(values, "partition_count"),
+        partition_key_source=_text(values, "partition_key_source"),
+        ingress_enabled=_flag(values, "ingress_enabled"),
+        egress_enabled=_flag(values, "egress_enabled"),
+        max_msg_size=_number(values, "max_msg_size"),
+        max_msg_spool_usage=_number(values, "max_msg_spool_usage"),
+        max_bind_count=_number(values, "max_bind_count"),
+        max_delivered_unacked_msgs_per_flow=_number(values, "max_delivered_unacked_msgs_per_flow"),
+        max_redelivery_count=_number(values, "max_redelivery_count"),
+        redelivery_enabled=_flag(values, "redelivery_enabled"),
+        redelivery_delay_enabled=_flag(values, "redelivery_delay_enabled"),
+        redelivery_delay_initial_interval_ms=_number(values, "redelivery_delay_initial_interval_ms"),
+        redelivery_delay_max_interval_ms=_number(values, "redelivery_delay_max_interval_ms"),
+        redelivery_delay_multiplier=_number(values, "redelivery_delay_multiplier"),
+        delivery_delay_s=_number(values, "delivery_delay_s"),
+        deliver_after_commit=_flag(values, "deliver_after_commit"),
+        consumer_ack_timeout_ms=_number(values, "consumer_ack_timeout_ms"),
+        respect_msg_priority_enabled=_flag(values, "respect_msg_priority_enabled"),
+        respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),
+        max_ttl=_number(values, "max_ttl"),
+        dead_msg_queue=_text(values, "dead_msg_queue"),
+        respect_dmq_eligible_enabled=_flag(values, "respect_dmq_eligible_enabled"),
+        reject_msg_to_sender_on_discard_behavior=_text(values, "reject_msg_to_sender_on_discard_behavior"),
+        reject_low_priority_msg_enabled=_flag(values, "reject_low_priority_msg_enabled"),
+        reject_low_priority_msg_limit=_number(values, "reject_low_priority_msg_limit"),
+        event_bind_count_threshold=_text(values, "event_bind_count_threshold"),
+        event_msg_spool_usage_threshold=_text(values, "event_msg_spool_usage_threshold"),
+        event_reject_low_priority_msg_limit_threshold=_text(values, "event_reject_low_priority_msg_limit_threshold"),
+        owner=_text(values, "owner"),
+        permission=_text(values, "permission"),
+        expires_unbound_s=_number(values, "expires_unbound_s"),
+        group_buckets=_number(values, "group_buckets"),
+        group_rebalance=_flag(values, "group_rebalance"),
+        partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
+        partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
+        retention_time_s=_number(values, "retention_time_s"),
+        retention_size_mb=_number(values, "retention_size_mb"),
+    )
+    if not reserved_name:
+        check_queue_name(name, wildcards=wildcards, durable=durable)
+    _check_together(config)
+    return config
+
+
+def definition_from_dict(
+    values: dict[str, object], *, reserved_name: bool = False, wildcards: bool = False, durable: bool = True
+) -> QueueDefinition:
+    """Build a checked definition; `subscriptions` is a list of topics beside the attributes.
+
+    So is `selector`, a text that was compiled before, of the broker's own queues: with `reserved_name` only.
+    """
+    beside = ("subscriptions", "selector") if reserved_name else ("subscriptions",)
+    attributes = {key: value for key, value in values.items() if key not in beside}
+    config = config_from_dict(attributes, reserved_name=reserved_name, wildcards=wildcards, durable=durable)
+    return QueueDefinition(config, _subscriptions(values.get("subscriptions", [])), str(values.get("selector", "")))
+
+
+def changed(definition: QueueDefinition, changes: dict[str, object], *, durable: bool = True) -> QueueDefinition:
+    """Return the definition with some attributes replaced. The name stays: a queue cannot be renamed."""
+    name = changes.get("name", definition.config.name)
+    if name != definition.config.name:
+        raise QueueInvalid("name", f"{definition.config.name!r} cannot become {name!r}", "create a queue and move over")
+    values = definition.to_dict()
+    values.update(changes)
+    if not definition.config.name.startswith(RECOVERED_PREFIX):
+        return definition_from_dict(values, wildcards=True, durable=durable)
+    if "selector" in changes:
+        raise QueueInvalid("selector", "there is no such attribute", ", ".join(["name", *ATTRIBUTE_BY_NAME]))
+    return definition_from_dict(values, reserved_name=True, durable=durable)
+
+
+def shut_definition(
+    name: str, *, partition_count: int = 0, owner: str = "", retention_time_s: int = 0, retention_size_mb: int = 0
+) -> QueueDefinition:
+    """Return what a queue is whose definition was lost: it keeps what it has, and lets nobody but operators at it.
+
+    Nothing expires, dies or is given up after so many deliveries. A publisher hears that the queue takes nothing.
+    """
+    config = QueueConfig(
+        name=name,
+        access_type=NON_EXCLUSIVE if partition_count else EXCLUSIVE,
+        partition_count=partition_count,
+        ingress_enabled=False,
+        egress_enabled=False,
+        dead_msg_queue="" if name == DEAD_MESSAGE_QUEUE else DEAD_MESSAGE_QUEUE,
+        reject_msg_to_sender_on_discard_behavior=REJECT_ALWAYS,
+        owner=owner,
+        permission=NO_ACCESS,
+        retention_time_s=retention_time_s,
+        retention_size_mb=retention_size_mb,
+    )
+    return QueueDefinition(config)
+
+
+def _check_together(config: QueueConfig) -> None:
+    """Raise QueueInvalid for attributes of which each is allowed, but not beside the others."""
+    if config.partition_count > 0 and config.access_type != NON_EXCLUSIVE:
+        raise QueueInvalid(
+            "partition_count",
+            f"{config.partition_count} partitions on an {config.access_type} queue",
+            f"0, or access_type {NON_EXCLUSIVE}",
+        )
+    if config.reject_low_priority_msg_enabled and config.reject_msg_to_sender_on_discard_behavior == REJECT_NEVER:
+        raise QueueInvalid(
+            "reject_low_priority_msg_enabled",
+            "nobody would be told: reject_msg_to_sender_on_discard_behavior is never",
+            "false, or another behavior",
+        )
+    if config.dead_msg_queue == config.name:
+        raise QueueInvalid("dead_msg_queue", "a queue cannot be its own dead message queue", "another queue, or empty")
+
+
+def _subscriptions(given: object) -> tuple[str, ...]:
+    allowed = f"a list of at most {SUBSCRIPTION_COUNT_MAX} topics, 1 to {SUBSCRIPTION_BYTES_MAX} bytes each"
+    if not isinstance(given, list | tuple) or len(given) > SUBSCRIPTION_COUNT_MAX:
+        raise QueueInvalid("subscriptions", "it is no list of topics, or too long", allowed)
+    topics: list[str] = []
+    for topic in given:
+        if not isinstance(topic, str) or not 1 <= len(topic.encode(errors="replace")) <= SUBSCRIPTION_BYTES_MAX:
+            raise QueueInvalid("subscriptions", f"{seen(topic)} is no topic", allowed)
+        if topic not in topics:
+            topics.append(topic)
+    return tuple(topics)
+
+
+def _checked_value(values: dict[str, object], name: str) -> object:
+    attribute = ATTRIBUTE_BY_NAME[name]
+    value = values.get(name, attribute.default)
+    if not attribute.accepts(value):
+        raise QueueInvalid(name, f"{seen(value)} is not allowed", attribute.allowed())
+    return value
+
+
+def _text(values: dict[str, object], name: str) -> str:
+    value = _checked_value(values, name)
+    assert isinstance(value, str), name  # the table says so
+    return value
+
+
+def _number(values: dict[str, object], name: str) -> int:
+    value = _checked_value(values, name)
+    assert isinstance(value, int), name  # the table says so
+    return value
+
+
+def _flag(values: dict[str, object], name: str) -> bool:
+    value = _checked_value(values, name)
+    assert isinstance(value, bool), name  # the table says so
+    return value

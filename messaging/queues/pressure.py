@@ -1,0 +1,95 @@
+"""Back-pressure of one destination: over its high mark, the publishers that feed it stop reading, and nobody else.
+
+A destination that makes no progress for a while loses this protection (`waived`): its publishers go on, and what it
+cannot take is dropped and counted, so that one dead consumer never holds up the others.
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from sluicegate.messaging.message.address import Address
+
+
+@final
+class PressureLimits:
+    """When the queues of a node slow their publishers down. All of them share it; a reload changes it."""
+
+    def __init__(self, *, high_bytes: i64, low_bytes: i64, stall_ms: int) -> None:
+        self.high_bytes = high_bytes  # of a queue that is never written
+        self.low_bytes = low_bytes
+        self.stall_ms = stall_ms  # how long publishers wait for consumers that settle nothing
+
+    def take_over(self, limits: "PressureLimits") -> None:
+        """Be the same as these from now on."""
+        self.high_bytes = limits.high_bytes
+        self.low_bytes = limits.low_bytes
+        self.stall_ms = limits.stall_ms
+
+
+@final
+class Pressure:
+    """Whether publishers have to wait for a destination. Shared on the node's loop.
+
+    Invariants: `low_bytes <= high_bytes`; nobody waits while the pressure is down or waived.
+    """
+
+    def __init__(self, *, high_bytes: i64, low_bytes: i64) -> None:
+        assert low_bytes <= high_bytes
+        self.high_bytes = high_bytes
+        self.low_bytes = low_bytes
+        self.over = False  # publishers must wait
+        self.waived = False  # no progress for too long: publishers must not wait
+        self.over_since_ms = 0
+        self._waiting: dict[Address, None] | None = None  # until somebody does
+
+    def set_marks(self, *, high_bytes: i64, low_bytes: i64) -> None:
+        """Change the marks; who waits is looked at with the next level."""
+        assert low_bytes <= high_bytes
+        self.high_bytes = high_bytes
+        self.low_bytes = low_bytes
+
+    def calm(self, held_bytes: i64) -> bool:
+        """Return whether there is nothing to note: nobody waits, and not much is held."""
+        return held_bytes < self.high_bytes and not self.over and not self.waived
+
+    def level(self, held_bytes: i64, now_ms: int) -> list[Address]:
+        """Note how much the destination holds; return the publishers that may go on."""
+        if held_bytes >= self.high_bytes:
+            if not self.over and not self.waived:
+                self.over = True
+                self.over_since_ms = now_ms
+        elif held_bytes <= self.low_bytes:
+            self.waived = False
+            if self.over:
+                self.over = False
+                return self._release()
+        return []
+
+    def progress(self, now_ms: int) -> None:
+        """Note that the destination took something."""
+        self.over_since_ms = now_ms
+
+    def waive_if_stalled(self, now_ms: int, stall_ms: int) -> list[Address]:
+        """Give up waiting for a destination without progress for `stall_ms`; return the publishers that may go on."""
+        if not self.over or now_ms - self.over_since_ms < stall_ms:
+            return []
+        self.over = False
+        self.waived = True
+        return self._release()
+
+    def wait(self, publisher: Address) -> None:
+        """Note a publisher that has stopped reading because of this destination."""
+        if self._waiting is None:
+            self._waiting = {}
+        self._waiting[publisher] = None
+
+    def close(self) -> list[Address]:
+        """Release everybody: the destination is gone."""
+        self.over = False
+        return self._release()
+
+    def _release(self) -> list[Address]:
+        released = [] if self._waiting is None else list(self._waiting)
+        self._waiting = None
+        return released

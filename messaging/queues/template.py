@@ -1,0 +1,123 @@
+"""Queue templates: attributes for queues that are yet to be made, chosen by the queue's name.
+
+A template says what a queue is to be where whoever makes it did not. Its filter is written as a topic filter is in SMF
+syntax, for a queue's name: `*` ends a level or is one, `>` is one or more levels at the end. Where templates are kept,
+and when they are asked for, is the directory's business.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, final
+
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue
+from sluicegate.messaging.queues.definition import QueueInvalid, check_queue_name, config_from_dict
+from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.messaging.topics.syntax import (
+    ANY_LEVEL,
+    LITERAL,
+    PREFIX,
+    Level,
+    Syntax,
+    TopicError,
+    TopicFilter,
+    matches,
+    parse_filter,
+)
+
+OVERRIDE_NONE: Final = "none"
+OVERRIDE_NON_DURABLE: Final = "non-durable"  # what is asked for as durable becomes temporary
+DURABILITY_OVERRIDES: Final = (OVERRIDE_NONE, OVERRIDE_NON_DURABLE)
+
+NOT_IN_TEMPLATES: Final = ("owner",)  # of a queue that a client makes it is that client's user, otherwise nobody
+
+
+@final
+@dataclass(frozen=True)
+class QueueTemplate:
+    """One template. `attributes` are those it sets; the others have their defaults."""
+
+    name: str
+    queue_name_filter: str
+    durability_override: str
+    attributes: dict[str, AttributeValue]
+
+    def name_filter(self) -> TopicFilter:
+        """Return the filter in the form that matches."""
+        return parse_filter(self.queue_name_filter, Syntax.SMF)
+
+    def to_dict(self) -> dict[str, AttributeValue]:
+        """Return the form that `template_from_dict` reads back."""
+        return {
+            "name": self.name,
+            "queue_name_filter": self.queue_name_filter,
+            "durability_override": self.durability_override,
+            **self.attributes,
+        }
+
+
+def template_from_dict(values: dict[str, object]) -> QueueTemplate:
+    """Build a checked template: name, queue_name_filter, durability_override, and any attributes of queues.
+
+    Raises QueueInvalid, naming the field, for what is missing, unknown or not allowed.
+    """
+    name = values.get("name")
+    if not isinstance(name, str):
+        raise QueueInvalid("name", "it is missing" if name is None else f"{seen(name)} is not a text", "a text")
+    check_queue_name(name)
+    attributes: dict[str, AttributeValue] = {}
+    for key, value in values.items():
+        if key in ("name", "queue_name_filter", "durability_override"):
+            continue
+        attribute = ATTRIBUTE_BY_NAME.get(key)
+        if attribute is None or key in NOT_IN_TEMPLATES:
+            known = [each for each in ATTRIBUTE_BY_NAME if each not in NOT_IN_TEMPLATES]
+            raise QueueInvalid(key, "templates have no such attribute", ", ".join(known))
+        if not attribute.accepts(value) or not isinstance(value, str | int | bool):
+            raise QueueInvalid(key, f"{seen(value)} is not allowed", attribute.allowed())
+        attributes[key] = value
+    override = values.get("durability_override", OVERRIDE_NONE)
+    if override not in DURABILITY_OVERRIDES or not isinstance(override, str):
+        allowed = "one of: " + ", ".join(DURABILITY_OVERRIDES)
+        raise QueueInvalid("durability_override", f"{seen(override)} is not allowed", allowed)
+    config_from_dict({"name": name, **attributes})  # attributes that exclude each other
+    return QueueTemplate(name, _checked_filter(values.get("queue_name_filter")), override, attributes)
+
+
+def changed_template(template: QueueTemplate, changes: dict[str, object]) -> QueueTemplate:
+    """Return the template with some of its fields replaced; None takes an attribute out. The name stays."""
+    name = changes.get("name", template.name)
+    if name != template.name:
+        raise QueueInvalid("name", f"{template.name!r} cannot become {name!r}", "create another template")
+    values: dict[str, object] = {**template.to_dict(), **changes}
+    return template_from_dict({key: value for key, value in values.items() if value is not None})
+
+
+def template_for(templates: Iterable[QueueTemplate], queue_name: str) -> QueueTemplate | None:
+    """Return the template whose filter fits the name most closely; of equal filters, the first by template name."""
+    fitting = [each for each in templates if matches(each.name_filter(), queue_name)]
+    return min(fitting, key=lambda each: (_specificity(each.name_filter()), each.name)) if fitting else None
+
+
+def _checked_filter(given: object) -> str:
+    allowed = "a name, in which `*` ends a level or is one, and `>` is the rest after a '/'"
+    if not isinstance(given, str):
+        reason = "it is missing" if given is None else f"{seen(given)} is not a text"
+        raise QueueInvalid("queue_name_filter", reason, allowed)
+    try:
+        parse_filter(given, Syntax.SMF)
+    except TopicError as error:
+        raise QueueInvalid("queue_name_filter", str(error), allowed) from error
+    return given
+
+
+def _specificity(name_filter: TopicFilter) -> list[tuple[int, int]]:
+    """Return a key that sorts the closest fit first: level by level a literal, the longest prefix, `*`, then `>`."""
+    return [_rank(level) for level in name_filter.levels]
+
+
+def _rank(level: Level) -> tuple[int, int]:
+    if level.kind == LITERAL:
+        return 0, 0
+    if level.kind == PREFIX:
+        return 1, -len(level.text)
+    return (2, 0) if level.kind == ANY_LEVEL else (3, 0)

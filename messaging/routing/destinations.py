@@ -1,0 +1,148 @@
+"""What may stand behind a subscription: a client's connection, a queue, a shared group.
+
+Who has which, and who gets a message on a topic, is `messaging.routing.routes`.
+"""
+
+from typing import Final, final
+
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.key_source import KeySource
+from sluicegate.messaging.queues.admission import QueueGate
+from sluicegate.messaging.queues.assignment.slots import partition_in
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.selectors.selector import Selector
+from sluicegate.messaging.topics.syntax import TopicFilter, matches
+
+DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.routing.deliver_to_one
+
+
+@final
+class PartitionTarget:
+    """Where the messages of one partition go."""
+
+    __slots__ = ("address", "partition_id")
+
+    def __init__(self, partition_id: int, address: Address) -> None:
+        self.partition_id = partition_id  # unique in the spool, for ever
+        self.address = address
+
+
+@final
+class QueueTarget:
+    """A queue as publishers see it. Its actor keeps the fields true."""
+
+    def __init__(self, name: str, gate: QueueGate, pressure: Pressure, *, durable: bool) -> None:
+        self.name = name
+        self.gate = gate
+        self.pressure = pressure
+        self.durable = durable
+        self.partitions: list[PartitionTarget] = []
+        self.topic_filters: list[TopicFilter] = []  # topics it attracts
+        self.slots: bytes | None = (
+            None  # of messaging.queues.assignment.slots; None: the hash modulo the number of partitions
+        )
+        self.key_source: KeySource | None = None  # of the keys that publishers did not give
+        self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
+        self.selector: Selector | None = None  # what it takes of its topics' messages; None: all
+        self.turns: Subscriber | None = None  # its place among sharers of Deliver-To-One messages; None: it gets all
+        self.priorities: tuple[int, ...] = ()  # there: 1 to 4, DELIVER_ALWAYS, or both
+        self.watcher: Address | None = None  # who hears of its consumers: those that select say what comes into it
+
+    def partition_of(self, key_hash: int) -> int:
+        """Return the partition for a key hash."""
+        slots = self.slots
+        return key_hash % len(self.partitions) if slots is None else partition_in(slots, key_hash)
+
+    def excludes(self, topic: str) -> bool:
+        """Return whether a subscription exception keeps the topic out of this queue."""
+        return bool(self.exceptions) and any(matches(exception, topic) for exception in self.exceptions)
+
+    def __repr__(self) -> str:
+        return f"QueueTarget({self.name!r}, {len(self.partitions)} partitions)"
+
+
+@final
+class Subscriber:
+    """A client with subscriptions: its connection for direct messages, its queue for guaranteed ones."""
+
+    def __init__(self, client: str, key: str = "") -> None:
+        self.client = client  # as operators see it
+        self.key = key or client  # nobody else has it; a client of MQTT goes by its identifier, in which is no NUL
+        self.address: Address | None = None  # None while the client is away
+        self.pressure: Pressure | None = None  # of its connection
+        self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
+        self.priority = 1  # for Deliver-To-One, where its subscription asks for nothing: 1 to 4, or DELIVER_ALWAYS
+        self.last_turn = 0  # number of the last Deliver-To-One message that it was chosen for
+
+    def __repr__(self) -> str:
+        return f"Subscriber({self.client!r}, {'connected' if self.address is not None else 'away'})"
+
+
+@final
+class Subscription:
+    """One subscription of a client."""
+
+    __slots__ = ("priorities", "qos", "selector", "subscriber")
+
+    def __init__(
+        self, subscriber: Subscriber, qos: int, selector: Selector | None = None, priorities: tuple[int, ...] = ()
+    ) -> None:
+        self.subscriber = subscriber
+        self.qos = qos
+        self.selector = selector  # None: it wants every message
+        self.priorities = priorities  # for Deliver-To-One: 1 to 4, DELIVER_ALWAYS, or both; empty: the client's own
+
+
+@final
+class ShareGroup:
+    """The members of one shared subscription: each message goes to one of them."""
+
+    def __init__(self, name: str, filter_text: str) -> None:
+        self.name = name
+        self.filter_text = filter_text
+        self.members: dict[str, Subscriber] = {}  # key -> member; changed by `join` and `leave`
+        self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
+        self.queue_members: dict[str, None] = {}  # keys of members that get direct messages by the queue, too
+        self._order: list[Subscriber] = []  # the members as they joined
+        self._turn = 0
+
+    def join(self, member: Subscriber) -> None:
+        """Take in a client, or the one that is this client now."""
+        if member.key in self.members:
+            self._order.remove(self.members[member.key])
+        self.members[member.key] = member
+        self._order.append(member)
+
+    def leave(self, key: str) -> None:
+        """Let a member go."""
+        self._order.remove(self.members.pop(key))
+        self.queue_members.pop(key, None)
+
+    def queue_of(self, member: Subscriber) -> QueueTarget | None:
+        """Return the queue by which a member gets the direct messages that are its turn; None: by its address."""
+        return self.queue if member.key in self.queue_members else None
+
+    def next_member(self) -> Subscriber | None:
+        """Return the connected member whose turn it is, or None when all are away. The turn is taken."""
+        member, turn = self._whose_turn()
+        self._turn = turn
+        return member
+
+    def whose_turn(self) -> Subscriber | None:
+        """Return the connected member whose turn it is, or None when all are away. It stays its turn."""
+        return self._whose_turn()[0]
+
+    def _whose_turn(self) -> tuple[Subscriber | None, int]:
+        """Return who is next, and where the turn is then."""
+        count = len(self._order)
+        for step in range(count):
+            member = self._order[(self._turn + step) % count]
+            if member.address is not None:
+                return member, (self._turn + step + 1) % count
+        return None, self._turn
+
+    def __repr__(self) -> str:
+        return f"ShareGroup({self.name!r}, {self.filter_text!r}, {len(self.members)} members)"
+
+
+Destination = Subscription | QueueTarget | ShareGroup

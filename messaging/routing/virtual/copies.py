@@ -1,0 +1,83 @@
+"""A batch of which definitions send some rows on under other topics: one larger batch, and who gets which row of it.
+
+So a publish stays one publish: all queues are asked before one takes a row, and one record in the journal holds what
+they took.
+"""
+
+from collections.abc import Mapping
+from typing import final
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.native_fields import NativeFields, marked
+from sluicegate.messaging.routing.routes import Route
+
+
+@final
+class Expansion:
+    """Rows as published, and copies of them, in the order in which they go out."""
+
+    def __init__(self, batch: MessageBatch, natives: Mapping[int, NativeFields]) -> None:
+        self._source = batch
+        self._natives = natives
+        self._topics: list[str] = []
+        self._payloads: list[bytes] = []
+        self._headers: list[Headers | None] = []
+        self._is_copy: list[bool] = []
+        self.rows_by_route: dict[Route, list[int]] = {}
+
+    def add(self, rows_by_route: dict[Route, list[int]]) -> None:
+        """Take the rows of the batch, each with its route."""
+        routes: dict[int, Route] = {}
+        for route, rows in rows_by_route.items():
+            for row in rows:
+                routes[row] = route
+        for row in sorted(routes):
+            route = routes[row]
+            fan = route.fan
+            copies = [] if fan is None else fan.copies
+            if not copies or _has_own(route):
+                self._append(row, self._source.topic_of(row), self._source.headers_of(row), route, is_copy=False)
+            for copy in copies:
+                if copy.route.is_empty and not self._source.retain:
+                    continue  # nobody would have it, now or later
+                headers = marked(self._source.headers_of(row), copy.marks, self._natives)
+                self._append(row, copy.topic, headers, copy.route, is_copy=True)
+
+    def batch(self) -> MessageBatch:
+        """Return everything as one batch."""
+        return self._built(list(range(len(self._payloads))))
+
+    def copies(self) -> MessageBatch | None:
+        """Return the copies alone, None when there are none."""
+        rows = [row for row, is_copy in enumerate(self._is_copy) if is_copy]
+        return self._built(rows) if rows else None
+
+    def _append(self, row: int, topic: str, headers: Headers | None, route: Route, *, is_copy: bool) -> None:
+        self.rows_by_route.setdefault(route, []).append(len(self._payloads))
+        self._topics.append(topic)
+        self._payloads.append(self._source.payloads()[row])
+        self._headers.append(headers)
+        self._is_copy.append(is_copy)
+
+    def _built(self, rows: list[int]) -> MessageBatch:
+        payloads = [self._payloads[row] for row in rows]
+        headers = [self._headers[row] for row in rows]
+        source = self._source
+        return MessageBatch(
+            topic="",
+            topics=[self._topics[row] for row in rows],
+            payloads=payloads,
+            headers=headers if any(each is not None for each in headers) else None,
+            qos=source.qos,
+            retain=source.retain,
+            publisher=source.publisher,
+            received_ms=source.received_ms,
+            payload_bytes=sum([len(payload) for payload in payloads]),
+            possible_duplicate=source.possible_duplicate,
+        )
+
+
+def _has_own(route: Route) -> bool:
+    """Return whether anybody gets the message as it was published."""
+    return bool(route.direct or route.guaranteed or route.queues or route.groups)

@@ -1,0 +1,154 @@
+"""Names of virtual destinations: patterns over levels, and which queue consumes which virtual topic.
+
+A name that has a `/` is cut there; any other is cut at its dots, as brokers of JMS write them. So `VirtualTopic.Orders`
+and `VirtualTopic/Orders` are the same levels, and one definition serves publishers of both kinds. `*` is any one level,
+`>` at the end is this level and all below, and the level above too: `A.>` matches `A`, as it does in ActiveMQ.
+
+Topic filters of subscriptions are another thing, `messaging.topics.syntax`; `index_filters` finds a superset in their
+words.
+"""
+
+import re
+from typing import Final, final
+
+from sluicegate.messaging.topics.syntax import (
+    ANY_LEVEL,
+    LITERAL,
+    PREFIX,
+    REST_OR_NONE,
+    Level,
+    Syntax,
+    TopicFilter,
+    hidden_from_wildcards,
+)
+
+ANY: Final = "*"
+REST: Final = ">"
+NAME_CHARS_MAX: Final = 250  # as a topic in SMF
+LEVELS_MAX: Final = 128
+
+
+@final
+class NameInvalid(ValueError):
+    """A text is no name of a virtual destination, or none that may stand in its place."""
+
+    def __init__(self, text: str, reason: str, allowed: str) -> None:
+        super().__init__(f"{text!r}: {reason}; allowed: {allowed}")
+        self.reason = reason
+        self.allowed = allowed
+
+
+def levels_of(name: str) -> list[str]:
+    """Return the levels of a name."""
+    return name.split("/" if "/" in name else ".")
+
+
+@final
+class NamePattern:
+    """Names of which each has one of these levels in each place. Immutable."""
+
+    __slots__ = ("fixed", "has_rest", "is_literal", "levels", "text")
+
+    def __init__(self, text: str) -> None:
+        """Read a pattern. Raises NameInvalid."""
+        levels = levels_of(text)
+        while len(levels) > 1 and levels[-1] == REST and levels[-2] == REST:
+            levels.pop()
+        _check(text, levels)
+        self.text: Final = text
+        self.levels: Final = levels
+        self.has_rest: Final = levels[-1] == REST
+        self.fixed: Final = levels[:-1] if self.has_rest else levels  # what stands before `>`
+        self.is_literal: Final = not self.has_rest and ANY not in levels
+
+    def matches(self, name: str) -> bool:
+        """Return whether a topic or queue has such a name. What wildcards of filters do not reach these do not."""
+        levels = levels_of(name)
+        if hidden_from_wildcards(name) and not self.is_literal:
+            is_one_level = len(levels) > 1 and "/" not in name  # as filters cut it: what is wild here is in the first
+            if is_one_level or self.fixed[:1] in ([], [ANY]):
+                return False
+        if len(levels) != len(self.fixed) and (not self.has_rest or len(levels) < len(self.fixed)):
+            return False
+        return all(ours in (ANY, theirs) for ours, theirs in zip(self.fixed, levels, strict=False))
+
+    def overlaps(self, other: "NamePattern") -> bool:
+        """Return whether some name is of both patterns."""
+        short, long = (self, other) if len(self.fixed) <= len(other.fixed) else (other, self)
+        if len(short.fixed) < len(long.fixed) and not short.has_rest:
+            return False
+        return all(_agree(ours, theirs) for ours, theirs in zip(short.fixed, long.fixed, strict=False))
+
+    def index_filters(self) -> list[TopicFilter]:
+        """Return filters of which one matches whenever the pattern does, and perhaps when it does not."""
+        slashed = [Level(ANY_LEVEL, "") if each == ANY else Level(LITERAL, each) for each in self.fixed]
+        if self.has_rest:
+            slashed.append(Level(REST_OR_NONE, ""))
+        filters = [TopicFilter("/".join(self.levels), Syntax.SMF, tuple(slashed))]
+        start = self.fixed[: self.fixed.index(ANY)] if ANY in self.fixed else self.fixed
+        dotted = ".".join(start)
+        level = Level(LITERAL, dotted) if self.is_literal else Level(PREFIX, dotted) if dotted else Level(ANY_LEVEL, "")
+        filters.append(TopicFilter(dotted, Syntax.SMF, (level,)))
+        return filters
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamePattern) and other.levels == self.levels
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.levels))
+
+    def __repr__(self) -> str:
+        return f"NamePattern({self.text!r})"
+
+
+@final
+class ConsumerNames:
+    """What a virtual topic's consumers call their queues: prefix, topic, postfix; `*` in the prefix is a level."""
+
+    def __init__(self, prefix: str, postfix: str) -> None:
+        self.prefix: Final = prefix
+        self.postfix: Final = postfix
+        self._dotted = _consumer_names(prefix, postfix, ".")
+        self._slashed = _consumer_names(prefix, postfix, "/")
+
+    def topic_in(self, queue_name: str) -> str:
+        """Return the topic, or pattern of topics, that a queue of this name consumes; empty when it is none."""
+        form = self._slashed if "/" in queue_name else self._dotted
+        found = form.fullmatch(queue_name)
+        return "" if found is None else found.group(1)
+
+    def pattern(self, topic: NamePattern) -> NamePattern:
+        """Return the pattern of the names that these queues have for topics of a pattern."""
+        text = ".".join(topic.levels)
+        before = self.prefix.replace("/", ".")
+        after = self.postfix.replace("/", ".")
+        if topic.has_rest and after:  # nothing may follow `>`: the postfix is part of what it stands for
+            after = ""
+        return NamePattern(before + text + after)
+
+
+def _consumer_names(prefix: str, postfix: str, separator: str) -> re.Pattern[str]:
+    parts = [re.escape(_separated(part, separator)) for part in prefix.split(ANY)]
+    level = f"[^{re.escape(separator)}*>]+"
+    return re.compile(level.join(parts) + "(.+)" + re.escape(_separated(postfix, separator)))
+
+
+def _separated(text: str, separator: str) -> str:
+    return text.replace("/" if separator == "." else ".", separator)
+
+
+def _agree(ours: str, theirs: str) -> bool:
+    return ours == theirs or ANY in (ours, theirs)
+
+
+def _check(text: str, levels: list[str]) -> None:
+    allowed = f"1 to {NAME_CHARS_MAX} characters: levels between '.' or '/', '*' as a level, '>' as the last one"
+    if not text or text.strip() != text:
+        raise NameInvalid(text, "it is empty, or begins or ends with a space", allowed)
+    if len(text) > NAME_CHARS_MAX or len(levels) > LEVELS_MAX:
+        raise NameInvalid(text, f"it has {len(text)} characters in {len(levels)} levels", allowed)
+    for index, level in enumerate(levels):
+        if REST in level and (level != REST or index != len(levels) - 1):
+            raise NameInvalid(text, "'>' is not the whole of the last level", allowed)
+        if ANY in level and level != ANY:
+            raise NameInvalid(text, "'*' is not the whole of its level", allowed)

@@ -1,0 +1,304 @@
+"""From the text of a selector to its condition: the grammar of JMS (Jakarta Messaging 3.1, 3.8.1), which is SQL-92's.
+
+    condition  := condition OR condition | condition AND condition | NOT condition | comparison | operand
+    comparison := operand (= | <> | < | <= | > | >=) operand  |  operand IS [NOT] NULL
+                | operand [NOT] BETWEEN operand AND operand   |  name [NOT] IN ('text', ...)
+                | operand [NOT] LIKE 'pattern' [ESCAPE 'c']
+    operand    := operand (+ | -) operand | operand (* | / | %) operand | (+ | -) operand | name | constant
+
+Later lines bind stronger, and NOT stronger than AND; parentheses go around anything. Comparisons do not chain. An
+operand that is a condition by itself is a truth value: a name, TRUE or FALSE. Prefixes of ActiveMQ may come first.
+In that the dialects of `messaging.selectors.selector_dialect` differ, and in what the forms come to.
+
+Types of constants are checked here; those of properties are a matter of each message.
+"""
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from sluicegate.messaging.message.native_fields import NativeFields
+from sluicegate.messaging.selectors.conditions import (
+    EQUAL,
+    SIGNS,
+    UNEQUAL,
+    AllOf,
+    AnyOf,
+    Condition,
+    In,
+    IsNull,
+    Not,
+)
+from sluicegate.messaging.selectors.lexer import (
+    END,
+    NAME,
+    NUMBER,
+    RESERVED,
+    SELECTOR_CHARS_MAX,
+    SIGN,
+    TEXT,
+    SelectorError,
+    Word,
+    split_words,
+)
+from sluicegate.messaging.selectors.operands import (
+    BINDS_AND,
+    BINDS_COMPARISON,
+    BINDS_PRODUCT,
+    Constant,
+    Name,
+    Negative,
+    Operand,
+)
+from sluicegate.messaging.selectors.selector_dialect import ALLOWED_OPERAND, Dialect, check_ordered
+from sluicegate.messaging.selectors.selector_names import operand_of
+
+DEPTH_MAX: Final = 200  # forms within each other: at most 600 frames of the interpreter's stack, which holds 1000
+WORDS_MAX: Final = 2000  # they bound what asking one message costs
+WORDS_PER_WEIGHT: Final = 64  # 0.4 us
+LIKE_WEIGHT: Final = 4  # of a pattern, and as much again for each PATTERN_CHARS of it: with texts of a kilobyte
+PATTERN_CHARS: Final = 32
+
+CONVERTS: Final = "convert_string_expressions:"
+_PREFIXES: Final = (CONVERTS, "no_" + CONVERTS, "hyphenated_props:", "no_hyphenated_props:")
+
+_ALLOWED_NEXT: Final = "AND, OR, a comparison, arithmetic, or the end"
+
+
+def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dialect) -> tuple[Condition, str, int]:
+    """Return the condition of a selector, the prefix that it has to be written with, and its weight.
+
+    The weight is what asking a message costs, in that of the simplest selectors. Raises SelectorError.
+    """
+    if len(text) > SELECTOR_CHARS_MAX:
+        raise SelectorError(
+            f"it has {len(text)} characters", at=SELECTOR_CHARS_MAX, allowed=f"at most {SELECTOR_CHARS_MAX} characters"
+        )
+    start, converts, hyphenated = read_prefixes(text)
+    words = split_words(text, start, hyphenated=hyphenated)
+    if len(words) > WORDS_MAX:
+        raise SelectorError("it has too many words", at=words[WORDS_MAX].at, allowed=f"at most {WORDS_MAX}")
+    parser = _Parser(words, natives, dialect, converts=converts)
+    return parser.condition(), CONVERTS if converts else "", 1 + len(words) // WORDS_PER_WEIGHT + parser.likes_weight
+
+
+def read_prefixes(text: str) -> tuple[int, bool, bool]:
+    """Return where the selector itself begins, and what the prefixes before it say: the last of a kind counts."""
+    converts = False
+    hyphenated = False
+    pos = 0
+    while True:
+        pos += len(text[pos:]) - len(text[pos:].lstrip(" \t\r\n\f"))
+        for prefix in _PREFIXES:
+            if text.startswith(prefix, pos):
+                pos += len(prefix)
+                if prefix.endswith(CONVERTS):
+                    converts = prefix == CONVERTS
+                else:
+                    hyphenated = not prefix.startswith("no_")
+                break
+        else:
+            return pos, converts, hyphenated
+
+
+@final
+class _Parser:
+    """Reads words from left to right, by how strongly they bind. Never looks at a word twice."""
+
+    def __init__(
+        self, words: list[Word], natives: Mapping[int, NativeFields], dialect: Dialect, *, converts: bool
+    ) -> None:
+        self._words = words
+        self._natives = natives
+        self._dialect = dialect
+        self._converts = converts
+        self._index = 0
+        self._depth = 0  # of forms that are not complete yet
+        self.likes_weight = 0  # of the patterns so far
+
+    def condition(self) -> Condition:
+        """Return the whole."""
+        found = self._form(0)
+        word = self._word()
+        if word.kind != END:
+            raise SelectorError(f"{word!r} where nothing can continue", at=word.at, allowed=_ALLOWED_NEXT)
+        return self._as_condition(found, self._words[0].at)
+
+    # --- by binding ---
+
+    def _form(self, binds: int) -> Operand | Condition:
+        """Return the form that begins here, with all behind it that binds stronger than `binds`."""
+        self._depth += 1
+        at = self._word().at
+        if self._depth > DEPTH_MAX:
+            raise self._too_deep(at)
+        form = self._first()
+        while True:
+            word = self._word()
+            stronger = self._dialect.binds.get(word.text, 0) if word.kind in (SIGN, RESERVED) else 0
+            if stronger <= binds:
+                self._depth -= 1
+                return form
+            form = self._continued(form, at, word, stronger)
+            if form.depth > DEPTH_MAX:
+                raise self._too_deep(word.at)
+
+    def _first(self) -> Operand | Condition:
+        """Return the form that begins here, up to the first sign between two operands."""
+        word = self._next()
+        if word.kind == NAME:
+            name = operand_of(word.text, word.at, self._natives)
+            if self._word().text == "(" and self._word().kind == SIGN:
+                raise SelectorError(f"{word!r} is called", at=word.at, allowed="no functions")
+            return name
+        if word.kind == NUMBER:
+            return Constant(word.number)
+        if word.kind == TEXT:
+            return Constant(word.text)
+        if word.kind == RESERVED:
+            if word.text in ("TRUE", "FALSE"):
+                return Constant(word.text == "TRUE")
+            if word.text == "NOT":
+                at = self._word().at
+                binds = self._dialect.not_binds
+                return Not(self._as_condition(self._form(binds), at), binds)
+            if word.text == "NULL":
+                return self._dialect.null(word.at)
+            if word.text in ("XPATH", "XQUERY"):
+                raise SelectorError(f"{word.text} looks into the payload", at=word.at, allowed="names and constants")
+        elif word.text == "(":
+            form = self._form(0)
+            self._expect(")")
+            return form
+        elif word.text in ("+", "-"):
+            at = self._word().at
+            operand = self._as_operand(self._form(BINDS_PRODUCT), at)
+            return operand if word.text == "+" else Negative(operand)
+        raise SelectorError(f"{word!r} where an operand has to stand", at=word.at, allowed=ALLOWED_OPERAND)
+
+    def _continued(self, form: Operand | Condition, at: int, word: Word, binds: int) -> Operand | Condition:
+        """Return what `form`, begun at an index, becomes with the word behind it."""
+        if binds <= BINDS_AND:
+            return self._joined(self._as_condition(form, at), word.text, binds)
+        left = self._as_operand(form, at)
+        if binds > BINDS_COMPARISON:
+            self._next()
+            return self._dialect.arithmetic(word.text, left, self._operand(binds))
+        if word.kind == SIGN:
+            return self._comparison(left, at, binds)
+        if word.text == "IS":
+            self._next()
+            negated = self._skip("NOT")
+            self._expect("NULL")
+            return IsNull(left, negated=negated)
+        negated = self._skip("NOT")
+        word = self._next()
+        if word.text == "LIKE" and word.kind == RESERVED:
+            return self._like(left, negated=negated)
+        if word.text == "BETWEEN" and word.kind == RESERVED:
+            check_ordered(left, at)
+            low = self._ordered_operand()
+            self._expect("AND")
+            high = self._ordered_operand()
+            return self._dialect.between(left, low, high, negated=negated, converts=self._converts)
+        if word.text == "IN" and word.kind == RESERVED:
+            if not isinstance(left, Name):
+                raise SelectorError("IN behind something that is no name", at=at, allowed="name IN ('text', ...)")
+            return In(left, self._listed_texts(), negated=negated)
+        raise SelectorError(f"{word!r} behind NOT", at=word.at, allowed="NOT LIKE, NOT BETWEEN or NOT IN")
+
+    # --- the kinds of conditions ---
+
+    def _joined(self, first: Condition, junction: str, binds: int) -> Condition:
+        conditions = [first]
+        while self._word().kind == RESERVED and self._word().text == junction:
+            self._next()
+            at = self._word().at
+            conditions.append(self._as_condition(self._form(binds), at))
+        return AllOf(conditions) if junction == "AND" else AnyOf(conditions)
+
+    def _comparison(self, left: Operand, at: int, binds: int) -> Condition:
+        operator = SIGNS.index(self._next().text)
+        right_at = self._word().at
+        right = self._operand(binds)
+        if operator in (EQUAL, UNEQUAL):
+            self._dialect.check_equality(left, at, right, right_at)
+        else:
+            check_ordered(left, at)
+            check_ordered(right, right_at)
+        return self._dialect.comparison(operator, left, right, converts=self._converts)
+
+    def _like(self, left: Operand, *, negated: bool) -> Condition:
+        pattern = self._text("the pattern")
+        self.likes_weight += LIKE_WEIGHT * (1 + len(pattern) // PATTERN_CHARS)
+        escape = ""
+        if self._skip("ESCAPE"):
+            at = self._word().at
+            escape = self._text("the escape character")
+            if len(escape) != 1:
+                raise SelectorError(f"{escape!r} behind ESCAPE", at=at, allowed="one character")
+        return self._dialect.like(left, pattern, escape, negated=negated)
+
+    def _listed_texts(self) -> list[str]:
+        self._expect("(")
+        texts = [self._text("what is listed")]
+        while self._skip(","):
+            texts.append(self._text("what is listed"))
+        self._expect(")")
+        return texts
+
+    # --- operands ---
+
+    def _operand(self, binds: int) -> Operand:
+        at = self._word().at
+        return self._as_operand(self._form(binds), at)
+
+    def _ordered_operand(self) -> Operand:
+        at = self._word().at
+        operand = self._operand(BINDS_COMPARISON)
+        check_ordered(operand, at)
+        return operand
+
+    def _as_operand(self, form: Operand | Condition, at: int) -> Operand:
+        return form if isinstance(form, Operand) else self._dialect.value_of(form, at)
+
+    def _as_condition(self, form: Operand | Condition, at: int) -> Condition:
+        if isinstance(form, Condition):
+            return form
+        if isinstance(form, Name) or (isinstance(form, Constant) and isinstance(form.constant, bool)):
+            return self._dialect.holds(form)
+        raise SelectorError(
+            "a value where a condition has to stand", at=at, allowed="a comparison, a name, TRUE, FALSE"
+        )
+
+    # --- words ---
+
+    def _word(self) -> Word:
+        return self._words[self._index]
+
+    def _next(self) -> Word:
+        word = self._words[self._index]
+        if word.kind != END:
+            self._index += 1
+        return word
+
+    def _skip(self, text: str) -> bool:
+        """Go on if the next word is this sign or reserved word, and return whether it is."""
+        word = self._word()
+        if word.kind not in (SIGN, RESERVED) or word.text != text:
+            return False
+        self._index += 1
+        return True
+
+    def _expect(self, text: str) -> None:
+        word = self._word()
+        if not self._skip(text):
+            raise SelectorError(f"{word!r} where {text} has to stand", at=word.at, allowed=text)
+
+    def _text(self, what: str) -> str:
+        word = self._next()
+        if word.kind != TEXT:
+            raise SelectorError(f"{word!r} where {what} has to stand", at=word.at, allowed="a text in '")
+        return word.text
+
+    def _too_deep(self, at: int) -> SelectorError:
+        return SelectorError("forms lie too deep within each other", at=at, allowed=f"at most {DEPTH_MAX}")

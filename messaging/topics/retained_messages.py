@@ -1,0 +1,183 @@
+"""The retained messages of a message VPN: by topic, and within limits of their bytes and their number.
+
+What one counts for is what a message counts for in a queue that is never written (messaging.message.usage), its topic
+once more, for the words of the tree that finds it, and NODE_BYTES for each level that no other topic has. How the tree
+is walked is `messaging.topics.retained`; who is told of a refusal, and who has its message delivered and not retained
+instead, is `actors.publishing.publisher`. Not thread-safe.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
+from sluicegate.messaging.message.thresholds import NEVER_REACHED, Exceedance, nobody_minds
+from sluicegate.messaging.message.usage import text_bytes
+from sluicegate.messaging.queues.pressure import Pressure
+from sluicegate.messaging.topics.retained import RetainedScan, RetainedTopics
+from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX, TopicFilter
+
+# Of rows on their way to the store, which no limit of what is retained bounds: those of one topic may be many. It is as
+# much as the largest MQTT packet that is taken by default, and a sixth of a second of a disk that writes 100 MB in one.
+UNWRITTEN_HIGH_BYTES: Final = 16 << 20  # from here on who retains something is not read from
+UNWRITTEN_LOW_BYTES: Final = 4 << 20  # until no more is left than this
+ROW_BYTES: Final = 512  # of each, for the objects that bring it there
+
+NODE_BYTES: Final = 256  # measured: 230 to 305, with the table of a level that has one below it
+
+
+@final
+class RetainedMessage:
+    """The last retained message of a topic: a batch of one row."""
+
+    __slots__ = ("batch", "usage_bytes")
+
+    def __init__(self, batch: MessageBatch) -> None:
+        self.batch = batch
+        self.usage_bytes: i64 = usage_of_row(batch, 0)  # without the levels of its topic, which it may share
+
+
+@final
+class RetainedMessages:
+    """What is retained, and how much more may be.
+
+    Whatever takes no more room than before is admitted: a message in the place of one that is not smaller, a deletion.
+    What is beyond a limit that was lowered stays. Invariant: `usage_bytes` is the sum of what all of them count for.
+    """
+
+    def __init__(self) -> None:
+        self.usage_bytes_max: i64 = NEVER_REACHED
+        self.count_max: i64 = NEVER_REACHED
+        self.refused: dict[int, int] = {}  # verdict -> messages refused to their publishers
+        self.not_retained: dict[int, int] = {}  # verdict -> messages that were delivered only
+        self.usage_exceeded = Exceedance(nobody_minds)
+        self.count_exceeded = Exceedance(nobody_minds)
+        self.pressure: Final = Pressure(high_bytes=UNWRITTEN_HIGH_BYTES, low_bytes=UNWRITTEN_LOW_BYTES)  # of the store
+        self.unwritten_bytes: i64 = 0  # of rows that are on their way there
+        self._taken_bytes: i64 = 0  # in all, of what was new or larger
+        self._taken_count: i64 = 0
+        self._messages_bytes: i64 = 0
+        self._topics: Final[RetainedTopics[RetainedMessage]] = RetainedTopics()
+
+    def bound(self, usage_bytes_max: i64, count_max: i64) -> None:
+        """Let there be so much from now on."""
+        self.usage_bytes_max = usage_bytes_max
+        self.count_max = count_max
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._topics.count
+
+    @property
+    def usage_bytes(self) -> i64:
+        """What they count for."""
+        return self._messages_bytes + NODE_BYTES * (self._topics.node_count - 1)
+
+    def verdict(self, batches: list[MessageBatch]) -> int:
+        """Return ADMITTED, or why not all of these may be retained.
+
+        Several messages are looked at as if they had nothing in common: of one that is refused with others more may be
+        admitted alone.
+        """
+        if self._is_roomy(batches):
+            return ADMITTED
+        growth: i64 = 0
+        count: i64 = 0
+        for batch in batches:
+            payloads = batch.payloads()
+            for row in range(batch.count):
+                if not payloads[row]:
+                    continue
+                topic = batch.topic_of(row)
+                before = self._topics.get(topic)
+                more = usage_of_row(batch, row)
+                if before is not None:
+                    more -= before.usage_bytes
+                else:
+                    more += NODE_BYTES * self._topics.missing_nodes(topic)
+                    count += 1
+                if more > 0:
+                    growth += more
+        if growth > 0 and self.usage_bytes + growth > self.usage_bytes_max:
+            return REFUSED_RETAINED_FULL
+        if count > 0 and self._topics.count + count > self.count_max:
+            return REFUSED_RETAINED_COUNT
+        return ADMITTED
+
+    def _is_roomy(self, batches: list[MessageBatch]) -> bool:
+        """Return whether there is room however long the topics are: mostly there is, and nothing is looked up."""
+        size = self.usage_bytes
+        count: i64 = self._topics.count
+        for batch in batches:
+            size += 2 * batch.usage_bytes(durable=False) + NODE_BYTES * MQTT_TOPIC_LEVELS_MAX * batch.count
+            count += batch.count
+        return size <= self.usage_bytes_max and count <= self.count_max
+
+    def limit(self, verdict: int) -> str:
+        """Return what is allowed that a verdict is about."""
+        return str(self.count_max) if verdict == REFUSED_RETAINED_COUNT else f"{self.usage_bytes_max} bytes"
+
+    def note_refusal(self, verdict: int, *, hears: bool) -> None:
+        """Count a message that is refused; or only not retained, of which its publisher hears nothing."""
+        counts = self.refused if hears else self.not_retained
+        counts[verdict] = counts.get(verdict, 0) + 1
+        if verdict == REFUSED_RETAINED_FULL:
+            self.usage_exceeded.refused(taken=self._taken_bytes, limit=self.usage_bytes_max)
+        else:
+            self.count_exceeded.refused(taken=self._taken_count, limit=self.count_max)
+
+    def put(self, topic: str, message: RetainedMessage) -> None:
+        """Retain a message, in the place of another one of its topic, whatever the limits say."""
+        before = self._topics.get(topic)
+        usage_before = self.usage_bytes
+        self._topics.put(topic, message)
+        self._messages_bytes += message.usage_bytes
+        if before is None:
+            self._taken_count += 1
+        else:
+            self._messages_bytes -= before.usage_bytes
+        self._taken_bytes += max(0, self.usage_bytes - usage_before)
+
+    def row_leaves(self, row_bytes: i64) -> None:
+        """Note a row, or several, that the store is to write."""
+        self.unwritten_bytes += row_bytes
+        self.pressure.level(self.unwritten_bytes, 0)
+
+    def row_is_done(self, row_bytes: i64) -> list[Address]:
+        """Note that they are written, or never will be; return the publishers that may go on."""
+        self.unwritten_bytes -= row_bytes
+        assert self.unwritten_bytes >= 0, "a row is done once"
+        return self.pressure.level(self.unwritten_bytes, 0)
+
+    def remove(self, topic: str) -> bool:
+        """Delete what is retained on a topic; return whether there was something."""
+        before = self._topics.get(topic)
+        if before is None:
+            return False
+        self._messages_bytes -= before.usage_bytes
+        return self._topics.remove(topic)
+
+    def get(self, topic: str) -> RetainedMessage | None:
+        """Return what is retained on one topic."""
+        return self._topics.get(topic)
+
+    def scan(self, topic_filter: TopicFilter) -> RetainedScan[RetainedMessage]:
+        """Return a walk over what the filter matches, nothing of which is done yet."""
+        return self._topics.scan(topic_filter)
+
+    def check(self) -> None:
+        """Assert the invariants by walking everything; for tests."""
+        self._topics.check()
+        sizes = [int(message.usage_bytes) for message in self._topics.values()]
+        assert self._messages_bytes == sum(sizes), "usage is not the sum of what is retained"
+
+    def __repr__(self) -> str:
+        return f"RetainedMessages({self._topics.count}, {self.usage_bytes} bytes)"
+
+
+def usage_of_row(batch: MessageBatch, row: int) -> i64:
+    """Return what one message counts for while it is retained, but for the levels of its topic."""
+    return batch.usage_bytes_of(row, durable=False) + text_bytes(batch.topic_of(row))

@@ -1,0 +1,385 @@
+"""The subscription index: given a topic, find every subscription whose filter matches it.
+
+It runs when a publisher's cache misses, so it is made for many filters and one topic. What a filter is and when it
+matches is `messaging.topics.syntax`; caches in front of it, and what is done with the values found, belong to their
+owners.
+
+Filters without wildcards lie in one dict by topic. The others form a trie with one node per level, walked level by
+level with the list of nodes reached so far: no recursion, whatever depth a peer sends. That list cannot outgrow the
+nodes of one depth of the trie. Prefixes (`red*`) are probed once per distinct length at a node, not once per prefix.
+Not thread-safe.
+"""
+
+from collections.abc import Hashable
+from typing import Final, Generic, NamedTuple, TypeVar, final
+
+from sluicegate.messaging.topics.syntax import (
+    ANY_LEVEL,
+    LITERAL,
+    PREFIX,
+    REST,
+    Level,
+    TopicFilter,
+    hidden_from_wildcards,
+)
+
+V = TypeVar("V")
+
+
+class SubscriptionOverview(NamedTuple):
+    """What a subscription index holds."""
+
+    entry_count: int  # pairs of filter and key
+    literal_filter_count: int  # distinct
+    wildcard_filter_count: int  # distinct
+    node_count: int  # of the trie of wildcard filters, its root included
+
+
+@final
+class _Node(Generic[V]):
+    """A level of the trie. What is absent is None, for most nodes have one kind of child only."""
+
+    __slots__ = ("any_level", "entries", "literals", "prefixes", "rest", "rest_or_none")
+
+    def __init__(self) -> None:
+        self.entries: dict[Hashable, V] | None = None  # of the filter that ends here
+        self.literals: dict[str, _Node[V]] | None = None
+        self.any_level: _Node[V] | None = None
+        self.prefixes: dict[int, dict[str, _Node[V]]] | None = None  # by length, so that one level costs few probes
+        self.rest: _Node[V] | None = None
+        self.rest_or_none: _Node[V] | None = None
+
+
+@final
+class SubscriptionIndex(Generic[V]):
+    """Values by (filter, key), found by topic.
+
+    The key tells subscribers of one filter apart; the value is what a match returns. Invariants: `count` is the
+    number of pairs held; every node but the root has an entry or a child, so an empty index has one node.
+    """
+
+    def __init__(self) -> None:
+        self._literal: dict[str, dict[Hashable, V]] = {}
+        self._root: Final[_Node[V]] = _Node()
+        self._entry_count = 0
+        self._wildcard_filter_count = 0
+        self._node_count = 1
+
+    @property
+    def count(self) -> int:
+        """The number of entries: pairs of filter and key."""
+        return self._entry_count
+
+    def add(self, topic_filter: TopicFilter, key: Hashable, value: V) -> bool:
+        """Set the value of (filter, key). Return whether the pair is new; else its value was replaced in place."""
+        entries: dict[Hashable, V] | None
+        if topic_filter.is_literal:
+            entries = self._literal.get(topic_filter.text)
+            if entries is None:
+                entries = self._literal[topic_filter.text] = {}
+        else:
+            node = self._root
+            for level in topic_filter.levels:
+                child = _child(node, level)
+                if child is None:
+                    child = _grow(node, level)
+                    self._node_count += 1
+                node = child
+            entries = node.entries
+            if entries is None:
+                entries = node.entries = {}
+                self._wildcard_filter_count += 1
+        size_before = len(entries)
+        entries[key] = value
+        is_new = len(entries) > size_before
+        if is_new:
+            self._entry_count += 1
+        return is_new
+
+    def discard(self, topic_filter: TopicFilter, key: Hashable) -> bool:
+        """Remove (filter, key). Return whether it was there. Nodes that nothing needs any more go with it."""
+        if topic_filter.is_literal:
+            removed = self._discard_literal(topic_filter.text, key)
+        else:
+            removed = self._discard_wildcard(topic_filter, key)
+        if removed:
+            self._entry_count -= 1
+        return removed
+
+    def match(self, topic: str) -> list[V]:
+        """Return the value of every entry whose filter matches, one per entry, so values may repeat.
+
+        The order depends on nothing but the adds and discards before: literal filters first, then wildcard filters as
+        the trie is walked, entries of one filter in the order added.
+        """
+        found: list[V] = []
+        entries = self._literal.get(topic)
+        if entries is not None:
+            found.extend(entries.values())
+        if self._wildcard_filter_count:
+            _collect(self._root, topic, found)
+        return found
+
+    def trace(self, topic: str) -> list[tuple[str, V]]:
+        """Return what `match` returns, each with the filter that matched, in MQTT's words where both syntaxes mean one.
+
+        For explanations: it costs several times what a match does.
+        """
+        found: list[tuple[str, V]] = []
+        entries = self._literal.get(topic)
+        if entries is not None:
+            found += [(topic, value) for value in entries.values()]
+        reached: list[tuple[str, _Node[V]]] = [("", self._root)]
+        may_be_wild = not hidden_from_wildcards(topic)
+        for word in topic.split("/"):
+            further: list[tuple[str, _Node[V]]] = []
+            for path, node in reached:
+                for text, child, is_end in _children_for(node, word):
+                    if may_be_wild or text == word:
+                        if is_end:
+                            found += [(path + text, value) for value in (child.entries or {}).values()]
+                        else:
+                            further.append((f"{path}{text}/", child))
+            reached = further
+            may_be_wild = True
+        for path, node in reached:
+            found += [(path[:-1], value) for value in (node.entries or {}).values()]
+            if node.rest_or_none is not None:
+                found += [(path + "#", value) for value in (node.rest_or_none.entries or {}).values()]
+        return found
+
+    def entries(self) -> list[tuple[str, V]]:
+        """Return every entry with its filter, in MQTT's words where both syntaxes mean one: for operators."""
+        found = [(topic, value) for topic, entries in self._literal.items() for value in entries.values()]
+        waiting: list[tuple[str, _Node[V]]] = [("", self._root)]
+        while waiting:
+            path, node = waiting.pop()
+            for text, child in _named_children(node):
+                found += [(path + text, value) for value in (child.entries or {}).values()]
+                waiting.append((f"{path}{text}/", child))
+        return found
+
+    def overview(self) -> SubscriptionOverview:
+        """Return the sizes, for operators and tests."""
+        return SubscriptionOverview(
+            entry_count=self._entry_count,
+            literal_filter_count=len(self._literal),
+            wildcard_filter_count=self._wildcard_filter_count,
+            node_count=self._node_count,
+        )
+
+    def check(self) -> None:
+        """Assert the invariants by walking everything; for tests."""
+        entry_count = sum([len(entries) for entries in self._literal.values()])
+        filter_count = 0
+        nodes = [self._root]
+        node_count = 0
+        while nodes:
+            node = nodes.pop()
+            node_count += 1
+            children = _children(node)
+            if node.entries is not None:
+                assert node.entries, "a node keeps an empty entry table"
+                entry_count += len(node.entries)
+                filter_count += 1
+            assert _is_needed(node) == bool(node.entries or children), "a node keeps an empty table of children"
+            assert node is self._root or _is_needed(node), "a node that nothing needs"
+            nodes.extend(children)
+        assert all(self._literal.values()), "an empty entry table of a literal filter"
+        assert entry_count == self._entry_count
+        assert filter_count == self._wildcard_filter_count
+        assert node_count == self._node_count
+
+    def __repr__(self) -> str:
+        literal, wildcard = len(self._literal), self._wildcard_filter_count
+        return f"SubscriptionIndex({self._entry_count} entries, {literal} literal + {wildcard} wildcard filters)"
+
+    def _discard_literal(self, topic: str, key: Hashable) -> bool:
+        entries = self._literal.get(topic)
+        if entries is None or key not in entries:
+            return False
+        del entries[key]
+        if not entries:
+            del self._literal[topic]
+        return True
+
+    def _discard_wildcard(self, topic_filter: TopicFilter, key: Hashable) -> bool:
+        path: list[_Node[V]] = [self._root]
+        for level in topic_filter.levels:
+            child = _child(path[-1], level)
+            if child is None:
+                return False
+            path.append(child)
+        entries = path[-1].entries
+        if entries is None or key not in entries:
+            return False
+        del entries[key]
+        if not entries:
+            path[-1].entries = None
+            self._wildcard_filter_count -= 1
+            self._prune(path, topic_filter.levels)
+        return True
+
+    def _prune(self, path: list[_Node[V]], levels: tuple[Level, ...]) -> None:
+        """Cut off the end of the path that holds nothing. `path[i]` leads to `path[i + 1]` by `levels[i]`."""
+        for index in range(len(levels) - 1, -1, -1):
+            node = path[index + 1]
+            if _is_needed(node):
+                return
+            _cut(path[index], levels[index])
+            self._node_count -= 1
+
+
+def _collect(root: _Node[V], topic: str, found: list[V]) -> None:
+    """Append the values of all wildcard filters that match."""
+    words = topic.split("/")
+    reached = [root]
+    depth = 0
+    if hidden_from_wildcards(topic):
+        named = None if root.literals is None else root.literals.get(words[0])
+        if named is None:
+            return
+        reached = [named]
+        depth = 1
+    while depth < len(words):
+        word = words[depth]
+        depth += 1
+        further: list[_Node[V]] = []
+        for node in reached:
+            _step(node, word, further, found)
+        if not further:
+            return
+        reached = further
+    for node in reached:
+        if node.entries is not None:
+            found.extend(node.entries.values())
+        _take(node.rest_or_none, found)
+
+
+def _step(node: _Node[V], word: str, further: list[_Node[V]], found: list[V]) -> None:
+    """Take one more level of the topic: what matches all from here on is found, what may match on is kept."""
+    _take(node.rest, found)
+    _take(node.rest_or_none, found)
+    literals = node.literals
+    if literals is not None:
+        child = literals.get(word)
+        if child is not None:
+            further.append(child)
+    if node.any_level is not None:
+        further.append(node.any_level)
+    prefixes = node.prefixes
+    if prefixes is not None:
+        for length, by_text in prefixes.items():
+            if length <= len(word):
+                child = by_text.get(word[:length])
+                if child is not None:
+                    further.append(child)
+
+
+def _children_for(node: _Node[V], word: str) -> list[tuple[str, _Node[V], bool]]:
+    """Return the levels of filters below a node that match one level of a topic; True where they match the rest too."""
+    found: list[tuple[str, _Node[V], bool]] = []
+    if node.rest is not None:
+        found.append((">", node.rest, True))
+    if node.rest_or_none is not None:
+        found.append(("#", node.rest_or_none, True))
+    if node.literals is not None and word in node.literals:
+        found.append((word, node.literals[word], False))
+    if node.any_level is not None:
+        found.append(("+", node.any_level, False))
+    for length, by_text in (node.prefixes or {}).items():
+        child = by_text.get(word[:length]) if length <= len(word) else None
+        if child is not None:
+            found.append((f"{word[:length]}*", child, False))
+    return found
+
+
+def _named_children(node: _Node[V]) -> list[tuple[str, _Node[V]]]:
+    """Return the levels of filters below a node, each with its text."""
+    found: list[tuple[str, _Node[V]]] = list((node.literals or {}).items())
+    if node.any_level is not None:
+        found.append(("+", node.any_level))
+    for by_text in (node.prefixes or {}).values():
+        found += [(f"{text}*", child) for text, child in by_text.items()]
+    if node.rest is not None:
+        found.append((">", node.rest))
+    if node.rest_or_none is not None:
+        found.append(("#", node.rest_or_none))
+    return found
+
+
+def _take(node: _Node[V] | None, found: list[V]) -> None:
+    if node is not None and node.entries is not None:
+        found.extend(node.entries.values())
+
+
+def _child(node: _Node[V], level: Level) -> _Node[V] | None:
+    kind = level.kind
+    if kind == LITERAL:
+        return None if node.literals is None else node.literals.get(level.text)
+    if kind == ANY_LEVEL:
+        return node.any_level
+    if kind == PREFIX:
+        by_text = None if node.prefixes is None else node.prefixes.get(len(level.text))
+        return None if by_text is None else by_text.get(level.text)
+    return node.rest if kind == REST else node.rest_or_none
+
+
+def _grow(node: _Node[V], level: Level) -> _Node[V]:
+    """Add the child that the level leads to, which must be absent."""
+    child: _Node[V] = _Node()
+    kind = level.kind
+    if kind == LITERAL:
+        if node.literals is None:
+            node.literals = {}
+        node.literals[level.text] = child
+    elif kind == ANY_LEVEL:
+        node.any_level = child
+    elif kind == PREFIX:
+        if node.prefixes is None:
+            node.prefixes = {}
+        node.prefixes.setdefault(len(level.text), {})[level.text] = child
+    elif kind == REST:
+        node.rest = child
+    else:
+        node.rest_or_none = child
+    return child
+
+
+def _cut(node: _Node[V], level: Level) -> None:
+    """Remove the child that the level leads to, which must be there."""
+    kind = level.kind
+    if kind == LITERAL:
+        assert node.literals is not None
+        del node.literals[level.text]
+        if not node.literals:
+            node.literals = None
+    elif kind == ANY_LEVEL:
+        node.any_level = None
+    elif kind == PREFIX:
+        assert node.prefixes is not None
+        by_text = node.prefixes[len(level.text)]
+        del by_text[level.text]
+        if not by_text:
+            del node.prefixes[len(level.text)]
+        if not node.prefixes:
+            node.prefixes = None
+    elif kind == REST:
+        node.rest = None
+    else:
+        node.rest_or_none = None
+
+
+def _is_needed(node: _Node[V]) -> bool:
+    return (
+        node.entries is not None
+        or node.literals is not None
+        or node.any_level is not None
+        or node.prefixes is not None
+        or node.rest is not None
+        or node.rest_or_none is not None
+    )
+
+
+def _children(node: _Node[V]) -> list[_Node[V]]:
+    return [child for _, child in _named_children(node)]

@@ -1,0 +1,1 @@
+"""Archives: Parquet files and Delta tables, written and read again."""

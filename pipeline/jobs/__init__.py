@@ -1,0 +1,1 @@
+"""The jobs, a module or a package each; `registry` lists them."""

@@ -1,0 +1,1 @@
+"""How jobs run: attempts, triggers, supervision, progress, plans."""

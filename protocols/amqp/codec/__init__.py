@@ -1,0 +1,1 @@
+"""AMQP on the wire: frames, performatives, delivery states, sections, addresses. No state."""

@@ -1,0 +1,117 @@
+"""What an address means: from the forms that clients of several brokers write to a queue or a topic.
+
+A capability of the terminus says it outright. Else the form does: `queue://NAME` and `topic://TOPIC` of Solace and
+ActiveMQ, `dsub://TOPIC` of Solace, `/queues/NAME` and `/exchanges/amq.topic/KEY` of RabbitMQ 4, `ADDRESS::QUEUE` of
+Artemis. Azure's clients write any of these as the path of a URL. A plain name is a queue: whoever means a topic says
+so.
+"""
+
+from typing import Final, final
+from urllib.parse import unquote
+
+from sluicegate.messaging.topics.syntax import SHARE_FORMS, TopicError, check_published_topic
+from sluicegate.protocols.amqp.types.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
+
+QUEUE: Final = "queue"
+TOPIC: Final = "topic"
+
+QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue")
+TOPIC_CAPABILITIES: Final = ("topic", "temporary-topic")
+
+_PREFIXES: Final = (
+    ("queue://", QUEUE),
+    ("topic://", TOPIC),
+    ("temp-queue://", QUEUE),
+    ("temp-topic://", TOPIC),
+    ("dsub://", TOPIC),
+)
+_URLS: Final = ("amqp://", "amqps://")  # what is behind the host is the address
+DURABLE_FORM: Final = "dsub://"  # Solace: the durable subscription to a topic that is named by the link
+_RABBIT_QUEUE: Final = "/queues/"
+_RABBIT_TOPIC: Final = "/exchanges/amq.topic/"
+_RABBIT_EXCHANGE: Final = "/exchanges/"
+_QUEUE_OF: Final = "::"  # Artemis: a queue of an address, by its full name
+
+
+@final
+class AddressRefused(Exception):
+    """An address that means nothing here. It carries the error condition for the peer."""
+
+    def __init__(self, condition: str, text: str) -> None:
+        super().__init__(text)
+        self.condition = condition
+        self.text = text
+
+
+@final
+class Node:
+    """What an address stands for."""
+
+    __slots__ = ("kind", "name")
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind = kind  # QUEUE or TOPIC
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and other.kind == self.kind and other.name == self.name
+
+    __hash__ = None  # type: ignore[assignment]  # compared in tests only
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+
+def resolve(address: str, capabilities: list[str]) -> Node:
+    """Return what an address stands for. Raises AddressRefused."""
+    asked = _asked_kind(capabilities)
+    kind, name = _by_form(address)
+    if asked and kind and asked != kind:
+        raise AddressRefused(NOT_ALLOWED, f"{address!r:.80} is a {kind}, and the terminus asks for a {asked}")
+    if not name:
+        raise AddressRefused(INVALID_FIELD, f"the address {address!r:.80} names nothing")
+    return Node(kind or asked or QUEUE, name)
+
+
+def is_durable_form(address: str) -> bool:
+    """Return whether an address is of a durable subscription, whatever else its source says."""
+    return address[: len(DURABLE_FORM)].lower() == DURABLE_FORM
+
+
+def check_topic(name: str) -> None:
+    """Raise AddressRefused unless messages can be published on the topic."""
+    try:
+        check_published_topic(name)
+    except TopicError as error:
+        raise AddressRefused(INVALID_FIELD, f"topic {error}") from None
+
+
+def _asked_kind(capabilities: list[str]) -> str:
+    for name in capabilities:
+        if name in QUEUE_CAPABILITIES:
+            return QUEUE
+        if name in TOPIC_CAPABILITIES:
+            return TOPIC
+    return ""
+
+
+def _by_form(address: str) -> tuple[str, str]:
+    """Return the kind that the form of an address says, or nothing, and the name in it."""
+    lower = address[:16].lower()
+    if lower.startswith(_URLS):
+        address = unquote(address.split("/", 3)[3]) if address.count("/") > 2 else ""
+        lower = address[:16].lower()
+    for prefix, kind in _PREFIXES:
+        if lower.startswith(prefix):
+            return kind, address[len(prefix) :]
+    if address.startswith(_RABBIT_QUEUE):
+        return QUEUE, unquote(address[len(_RABBIT_QUEUE) :])
+    if address.startswith(_RABBIT_TOPIC):
+        return TOPIC, unquote(address[len(_RABBIT_TOPIC) :]).replace(".", "/")
+    if address.startswith(_RABBIT_EXCHANGE):
+        raise AddressRefused(NOT_IMPLEMENTED, f"{address!r:.80}: there are no exchanges but amq.topic")
+    if address.startswith(SHARE_FORMS):
+        return TOPIC, address
+    if _QUEUE_OF in address:
+        return QUEUE, address.split(_QUEUE_OF, 1)[1]
+    return "", address

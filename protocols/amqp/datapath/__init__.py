@@ -1,0 +1,1 @@
+"""Messages in and out of one AMQP client: publishing, consuming, browsing, transactions, link recovery."""

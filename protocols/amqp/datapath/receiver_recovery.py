@@ -1,0 +1,323 @@
+"""Receiving links that come back: what their clients hold is kept for them while they are away (2.6.13).
+
+A client that loses its connection has deliveries that it has not settled, or does not know to be settled. If its link
+asks for it, by an expiry policy of `never` or a timeout, the flow behind the link stays bound while the client is away,
+without credit, and so nobody else gets what it holds. When the link is attached again, the client's unsettled map says
+what it has of that:
+
+- with an outcome: the outcome takes effect, as if it had come over the lost connection;
+- without one: it is delivered again on the new link under its tag, with `resume` set;
+- not in the map: the client never got it, or has settled it and nobody heard; it is delivered again as a new delivery.
+
+Our own map has what is resumed and nothing else; a client forgets what is in its map only. A map that the client calls
+incomplete resumes nothing: outcomes in it take effect, what it has without one is given back to the queue, the rest
+stays for the next time, and nothing new is sent on the link before that (2.7.3).
+
+It is memory of this process: over a restart of the broker nothing is known of any link.
+
+Deliberately elsewhere: links on which clients send (`remembering`).
+"""
+
+from typing import Final, final
+
+from sluicegate.actors.messages.data import Deliveries
+from sluicegate.actors.messages.partitions import DeliverAgain
+from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.runtime.asking import ask_unless_gone
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, HeldRun
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.protocols.amqp.codec.addresses import AddressRefused
+from sluicegate.protocols.amqp.codec.delivery_states import OUTCOMES, DeliveryState, read_state
+from sluicegate.protocols.amqp.codec.termini import NEVER, Source
+from sluicegate.protocols.amqp.datapath.outcomes import FAILED_VERDICT, Verdicts, verdict_of
+from sluicegate.protocols.amqp.datapath.sender_recovery import NOT_BEGUN, LinkName
+from sluicegate.protocols.amqp.engine.link import SERIAL_MASK, OutgoingLink
+from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.errors import DecodeError
+from sluicegate.protocols.amqp.types.values import AmqpMap
+from sluicegate.protocols.connection.settling import send_back
+
+# What is granted at most of the time that a client asks for: others wait for what it holds, and for its partitions.
+AWAY_S_MAX: Final = 300
+FLOWS_MAX: Final = 1_000  # of clients that are away; one more is let go as if it had not asked
+DELIVERIES_MAX: Final = 100_000  # that they hold together
+
+Place = tuple[int, int]  # partition number, sequence
+
+
+def away_s_granted(source: Source) -> int:
+    """Return how long a receiving link may be away and come back to what it held; 0 when it does not ask for it."""
+    return AWAY_S_MAX if source.expiry_policy == NEVER else min(source.timeout_s, AWAY_S_MAX)
+
+
+@final
+class KeptDelivery:
+    """A delivery that the client may have, on an earlier connection."""
+
+    __slots__ = ("sequence", "source", "tag")
+
+    def __init__(self, tag: bytes, source: DeliverySource, sequence: int) -> None:
+        self.tag = tag
+        self.source = source
+        self.sequence = sequence
+
+
+@final
+class _Stored(Address):
+    """Waits for the word that an outcome is in force, or that it came too late."""
+
+    def __init__(self) -> None:
+        self.word: LoopFuture[None] = LoopFuture()
+
+    def post(self, message: object) -> None:
+        """Take the word."""
+        self.word.set()
+
+
+@final
+class ResumableFlow(Address):
+    """The flow of one receiving link, which outlives the client's connection: its deliveries come here.
+
+    Invariants: while the client is away the window has no limit left; `window.used` counts what is in `kept` as well.
+    """
+
+    def __init__(
+        self, name: LinkName, flow_id: int, window: CreditWindow[Address], queue: ActorCell, about: str, away_s: int
+    ) -> None:
+        self.name = name
+        self.flow_id = flow_id
+        self.window = window
+        self.queue = queue
+        self.about = about  # the queue and what the link wants of it; another link of that name is another flow
+        self.away_s = away_s
+        self.is_bound = False
+        self.expires_ms = NOT_BEGUN
+        self.drain_number = 0  # of the last time that the peer wanted its credit back
+        self.state: FlowState | None = None  # what the queue said last
+        self.kept: dict[Place, KeptDelivery] = {}  # not delivered on the link that is attached now
+        self._at: Address | None = None  # the connection that has the link; None: the client is away
+        self._tags: dict[int, bytes] = {}  # by delivery id, of what the client holds on the link that is attached now
+        self._next_tag = 0
+        self._storing_count = 0  # outcomes that are on their way to the store
+        self._waiting: LoopFuture[None] | None = None
+
+    def post(self, message: object) -> None:
+        """Take what is for the flow, whether the client is there or not."""
+        if isinstance(message, FlowGone):
+            self.is_bound = False
+        elif isinstance(message, FlowState):
+            self.state = message
+        if self._at is not None:
+            self._at.post(message)
+        elif isinstance(message, Deliveries):
+            self.turn_back(message)
+
+    def turn_back(self, message: Deliveries) -> None:
+        """Give messages back that found no link. What is kept stays kept, though it was to be delivered again.
+
+        A flow that is over has given everything back at its end.
+        """
+        if not self.is_bound:
+            return
+        for delivery in message.deliveries:
+            first = delivery.first_sequence
+            end = first + delivery.stop_row - delivery.start_row
+            self.window.give(end - first)
+            if (message.partition_number, first) not in self.kept:
+                send_back(message, delivery)
+
+    def is_for(self, about: str) -> bool:
+        """Return whether a link that asks for this may have the flow."""
+        return self.is_bound and self.about == about
+
+    # --- while the client is there ---
+
+    def attached(self, connection: Address) -> None:
+        """Let a connection have the flow."""
+        self._at = connection
+        self.expires_ms = NOT_BEGUN
+
+    def take(self, partition_number: int, sequence: int) -> KeptDelivery | None:
+        """Return a delivery that is resumed with this message, which then is kept no more; None for a new one."""
+        return self.kept.pop((partition_number, sequence), None)
+
+    def keeps(self, source: DeliverySource, first: int, end: int) -> bool:
+        """Return whether `[first, end)`, for which there is no credit any more, stay the client's; they come later."""
+        if (source.partition_number, first) not in self.kept:
+            return False
+        source.partition.post(DeliverAgain(source.flow_id, source.epoch, [(first, end)]))
+        return True
+
+    def new_tag(self) -> bytes:
+        """Return a tag that no other delivery of the link has had."""
+        tag = self._next_tag
+        self._next_tag = tag + 1
+        return (tag & SERIAL_MASK).to_bytes(4, "big")
+
+    def sent(self, delivery_id: int, tag: bytes) -> None:
+        """Note a delivery."""
+        self._tags[delivery_id] = tag
+
+    def settled(self, run: HeldRun) -> None:
+        """Forget deliveries that the client has settled, or of which it has said the outcome."""
+        for delivery_id in range(run.first_id, run.first_id + run.count):
+            self._tags.pop(delivery_id & SERIAL_MASK, None)
+
+    def stores(self) -> None:
+        """An outcome is on its way to the store."""
+        self._storing_count += 1
+
+    def stored(self) -> None:
+        """An outcome has come to the store."""
+        self._storing_count -= 1
+        if self._storing_count == 0 and self._waiting is not None:
+            self._waiting.set()
+            self._waiting = None
+
+    # --- while it is away ---
+
+    def detached(self, runs: list[HeldRun], now_ms: int) -> None:
+        """Keep what the client holds: its link is detached."""
+        self._at = None
+        self.window.limit = 0
+        self.expires_ms = now_ms + 1000 * self.away_s
+        for run in runs:
+            for row in range(run.count):
+                tag = self._tags[(run.first_id + row) & SERIAL_MASK]
+                sequence = run.first_sequence + row
+                place = (run.source.partition_number, sequence)
+                if place in self.kept:  # it was late, and came again: the later delivery stands for both
+                    self.window.give(1)
+                self.kept[place] = KeptDelivery(tag, run.source, sequence)
+        self._tags.clear()
+
+    def end(self) -> None:
+        """Let go of everything: the client does not come back, not in time, or wants something else."""
+        self.kept.clear()
+        self.window.close()
+        if self.is_bound:
+            self.is_bound = False
+            self.queue.inbox.post(UnbindFlow(self.flow_id))
+
+    # --- when it is back ---
+
+    async def resume(self, link: OutgoingLink, map_bytes_max: int) -> AmqpMap | None:
+        """Compare the client's map with what is kept, and act on it; return our map, None when it is empty."""
+        if self._storing_count > 0:
+            self._waiting = self._waiting or LoopFuture()
+            await self._waiting
+        attach = link.attach
+        listed = _states_in(attach.unsettled)
+        verdicts = Verdicts()
+        size = 0
+        for place, kept in list(self.kept.items()):
+            state = listed.get(kept.tag)
+            size += len(encode(kept.tag)) + 1
+            if state is not None and state.code in OUTCOMES:
+                verdicts.give(kept.source, kept.sequence, kept.sequence + 1, verdict_of(link, state))
+            elif (kept.tag in listed) == attach.incomplete_unsettled or size > map_bytes_max:
+                verdicts.give(kept.source, kept.sequence, kept.sequence + 1, FAILED_VERDICT)
+            else:
+                continue
+            self._drop(place)
+        await _tell(verdicts, durably=link.is_second)
+        if not attach.incomplete_unsettled:
+            await self._deliver_again()
+        return AmqpMap([(kept.tag, None) for kept in self.kept.values()]) if self.kept else None
+
+    async def _deliver_again(self) -> None:
+        """Have everything that is kept delivered to the client again, but for what was taken back meanwhile."""
+        by_source: dict[DeliverySource, RangeSet] = {}
+        for kept in self.kept.values():
+            by_source.setdefault(kept.source, RangeSet()).add(kept.sequence, kept.sequence + 1)
+        for source, wanted in by_source.items():
+            request = DeliverAgain(source.flow_id, source.epoch, wanted.ranges())
+            held: list[tuple[int, int]] | None = await ask_unless_gone(source.partition, request)
+            for first, end in held or []:
+                wanted.discard(first, end)
+            for first, end in wanted.ranges():
+                for sequence in range(first, end):
+                    self._drop((source.partition_number, sequence))
+
+    def _drop(self, place: Place) -> None:
+        """Keep a delivery no longer: it is the client's no more."""
+        del self.kept[place]
+        self.window.give(1)
+
+    def __repr__(self) -> str:
+        return f"ResumableFlow({self.flow_id} of {self.about!r}, {len(self.kept)} kept)"
+
+
+@final
+class ResumableFlows:
+    """Those of all clients that are away. Shared on the node's loop."""
+
+    def __init__(self, *, flows_max: int = FLOWS_MAX, deliveries_max: int = DELIVERIES_MAX) -> None:
+        self._flows: dict[LinkName, ResumableFlow] = {}
+        self._flows_max = flows_max
+        self._deliveries_max = deliveries_max
+
+    def take(self, name: LinkName) -> ResumableFlow | None:
+        """Return the flow of a link that is attached again, which is not away any more."""
+        return self._flows.pop(name, None)
+
+    def went_away(self, flow: ResumableFlow) -> None:
+        """Keep a flow until its client is back, or its time is over; not if its queue has let go of it."""
+        name = flow.name
+        former = self._flows.pop(name, None)
+        if former is not None:
+            former.end()
+        self._flows[name] = flow
+        if (
+            not flow.is_bound
+            or len(self._flows) > self._flows_max
+            or sum([len(each.kept) for each in self._flows.values()]) > self._deliveries_max
+        ):
+            self._end(name)
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time: what a client holds that does not come back is delivered to others."""
+        for name in [name for name, flow in self._flows.items() if flow.expires_ms <= now_ms]:
+            self._end(name)
+
+    def end(self, users: frozenset[str] | None = None) -> None:
+        """Let go of everything, or of what these users hold: they are not let in any more."""
+        for name in [name for name in self._flows if users is None or name[1] in users]:
+            self._end(name)
+
+    def _end(self, name: LinkName) -> None:
+        self._flows.pop(name).end()
+
+
+def _states_in(unsettled: AmqpMap | None) -> dict[bytes, DeliveryState | None]:
+    """Return what a client says of deliveries, by tag. Raises AddressRefused for a state that is none."""
+    states: dict[bytes, DeliveryState | None] = {}
+    for tag, value in [] if unsettled is None else unsettled.pairs:
+        if isinstance(tag, bytes):
+            try:
+                states[tag] = read_state(value)
+            except DecodeError as error:
+                raise AddressRefused(conditions.DECODE_ERROR, f"unsettled: {error}") from None
+    return states
+
+
+async def _tell(verdicts: Verdicts, *, durably: bool) -> None:
+    """Tell partitions what became of deliveries; with `durably`, return when it is in force for ever."""
+    waiting: list[LoopFuture[None]] = []
+    for source, by_verdict in verdicts.by_source.items():
+        for verdict, held in by_verdict.items():
+            if held.total == 0:
+                continue
+            if durably and verdict != FAILED_VERDICT:
+                stored = _Stored()
+                waiting.append(stored.word)
+                verdict.tell(source, held.ranges(), stored)
+            else:
+                verdict.tell(source, held.ranges())
+    for word in waiting:
+        await word

@@ -1,0 +1,1 @@
+"""SASL and open: what happens before the first session."""

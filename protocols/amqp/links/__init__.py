@@ -1,0 +1,1 @@
+"""Attaching links: sources, targets, subscriptions, shared groups, dynamic nodes, coordinators."""

@@ -1,0 +1,365 @@
+"""What a client's attach to receive leads to: a flow of a queue, a look at one, or a subscription to a topic."""
+
+from typing import TYPE_CHECKING, Final
+
+from sluicegate.actors.messages.browser_messages import BindBrowser, BrowserBound
+from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.queues import (
+    ENDPOINT_DISABLED,
+    MAX_BIND_COUNT_EXCEEDED,
+    NO_SUCH_PARTITION,
+    PERMISSION_DENIED,
+    BindFlow,
+    BindRefused,
+    UnbindFlow,
+)
+from sluicegate.messaging.clients.rights import ClientDenied
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.topics.syntax import SharedFilter
+from sluicegate.protocols.amqp.codec.addresses import (
+    QUEUE,
+    QUEUE_CAPABILITIES,
+    TOPIC_CAPABILITIES,
+    AddressRefused,
+    Node,
+    resolve,
+)
+from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
+from sluicegate.protocols.amqp.codec.termini import (
+    COPY,
+    DURABLE_CONFIGURATION,
+    LINK_DETACH,
+    MOVE,
+    NEVER,
+    Source,
+)
+from sluicegate.protocols.amqp.datapath.browsing import BrowsingLink
+from sluicegate.protocols.amqp.datapath.consuming import ConsumingLink
+from sluicegate.protocols.amqp.datapath.receiver_recovery import ResumableFlow, away_s_granted
+from sluicegate.protocols.amqp.engine.link import PENDING, OutgoingLink
+from sluicegate.protocols.amqp.engine.session import Session
+from sluicegate.protocols.amqp.links.attach_sender import ATTACH_BYTES_MAX, find_queue
+from sluicegate.protocols.amqp.links.dynamic_nodes import policy_properties, read_policy
+from sluicegate.protocols.amqp.links.filters import (
+    BROWSER_FILTERS,
+    CONSUMER_FILTERS,
+    SUBSCRIPTION_FILTERS,
+    read_filters,
+)
+from sluicegate.protocols.amqp.links.shared_groups import join_group, shared_filter
+from sluicegate.protocols.amqp.links.subscriptions import (
+    GLOBAL,
+    SHARED,
+    check_rights,
+    end_look_up,
+    is_made,
+    leave_subscription,
+    look_up,
+    subscription_queue,
+    wanted_queue,
+)
+from sluicegate.protocols.amqp.types import conditions
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.amqp.connection import AmqpConnection
+
+PROTOCOL: Final = "amqp"
+NODE_CAPABILITIES: Final = (*QUEUE_CAPABILITIES, *TOPIC_CAPABILITIES)  # that a source may have whatever it is
+
+_BIND_CONDITIONS: Final[dict[str, str]] = {
+    PERMISSION_DENIED: conditions.UNAUTHORIZED_ACCESS,
+    ENDPOINT_DISABLED: conditions.NOT_ALLOWED,
+    MAX_BIND_COUNT_EXCEEDED: conditions.RESOURCE_LIMIT_EXCEEDED,
+    NO_SUCH_PARTITION: conditions.NOT_FOUND,
+}
+
+
+async def attach_consumer(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
+    """Answer the attach of a link on which the client receives."""
+    source = link.attach.source
+    nodes = connection.services.registry.temporary_nodes
+    try:
+        if source is None:
+            await _look_up(connection, session, link)
+            return
+        if source.address is None and not source.dynamic:
+            raise AddressRefused(conditions.INVALID_FIELD, "an attach to receive without an address")
+        if source.address is None:
+            node = await _new_node(connection, session, link, source)
+        elif source.dynamic:
+            raise AddressRefused(conditions.INVALID_FIELD, f"a dynamic source with the address {source.address!r:.80}")
+        else:
+            node = resolve(source.address, source.capabilities)
+            nodes.check_consumer(connection, node)
+        nodes.attached(connection, session, link, node)
+        shared = shared_filter(node)
+        if shared is not None:
+            await _join(connection, session, link, source, shared)
+        elif node.kind != QUEUE:
+            await _subscribe(connection, session, link, source, node.name)
+        elif source.distribution_mode == COPY:
+            await _browse(connection, session, link, source, await find_queue(connection, node.name))
+        else:
+            queue = await find_queue(connection, node.name, consumes=True)
+            await _consume(connection, session, link, source, queue)
+    except ClientDenied as denied:
+        nodes.detached(link, closed=True)
+        error = AmqpError(conditions.condition_of(denied), denied.text)
+        connection.engine.sessions.refuse(session, link, error)
+    except AddressRefused as refusal:
+        nodes.detached(link, closed=True)
+        connection.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
+
+
+async def _new_node(connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source) -> Node:
+    """Make the temporary node that a source asks for, and let the source say what was made."""
+    policy = read_policy(source.dynamic_properties)
+    nodes = connection.services.registry.temporary_nodes
+    made = await nodes.make(connection, session, link, source.capabilities, policy)
+    if link.state != PENDING or connection.is_released:
+        nodes.detached(link, closed=True)  # the client went meanwhile
+    source.address = made.address
+    source.dynamic_properties = policy_properties(policy)
+    return made.node
+
+
+async def _consume(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
+) -> None:
+    connection.identity.rights.check_flow(connection.sides.flow_count())
+    chosen = read_filters(source.filters, CONSUMER_FILTERS, connection.services.selectors)
+    granted = _granted(source, MOVE)
+    granted.filters = chosen.in_force()
+    if link.state != PENDING or connection.is_released:
+        return  # the client went meanwhile
+    registry = connection.services.registry
+    registry.containers.attach(connection, session, link)  # whoever has it lets go of it, and so of its flow
+    about = f"{queue.name} {'' if chosen.selector is None else chosen.selector.text}"
+    name = (connection.client, connection.identity.user, link.name)
+    away_s = 0 if link.is_settled_by_us or not connection.client else away_s_granted(source)
+    if away_s > 0:
+        granted.expiry_policy, granted.timeout_s = LINK_DETACH, away_s
+    flow = registry.resumable.take(name)
+    if flow is not None and away_s > 0 and flow.is_for(about):
+        flow.away_s = away_s
+        if await _resume(connection, session, link, granted, flow, queue):
+            return
+    elif flow is not None:
+        flow.end()
+    consuming = _consuming_link(connection, session, link, queue)
+    consuming.selector = chosen.selector
+    if away_s > 0:
+        consuming.resumable = ResumableFlow(name, consuming.flow_id, consuming.window, queue.cell, about, away_s)
+    await _bind(connection, consuming, granted, can_be_stolen=False)
+
+
+async def _resume(
+    connection: "AmqpConnection",
+    session: Session,
+    link: OutgoingLink,
+    granted: Source,
+    flow: ResumableFlow,
+    queue: QueueHandle,
+) -> bool:
+    """Attach a link whose flow has waited for it; return whether that is done with. Raises AddressRefused."""
+    registry, sides = connection.services.registry, connection.sides
+    sides.resuming_count += 1
+    try:
+        link.unsettled = await flow.resume(link, connection.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX)
+    except AddressRefused:
+        registry.containers.detached(link)
+        flow.end()
+        raise
+    finally:
+        sides.resuming_count -= 1
+    if link.state != PENDING or connection.is_released:
+        registry.resumable.went_away(flow)  # the client has gone meanwhile
+        return True
+    if not registry.containers.has(link):
+        flow.end()
+        raise AddressRefused(conditions.STOLEN, "the link was attached again")
+    if not flow.is_bound:  # the queue has let go of it meanwhile
+        flow.end()
+        link.unsettled = None
+        return False
+    consuming = ConsumingLink(session, link, flow.flow_id, queue, flow.window)
+    consuming.resumable = flow
+    consuming.held_count = len(flow.kept)
+    consuming.drain_number = flow.drain_number
+    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=False)
+    consuming_side = connection.sides.consuming
+    flow.attached(connection.cell.inbox)
+    consuming_side.add(consuming)
+    consuming_side.credit(consuming)
+    if flow.state is not None:
+        consuming_side.assigned(flow.state)
+    return True
+
+
+async def _browse(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
+) -> None:
+    """Show the client a queue: copies go out settled, whatever it asked for."""
+    connection.identity.rights.check_flow(connection.sides.flow_count())
+    chosen = read_filters(source.filters, BROWSER_FILTERS, connection.services.selectors)
+    if link.state != PENDING or connection.is_released:
+        return  # the client went meanwhile
+    browsing = BrowsingLink(session, link, connection.runtime.next_urn(), queue)
+    link.is_settled_by_us = True
+    granted = _granted(source, COPY)
+    granted.filters = chosen.in_force()
+    connection.attach(session, link, source=granted, target=link.attach.target)
+    connection.sides.browsing.add(browsing)
+    request = BindBrowser(
+        browsing.flow_id,
+        connection.client,
+        PROTOCOL,
+        connection.identity.user,
+        connection.cell.inbox,
+        window=0,
+        partition_number=chosen.partition,
+        after=max(0, chosen.start_sequence - 1),
+        selector=chosen.selector,
+    )
+    try:
+        bound: BrowserBound = await queue.cell.ask(request)
+    except BindRefused as refusal:
+        _refuse_bind(connection, session, link, refusal)
+        return
+    browsing.ahead.browser = bound.browser
+    connection.credit(link)
+
+
+async def _subscribe(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, topic: str
+) -> None:
+    chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, connection.services.selectors)
+    wanted = wanted_queue(connection, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
+    check_rights(connection, link, wanted, is_new=not await is_made(connection, wanted))
+    sides = connection.sides
+    sides.subscribing_count += 1
+    try:
+        queue = await subscription_queue(connection, link, wanted)
+    finally:
+        sides.subscribing_count -= 1
+    if wanted.priorities:
+        place = Subscriber(wanted.name)
+        place.address = connection.cell.inbox
+        connection.services.space.share_out(queue.target, place, wanted.priorities)
+    consuming = _consuming_link(connection, session, link, queue)
+    consuming.is_subscription = True
+    consuming.keeps_queue_on_detach = wanted.is_kept
+    consuming.is_no_local = chosen.is_no_local
+    granted = _granted(source, COPY)
+    granted.filters = chosen.in_force()
+    granted.capabilities += [each for each in (SHARED, GLOBAL) if wanted.is_shared and each in source.capabilities]
+    if wanted.durable:
+        granted.durable = DURABLE_CONFIGURATION
+    if wanted.is_kept:
+        granted.expiry_policy = LINK_DETACH if wanted.expires_s else NEVER
+        granted.timeout_s = wanted.expires_s
+    # Where it is shared the name is the subscription's, and others may have it too.
+    await _bind(connection, consuming, granted, can_be_stolen=not wanted.is_shared)
+
+
+async def _join(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, shared: SharedFilter
+) -> None:
+    """Let a link share messages with members of other protocols."""
+    queue, membership = await join_group(connection, link, source, shared)
+    consuming = _consuming_link(connection, session, link, queue)
+    consuming.is_subscription = True
+    consuming.membership = membership
+    await _bind(connection, consuming, _granted(source, COPY), can_be_stolen=True)
+
+
+async def _look_up(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
+    """Show a subscription to a client that says no source: it wants to end it (3.5.3)."""
+    found = await look_up(connection, link)
+    if link.state != PENDING or connection.is_released:
+        end_look_up(connection, link, closed=False)  # the client went meanwhile
+        return
+    connection.attach(session, link, source=found, target=link.attach.target, can_be_stolen=False)
+
+
+def _granted(source: Source, distribution_mode: str) -> Source:
+    """Return a source with what is in force of what was asked for."""
+    return Source(
+        source.address,
+        dynamic=source.dynamic,
+        dynamic_properties=source.dynamic_properties if source.dynamic else None,
+        distribution_mode=distribution_mode,
+        capabilities=[each for each in source.capabilities if each in NODE_CAPABILITIES],
+    )
+
+
+def _consuming_link(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, queue: QueueHandle
+) -> ConsumingLink:
+    window: CreditWindow[Address] = CreditWindow(0, connection.services.credit)
+    return ConsumingLink(session, link, connection.runtime.next_urn(), queue, window)
+
+
+async def _bind(
+    connection: "AmqpConnection", consuming: ConsumingLink, granted: Source, *, can_be_stolen: bool
+) -> None:
+    """Attach a link to its queue, as `granted` says, and bind its flow."""
+    session, link = consuming.session, consuming.link
+    if link.state != PENDING or connection.is_released:
+        end_consumer(connection, consuming, closed=False)  # the client went meanwhile
+        return
+    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=can_be_stolen)
+    flow = consuming.resumable
+    if flow is not None:
+        flow.attached(connection.cell.inbox)
+    consuming_side = connection.sides.consuming
+    consuming_side.add(consuming)
+    consuming.set_limit()
+    request = BindFlow(
+        consuming.flow_id,
+        connection.client,
+        connection.identity.user,
+        connection.cell.inbox if flow is None else flow,
+        consuming.window,
+        PROTOCOL,
+        consuming.selector,
+    )
+    try:
+        await consuming.queue.ask(request)
+    except BindRefused as refusal:
+        _refuse_bind(connection, session, link, refusal)
+        return
+    if link not in consuming_side.by_link:
+        return  # the client went meanwhile
+    if flow is not None:
+        flow.is_bound = True
+    connection.credit(link)  # a drain that came before the queue knew the flow was heard by nobody
+
+
+def _refuse_bind(connection: "AmqpConnection", session: Session, link: OutgoingLink, refusal: BindRefused) -> None:
+    condition = _BIND_CONDITIONS.get(refusal.code, conditions.NOT_ALLOWED)
+    connection.end_link(session, link, AmqpError(condition, str(refusal)))
+
+
+def end_consumer(connection: "AmqpConnection", consuming: ConsumingLink, *, closed: bool) -> None:
+    """Let go of a receiving link; its queue goes with it when it was the link's own."""
+    flow = consuming.resumable
+    if flow is not None and flow.is_bound and not closed and not connection.sides.is_settling(flow.flow_id):
+        connection.sides.consuming.suspend(consuming, flow, connection.runtime.clock.now_ms())
+        connection.services.registry.resumable.went_away(flow)
+        return
+    connection.sides.consuming.remove(consuming)
+    consuming.queue.inbox.post(UnbindFlow(consuming.flow_id))
+    if consuming.membership is not None:
+        connection.services.router.inbox.post(consuming.membership)
+    elif consuming.is_subscription:
+        is_over = closed or not consuming.keeps_queue_on_detach
+        leave_subscription(connection, consuming.link, consuming.queue_name, is_over=is_over)
+
+
+def end_browser(connection: "AmqpConnection", browsing: BrowsingLink) -> None:
+    """Let go of a link that looks at a queue."""
+    connection.sides.browsing.remove(browsing)
+    browsing.queue.inbox.post(UnbindFlow(browsing.flow_id))

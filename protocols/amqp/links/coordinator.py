@@ -1,0 +1,325 @@
+"""Local transactions (part 4) of one client: its coordinators, what it does in transactions, and how they end.
+
+A transaction may be used on every session of its connection, and there may be several at once. It ends with its
+discharge, with the coordinator link that it was declared on, or when nothing was done in it for too long.
+
+- What is published in it is answered at once and seen by nobody before the commit (`transaction`).
+- What is settled in it stays in flight. The commit settles it in one journal record with what is published
+  (actors.transactions.commit); outcomes other than accepted are told to the queues behind that.
+- Rolled back, what the client has settled is delivered again, as after a failed delivery; what it has not settled
+  stays with it.
+
+Discharges are carried out one after the other, in the order in which they came.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from sluicegate.actors.transactions.commit import NOT_HELD, HeldRanges, TransactionCommit
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
+from sluicegate.protocols.amqp.codec.dispositions import Disposition
+from sluicegate.protocols.amqp.datapath.outcomes import ACCEPTED_VERDICT, FAILED_VERDICT, verdict_of
+from sluicegate.protocols.amqp.datapath.publishing import takes_rejected
+from sluicegate.protocols.amqp.datapath.transaction import OpenDeliveries, Transaction
+from sluicegate.protocols.amqp.datapath.unsettled import wire_ids
+from sluicegate.protocols.amqp.engine.events import DeliveriesReceived
+from sluicegate.protocols.amqp.engine.link import IncomingLink
+from sluicegate.protocols.amqp.engine.session import Session
+from sluicegate.protocols.amqp.links.transaction_control import Declare, Discharge, read_control
+from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types.errors import DecodeError
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.amqp.connection import AmqpConnection
+
+CONTROL_CREDIT: Final = 100  # requests a coordinator takes ahead of its answers
+TXN_ID_BITS: Final = 64  # nobody guesses them, though nobody else could use them
+
+# Why a transaction was rolled back, as it is counted.
+ASKED: Final = "asked"
+REFUSED: Final = "refused"  # it should have been committed
+LOST: Final = "lost"  # with its coordinator link, session or connection
+TIMED_OUT: Final = "timeout"
+
+
+@final
+class Coordinator:
+    """A link on which a client declares and discharges transactions."""
+
+    def __init__(self, session: Session, link: IncomingLink) -> None:
+        self.session = session
+        self.link = link
+        self.takes_rejected = takes_rejected(link)
+        self.declared: dict[bytes, Transaction] = {}  # and not discharged
+        self.unanswered_count = 0
+
+
+@final
+class _Discharging:
+    """A discharge that waits for its turn."""
+
+    __slots__ = ("coordinator", "delivery_id", "fail", "settled", "transaction")
+
+    def __init__(
+        self, coordinator: Coordinator, delivery_id: int, transaction: Transaction, *, fail: bool, settled: bool
+    ) -> None:
+        self.coordinator = coordinator
+        self.delivery_id = delivery_id
+        self.transaction = transaction
+        self.fail = fail
+        self.settled = settled
+
+
+@final
+class TransactingSide:
+    """What one client does in transactions."""
+
+    def __init__(self, connection: "AmqpConnection") -> None:
+        self.coordinators: dict[IncomingLink, Coordinator] = {}
+        self._connection = connection
+        self._accounts = connection.services.transactions
+        self._limits = connection.services.limits
+        self._open: dict[bytes, Transaction] = {}
+        self._line: deque[_Discharging] = deque()
+        self._is_discharging = False
+
+    # --- coordinators ---
+
+    def attached(self, session: Session, link: IncomingLink) -> None:
+        """Let a coordinator begin."""
+        self.coordinators[link] = Coordinator(session, link)
+        self._connection.engine.sessions.grant(session, link, CONTROL_CREDIT)
+
+    def detached(self, link: IncomingLink) -> None:
+        """Roll back what was declared on a link that is gone. What was discharged before goes on."""
+        coordinator = self.coordinators.pop(link, None)
+        if coordinator is not None:
+            self._roll_back_all(coordinator, LOST)
+
+    def session_ended(self, session: Session) -> None:
+        """Roll back what was declared in a session that is gone."""
+        for link in list(self.coordinators):
+            if self.coordinators[link].session is session:
+                self.detached(link)
+
+    def connection_ended(self) -> None:
+        """Roll everything back. What the client has discharged goes on."""
+        for link in list(self.coordinators):
+            self.detached(link)
+
+    def is_settling(self, flow_id: int) -> bool:
+        """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
+        transactions = [*self._open.values(), *[each.transaction for each in self._line]]
+        return any(source.flow_id == flow_id for each in transactions for source in each.verdicts.by_source)
+
+    def tick(self, now_ms: int) -> None:
+        """End coordinators with a transaction in which nothing was done for too long."""
+        if not self._open:
+            return
+        for coordinator in list(self.coordinators.values()):
+            idle_ms = max([now_ms - each.used_ms for each in coordinator.declared.values()], default=0)
+            if idle_ms > self._limits.transaction_timeout_ms:
+                text = f"nothing was done in a transaction for {idle_ms} ms"
+                self._end(coordinator, AmqpError(conditions.TRANSACTION_TIMEOUT, text), TIMED_OUT)
+
+    def _end(self, coordinator: Coordinator, error: AmqpError, why: str) -> None:
+        """End a coordinator by our own will, and roll back what was declared on it."""
+        self.coordinators.pop(coordinator.link, None)
+        self._roll_back_all(coordinator, why)
+        self._connection.end_link(coordinator.session, coordinator.link, error)
+
+    def _roll_back_all(self, coordinator: Coordinator, why: str) -> None:
+        for transaction in coordinator.declared.values():
+            del self._open[transaction.txn_id]
+            self._roll_back(transaction, why)
+        coordinator.declared.clear()
+
+    # --- requests ---
+
+    def control(self, event: DeliveriesReceived, now_ms: int) -> None:
+        """Carry out what is said to a coordinator."""
+        coordinator = self.coordinators[event.link]
+        for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
+            coordinator.unanswered_count += 1
+            try:
+                request = read_control(payload)
+            except DecodeError as error:
+                state = rejected(conditions.DECODE_ERROR, str(error))
+                self._answer(coordinator, delivery_id, state, settled=event.settled)
+                continue
+            if isinstance(request, Discharge):
+                self._discharge(coordinator, delivery_id, request, settled=event.settled)
+            elif event.settled:
+                text = "a declare that is settled: nobody would know the transaction"
+                self._end(coordinator, AmqpError(conditions.PRECONDITION_FAILED, text), LOST)
+            else:
+                self._answer(coordinator, delivery_id, self._declare(coordinator, request, now_ms), settled=False)
+            if event.link not in self.coordinators:
+                return  # it was ended
+
+    def _declare(self, coordinator: Coordinator, request: Declare, now_ms: int) -> DeliveryState:
+        if request.has_global_id:
+            return rejected(conditions.NOT_IMPLEMENTED, "there are no distributed transactions here")
+        maximum = self._limits.transactions_max
+        if len(self._open) + len(self._line) >= maximum:
+            return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, f"more than {maximum} transactions on one connection")
+        bits = self._connection.runtime.rng.getrandbits(TXN_ID_BITS)
+        txn_id = (self._accounts.declared_count & 0xFFFF_FFFF).to_bytes(4, "big") + bits.to_bytes(8, "big")
+        transaction = Transaction(txn_id, limits=self._limits, accounts=self._accounts, now_ms=now_ms)
+        self._open[txn_id] = coordinator.declared[txn_id] = transaction
+        return DeliveryState(DECLARED, txn_id=txn_id)
+
+    def _discharge(self, coordinator: Coordinator, delivery_id: int, request: Discharge, *, settled: bool) -> None:
+        transaction = coordinator.declared.pop(request.txn_id, None)
+        if transaction is None:
+            self._answer(coordinator, delivery_id, _unknown(request.txn_id), settled=settled)
+            return
+        del self._open[request.txn_id]
+        self._line.append(_Discharging(coordinator, delivery_id, transaction, fail=request.fail, settled=settled))
+        if not self._is_discharging:
+            self._is_discharging = True
+            self._connection.carry_out(self._discharge_in_turn())
+
+    def _answer(self, coordinator: Coordinator, delivery_id: int, state: DeliveryState, *, settled: bool) -> None:
+        coordinator.unanswered_count -= 1
+        if coordinator.link not in self.coordinators:
+            return
+        if state.error is not None and not coordinator.takes_rejected:
+            self._end(coordinator, state.error, REFUSED)
+            return
+        if not settled:
+            sessions = self._connection.engine.sessions
+            sessions.settle(coordinator.session, coordinator.link, delivery_id, delivery_id, state)
+        self.top_up(coordinator.link)
+
+    def top_up(self, link: IncomingLink) -> None:
+        """Grant credit again to a coordinator when half of it is used and answered."""
+        coordinator = self.coordinators[link]
+        wanted = CONTROL_CREDIT - coordinator.unanswered_count
+        if (wanted - link.credit) * 2 >= CONTROL_CREDIT:
+            self._connection.engine.sessions.grant(coordinator.session, link, wanted)
+
+    # --- what is done in transactions ---
+
+    def publish(self, event: DeliveriesReceived, now_ms: int, wall_ms: int) -> None:
+        """Take messages that are published with a transaction's commit."""
+        assert event.txn_id is not None, "the caller has seen to that"
+        transaction = self._open.get(event.txn_id)
+        publishing = self._connection.sides.publishing
+        if transaction is None:
+            if event.settled:
+                counters = self._connection.services.counters
+                counters.count(counters.dropped, "unknown_transaction", len(event.delivery_ids))
+            publishing.turn_down(event, _unknown(event.txn_id))
+            return
+        transaction.used_ms = now_ms
+        publishing.publish_in(transaction, event, wall_ms)
+
+    def retire(self, session: Session, disposition: Disposition, now_ms: int) -> None:
+        """Note what a client has settled in a transaction; of one that there is not, as if it were rolled back."""
+        state = disposition.state
+        assert state is not None, "the caller has seen to that"
+        consuming = self._connection.sides.consuming
+        settled = disposition.settled
+        if not settled and state.outcome is None:
+            return  # progress is no outcome
+        transaction = self._open.get(state.txn_id)
+        if transaction is None or transaction.failure:
+            if settled:
+                for run in consuming.take(session, disposition.first, disposition.last):
+                    consuming.settle(run, FAILED_VERDICT)
+            return
+        transaction.used_ms = now_ms
+        runs = (
+            consuming.take(session, disposition.first, disposition.last)
+            if settled
+            else consuming.find(session, disposition.first, disposition.last)
+        )
+        if session.has_taken_back(disposition.first, disposition.last):
+            transaction.fail(NOT_HELD)
+        for run in runs:
+            link = consuming.link_of(run)
+            first, end = run.sequences()
+            transaction.settle(run.source, first, end, verdict_of(link, state.outcome), by_client=settled)
+            if not settled:
+                self._connection.engine.sessions.say(session, link, *wire_ids(run), state)
+        if runs and not settled:
+            transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
+
+    # --- the end of a transaction ---
+
+    async def _discharge_in_turn(self) -> None:
+        try:
+            while self._line:
+                each = self._line[0]
+                state = ACCEPTED_STATE
+                if each.fail:
+                    self._roll_back(each.transaction, ASKED)
+                else:
+                    reason = await self._commit(each.transaction)
+                    if reason:
+                        state = rejected(conditions.TRANSACTION_ROLLBACK, reason)
+                self._line.popleft()
+                self._answer(each.coordinator, each.delivery_id, state, settled=each.settled)
+                self._connection.ask_flush()
+        finally:
+            self._is_discharging = False
+            while self._line:  # only after a mistake of ours, which ends the connection
+                self._roll_back(self._line.popleft().transaction, LOST)
+
+    async def _commit(self, transaction: Transaction) -> str:
+        """Carry out a commit; return why it could not be, with everything rolled back."""
+        connection = self._connection
+        services = connection.services
+        reason = transaction.failure
+        if not reason:
+            commit = TransactionCommit(space=services.space, spool=services.spool, rng=connection.runtime.rng)
+            batch = transaction.batch(connection.client, connection.runtime.clock.wall_ms())
+            reason = await commit.commit(batch, _accepted_in(transaction))
+            connection.gate.published(commit.pressures, connection.sides.publishing.unanswered_count)
+        if reason:
+            self._roll_back(transaction, REFUSED)
+            return reason
+        self._accounts.committed_count += 1
+        transaction.end()
+        self._tell(transaction)
+        return ""
+
+    def _tell(self, transaction: Transaction) -> None:
+        """Tell everybody else of a commit: queues of other outcomes, consumers of what is settled now."""
+        consuming, sessions = self._connection.sides.consuming, self._connection.engine.sessions
+        settled = transaction.settled_by_client
+        for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
+            for run in consuming.take(each.session, each.first, each.last):
+                sessions.settle(each.session, consuming.link_of(run), *wire_ids(run), each.state)
+                settled.setdefault(run.source, RangeSet()).add(*run.sequences())
+        for source, ranges in settled.items():  # not what the client has settled outside of the transaction meanwhile
+            for verdict, held in transaction.verdicts.by_source[source].items():
+                parts = [part for first, end in held.ranges() for part in ranges.within(first, end)]
+                if verdict != ACCEPTED_VERDICT and parts:
+                    verdict.tell(source, parts)
+            consuming.give_back(source.flow_id, ranges.total)
+
+    def _roll_back(self, transaction: Transaction, why: str) -> None:
+        """Undo a transaction: nothing of it was seen but by its client."""
+        self._accounts.count_rolled_back(why)
+        transaction.end()
+        consuming = self._connection.sides.consuming
+        for source, ranges in transaction.settled_by_client.items():
+            FAILED_VERDICT.tell(source, ranges.ranges())
+            consuming.give_back(source.flow_id, ranges.total)
+
+
+def _accepted_in(transaction: Transaction) -> list[HeldRanges]:
+    """Return what the commit settles."""
+    accepted: list[HeldRanges] = []
+    for source, by_verdict in transaction.verdicts.by_source.items():
+        ranges = by_verdict.get(ACCEPTED_VERDICT)
+        if ranges is not None and ranges.total > 0:
+            accepted.append(HeldRanges(source, ranges.ranges()))
+    return accepted
+
+
+def _unknown(txn_id: bytes) -> DeliveryState:
+    return rejected(conditions.UNKNOWN_TRANSACTION, f"there is no transaction {txn_id.hex()}")

@@ -1,0 +1,64 @@
+"""Links that are members of a shared group, by the addresses that MQTT and SMF have for one.
+
+`$share/NAME/FILTER` and `#share/NAME/FILTER` name the group in which members of the other protocols are. A link takes
+from the group's queue; direct messages that are its turn come by there, too. The membership ends with the link, however
+it ends. What AMQP itself calls shared, known by container and link, is `protocols.amqp.links.subscriptions`.
+"""
+
+from typing import TYPE_CHECKING
+
+from sluicegate.actors.messages.directory import QueueHandle, QueuesExhausted
+from sluicegate.actors.messages.router import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE
+from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.topics.syntax import SharedFilter, TopicError, parse_shared
+from sluicegate.protocols.amqp.codec.addresses import QUEUE, AddressRefused, Node
+from sluicegate.protocols.amqp.codec.termini import DURABLE_NONE, Source
+from sluicegate.protocols.amqp.engine.link import OutgoingLink
+from sluicegate.protocols.amqp.links.subscriptions import partition_count_of
+from sluicegate.protocols.amqp.types import conditions
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.amqp.connection import AmqpConnection
+
+
+def shared_filter(node: Node) -> SharedFilter | None:
+    """Return the group that an address names; None when it names none. Raises AddressRefused."""
+    if node.kind == QUEUE:
+        return None
+    try:
+        return parse_shared(node.name)
+    except TopicError as error:
+        raise AddressRefused(conditions.INVALID_FIELD, f"topic {error}") from None
+
+
+async def join_group(
+    connection: "AmqpConnection", link: OutgoingLink, source: Source, shared: SharedFilter
+) -> tuple[QueueHandle, LeaveGroup]:
+    """Make a link a member; return the group's queue, and what ends the membership.
+
+    Raises ClientDenied unless the client's profiles permit it, and AddressRefused.
+    """
+    rights, sides = connection.identity.rights, connection.sides
+    rights.check_share(shared.share_name)
+    rights.check_subscription(shared.filter, sides.subscription_count(), share_name=shared.share_name)
+    rights.check_endpoint()
+    rights.check_flow(sides.flow_count())
+    number = connection.runtime.next_urn()
+    member = Subscriber(f"{connection.client}/{number}", key=f"\0amqp/{number}")
+    member.address = connection.cell.inbox
+    durable = source.durable > DURABLE_NONE
+    count = partition_count_of(link)
+    join = JoinGroup(member, *shared, AT_LEAST_ONCE, durable, count, from_queue=True)
+    sides.subscribing_count += 1
+    try:
+        joined: GroupJoined = await connection.services.router.ask(join)
+    except ShareRefused as mismatch:
+        raise AddressRefused(conditions.ILLEGAL_STATE, str(mismatch)) from None
+    except (StoreRefused, QueuesExhausted) as refusal:
+        raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
+    finally:
+        sides.subscribing_count -= 1
+    assert joined.queue is not None, "who asks for guaranteed messages gets a queue"
+    return joined.queue, LeaveGroup(member, *shared)

@@ -1,0 +1,1 @@
+"""Messages between AMQP's sections and ours, both ways."""

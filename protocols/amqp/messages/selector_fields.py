@@ -1,0 +1,84 @@
+"""What selectors read of AMQP messages beyond the normalised headers: other properties, and message annotations.
+
+They are decoded for whoever asks, from the bytes that travel with the message; most messages are never asked.
+"""
+
+from typing import Final, final
+
+from sluicegate.messaging.message.headers import UserPropertyValue
+from sluicegate.messaging.message.native_fields import (
+    CONTENT_ENCODING,
+    GROUP_SEQUENCE,
+    REPLY_TO_GROUP_ID,
+    SUBJECT,
+    TO,
+    USER_ID,
+    NativeFields,
+)
+from sluicegate.protocols.amqp.codec.sections import NOWHERE, find_sections
+from sluicegate.protocols.amqp.messages.annotations import with_notes
+from sluicegate.protocols.amqp.messages.decode import NATIVE_HEAD_BYTES, native_travels
+from sluicegate.protocols.amqp.messages.text import user_value
+from sluicegate.protocols.amqp.types.decoding import decode, decode_list
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+
+# Places in the properties section (3.2.4).
+_PLACES: Final = {USER_ID: 1, TO: 2, SUBJECT: 3, CONTENT_ENCODING: 7, GROUP_SEQUENCE: 11, REPLY_TO_GROUP_ID: 12}
+
+
+@final
+class AmqpFields(NativeFields):
+    """Reads `Headers.native` of the format NATIVE_AMQP, which was checked when the message came.
+
+    What was read last is kept, for a selector asks one message for each of its names before it comes to the next.
+    """
+
+    def __init__(self) -> None:
+        self._native = b""  # whose the rest is
+        self._properties: list[UserPropertyValue] = []
+        self._annotations: dict[str, UserPropertyValue] = {}
+
+    def field(self, native: bytes, name: str) -> UserPropertyValue:
+        """Return a field of the properties section; a user-id as text, where it is text."""
+        self._read(native)
+        place = _PLACES[name]
+        value = self._properties[place] if place < len(self._properties) else None
+        return _as_text(value) if name == USER_ID and isinstance(value, bytes) else value
+
+    def annotation(self, native: bytes, key: str) -> UserPropertyValue:
+        """Return a message annotation."""
+        self._read(native)
+        return self._annotations.get(key)
+
+    def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
+        """Return the form with a message annotation; the bare message stays as it is."""
+        travels = native_travels(native)
+        at = NATIVE_HEAD_BYTES
+        annotated = with_notes(travels, encode(AmqpMap([(Symbol(key), value)])))
+        return native[:at] + annotated + native[at + len(travels) :]
+
+    def _read(self, native: bytes) -> None:
+        if native is self._native:
+            return
+        travels = native_travels(native)
+        sections = find_sections(travels)
+        self._native = native
+        self._properties = []
+        self._annotations = {}
+        if sections.properties_at != NOWHERE:
+            items, _ = decode_list(travels, sections.properties_at, len(travels))
+            self._properties = [user_value(item) for item in items]
+        if sections.annotations_at != NOWHERE:
+            annotations, _ = decode(travels, sections.annotations_at, len(travels))
+            assert isinstance(annotations, AmqpMap), "it was checked when the message came"
+            for key, value in annotations.pairs:
+                if isinstance(key, Symbol):
+                    self._annotations[key.text] = user_value(value)
+
+
+def _as_text(data: bytes) -> str | bytes:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data

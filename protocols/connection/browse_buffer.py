@@ -1,0 +1,40 @@
+"""What a browser of a queue has shown ahead of what its client takes.
+
+A browser (actors.queues.browser) counts how much more it may show. Clients of AMQP say how much they take from now on,
+up or down, those of the flow protocol up to which number. So the browser is asked for a few messages ahead, and what it
+has shown waits here for credit, or for a socket that is full.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from sluicegate.actors.messages.browser_messages import BrowserCredit
+from sluicegate.actors.messages.queues import BrowsedMessage
+from sluicegate.actors.runtime.cell import ActorCell
+
+SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
+
+
+@final
+class ShownAhead:
+    """Those of one look at a queue.
+
+    Invariant: `asked_count` and the length of `waiting` are SHOWN_AHEAD_MAX together, or less.
+    """
+
+    def __init__(self) -> None:
+        self.browser: ActorCell | None = None  # None until the queue has bound it
+        self.asked_count = 0  # messages that the browser may show and has not
+        self.waiting: deque[BrowsedMessage] = deque()  # shown, and not sent
+
+    def shown(self, messages: list[BrowsedMessage]) -> None:
+        """Keep what the browser shows."""
+        self.asked_count -= len(messages)
+        self.waiting.extend(messages)
+
+    def ask(self, credit: int) -> None:
+        """Have more shown: the client takes so many messages more than it was sent."""
+        wanted = min(credit, SHOWN_AHEAD_MAX) - len(self.waiting) - self.asked_count
+        if wanted > 0 and self.browser is not None:
+            self.asked_count += wanted
+            self.browser.inbox.post(BrowserCredit(wanted))

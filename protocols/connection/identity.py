@@ -1,0 +1,92 @@
+"""Who one client is, and its place in the roster, from its proof to the end of its connection.
+
+How somebody proves who they are is `protocols.security.authentication`; what they may then do is
+`messaging.clients.rights`.
+"""
+
+from typing import final
+
+from sluicegate.actors.messages.queues import MAX_BIND_COUNT_EXCEEDED, PERMISSION_DENIED, BindRefused
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.messaging.clients.rights import EGRESS_FLOWS, ClientDenied, ClientRights
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.protocols.security.authentication import Principal
+
+
+@final
+class Identity:
+    """The client of one connection. Whoever was admitted is let go with `close`, whatever happened in between.
+
+    Proving who one is takes time, in which the connection may end: who is admitted after that has no place. What it may
+    do can still be asked, by requests that were under way.
+    """
+
+    def __init__(self, roster: ClientRoster, clock: Clock) -> None:
+        self.user = ""  # empty: anonymous, or not known yet
+        self._roster = roster
+        self._clock = clock
+        self._rights: ClientRights | None = None
+        self._is_closed = False
+        self._valid_until_ms = 0  # wall clock; 0: for ever
+
+    @property
+    def vpn(self) -> str:
+        """The message VPN it is in: so far the one of its listener, until it is admitted."""
+        return self._roster.vpn
+
+    def enter(self, roster: ClientRoster) -> None:
+        """Be in the message VPN of this roster from now on. What it was in another one, it is no more."""
+        if roster is self._roster:
+            return
+        self._leave()
+        self._rights = None
+        self.user = ""
+        self._valid_until_ms = 0
+        self._roster = roster
+
+    @property
+    def rights(self) -> ClientRights:
+        """What the client may do; it was admitted."""
+        rights = self._rights
+        assert rights is not None, "nobody asks on behalf of a client that is not admitted"
+        return rights
+
+    def admitted(self) -> ClientRights | None:
+        """Return what the client may do, None before it is admitted."""
+        return self._rights
+
+    def authenticated(self, principal: Principal) -> None:
+        """Note who the client is, and for how long it is let in."""
+        self.user = principal.user_name
+        self._valid_until_ms = principal.valid_until_ms
+
+    def admit(self, client: str, host: str, *, takes_over: bool = False) -> ClientRights:
+        """Give the client its place in the roster, under its name. Raises ClientDenied."""
+        self._leave()
+        self._rights = None  # what it was before it may be no more, whether or not it is let in
+        rights = self._roster.admit(self.user, client, host, self._clock.now_ms(), takes_over=takes_over)
+        if self._is_closed:
+            self._roster.leave(rights)
+        self._rights = rights
+        return rights
+
+    def check_bind(self, count: int) -> None:
+        """Raise BindRefused, counted and told, unless the client, which has `count` flows, may have one more."""
+        try:
+            self.rights.check_flow(count)
+        except ClientDenied as denied:
+            code = MAX_BIND_COUNT_EXCEEDED if denied.reason == EGRESS_FLOWS else PERMISSION_DENIED
+            raise BindRefused(code, denied.text) from None
+
+    def is_over(self) -> bool:
+        """Return whether the client was let in for a time that has passed."""
+        return 0 < self._valid_until_ms < self._clock.wall_ms()
+
+    def close(self) -> None:
+        """Give the place up, if there is one, for good. Idempotent."""
+        self._leave()
+        self._is_closed = True
+
+    def _leave(self) -> None:
+        if self._rights is not None and not self._is_closed:
+            self._roster.leave(self._rights)

@@ -1,0 +1,75 @@
+"""Which message VPN a client is in, as the connections of one protocol find it out: once, before they let it in.
+
+By the listener it has come to, unless it names one: in its protocol's own way, or behind its user name, as in
+`alice@sales`. What a VPN is and holds is the gateway's matter; a protocol has its own services of each.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Generic, Protocol, TypeVar, final
+
+from sluicegate.messaging.clients.rights import VPN_UNKNOWN, ClientDenied
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.protocols.security.authentication import Authenticator
+
+SEPARATOR: Final = "@"
+NAME_SHOWN_CHARS_MAX: Final = 80  # of a name that a stranger gave
+
+
+class VpnServices(Protocol):
+    """What every protocol's connections use of a VPN to let somebody in."""
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """Who somebody is."""
+
+    @property
+    def clients(self) -> ClientRoster:
+        """Who may come in."""
+
+
+S = TypeVar("S", bound=VpnServices)
+
+
+@final
+class MessageVpns(Generic[S]):
+    """The VPNs of a node, with what the connections of one protocol use of each. `default` is among them."""
+
+    def __init__(self, services: Mapping[str, S], listeners: Mapping[str, str]) -> None:
+        """`listeners` are the VPNs of listeners, by their names; of others it is `default`."""
+        self._services = dict(services)
+        self._listeners = dict(listeners)
+
+    @property
+    def default(self) -> S:
+        """What connections use until they know better."""
+        return self._services[DEFAULT_VPN]
+
+    def of_listener(self, listener: str) -> S:
+        """Return the services of whoever comes by a listener and names no VPN."""
+        return self._services[self._listeners.get(listener, DEFAULT_VPN)]
+
+    def named(self, name: str, here: S, client: str) -> S:
+        """Return the services of a VPN. Raises ClientDenied, counted and told in the VPN where the client is so far."""
+        found = self._services.get(name)
+        if found is None:
+            text = f"403 Message VPN Not Allowed: there is no message VPN {name[:NAME_SHOWN_CHARS_MAX]!r}"
+            here.clients.denials.deny(VPN_UNKNOWN, client, text)
+            raise ClientDenied(VPN_UNKNOWN, text)
+        return found
+
+    def of_user(self, user_name: str, here: S, client: str) -> tuple[str, S]:
+        """Return a user's own name, and the services of the VPN that it names behind its last `@`, or of `here`.
+
+        Names with an `@` of their own stay whole where they are those of an account, and on a node that has `default`
+        only, unless they end in `@default`. So do names that end like that of an account and in no VPN: were those
+        refused for that, it would show which of them are accounts. Raises ClientDenied.
+        """
+        own, separator, name = user_name.rpartition(SEPARATOR)
+        if not separator or here.authenticator.knows(user_name):
+            return user_name, here
+        if len(self._services) == 1 and name != DEFAULT_VPN:
+            return user_name, here
+        if name not in self._services and here.authenticator.knows_domain(user_name):
+            return user_name, here
+        return own, self.named(name, here, client)

@@ -1,0 +1,64 @@
+"""What publishers and consumers of a client have in common: they outlive connections, and are opened on each anew."""
+
+from typing import Final
+
+from sluicegate.protocols.flow.client.errors import FlowClientError
+from sluicegate.protocols.flow.codec.frames.flow import FlowEnd
+from sluicegate.protocols.flow.codec.frames.session import Error
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+
+NO_FLOW: Final = 0
+
+# What a flow is to the present connection.
+RESTING: Final = 0  # there is no connection, or it is to be asked for again at `retry_at_ms`
+OPENING: Final = 1  # the request is on its way
+OPEN: Final = 2
+CLOSING: Final = 3  # the program is done with it, and the gateway has not confirmed that
+ENDED: Final = 4  # for good
+
+
+class ClientFlow:
+    """One publisher or consumer. The session tells it what becomes of it; `has_news` asks its owner to look at it."""
+
+    def __init__(self, end_kind: int) -> None:
+        self.phase = RESTING
+        self.flow_id = NO_FLOW  # on the present connection
+        self.was_open = False  # at least once
+        self.retry_at_ms = 0  # of a request that was refused for now
+        self.error: FlowClientError | None = None  # why it has ended
+        self.is_dirty = False  # it has something to say
+        self.has_news = False
+        self._end_kind = end_kind  # the frame that ends it: CLOSE_PUB or UNBIND
+
+    def request(self, request_id: int, flow_id: int) -> bytes:
+        """Return the frame that opens it on a connection."""
+        raise AssertionError("each kind of flow has its own request")
+
+    def closing(self, request_id: int) -> bytes:
+        """Return the frame that ends it."""
+        return FlowEnd(self._end_kind, self.flow_id, request_id, False).encode()
+
+    def pump(self, engine: FlowEngine) -> None:
+        """Send what may be sent now."""
+        raise AssertionError("each kind of flow has its own words")
+
+    def interrupted(self, reason: str) -> None:
+        """Forget what belongs to a connection that is gone, and wait for the next."""
+        self.flow_id = NO_FLOW
+        self.phase = RESTING
+
+    def ended_by(self, said: Error) -> FlowClientError:
+        """Return the error for one with which the gateway ended the flow."""
+        raise AssertionError("each kind of flow has its own errors")
+
+    def check_running(self) -> None:
+        """Raise the error that has ended it, if one has."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # one error for all who ask
+
+    def end(self, error: FlowClientError) -> None:
+        """End for good. The first reason counts."""
+        if self.phase != ENDED:
+            self.phase = ENDED
+            self.error = error
+            self.has_news = True

@@ -1,0 +1,121 @@
+"""Requests about the session as a whole: subscriptions, queues, cursors, staged rows. Each is answered, or fails, once.
+
+Flow: subscriptions, bulk. They may be sent one behind the other, as many as the gateway answers at a time. A request
+whose connection breaks is said again on the next one, for what it asks is the same however often it is done; but for
+those that are not, such as STAGE, which would keep its rows twice.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import final
+
+from sluicegate.protocols.flow.client.errors import FlowClientError, MessageTooLarge, RequestInterrupted, RequestRefused
+from sluicegate.protocols.flow.codec.frames.cursor import Positions, RangeCut
+from sluicegate.protocols.flow.codec.frames.provision import Provisioned
+from sluicegate.protocols.flow.codec.frames.session import Error
+from sluicegate.protocols.flow.codec.frames.stage import StagingAnswer
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribed
+from sluicegate.protocols.flow.codec.limits import REQUESTS_MAX, STAGES_MAX
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+
+Answer = Positions | RangeCut | StagingAnswer | Subscribed | Provisioned
+
+
+@final
+class Request:
+    """One request, until it is answered."""
+
+    __slots__ = ("answer", "error", "frame_of", "is_stage", "may_repeat")
+
+    def __init__(self, frame_of: Callable[[int], bytes], *, is_stage: bool = False, may_repeat: bool = True) -> None:
+        self.frame_of = frame_of  # given a request id
+        self.is_stage = is_stage
+        self.may_repeat = may_repeat and not is_stage  # done twice, it is as if it were done once
+        self.answer: Answer | None = None
+        self.error: FlowClientError | None = None
+
+
+@final
+class Asking:
+    """The requests of one session.
+
+    Invariant: at most REQUESTS_MAX are asked and not answered, and at most STAGES_MAX of them keep rows.
+    """
+
+    def __init__(self) -> None:
+        self.done: list[Request] = []  # for the owner to take
+        self._waiting: deque[Request] = deque()
+        self._asked: dict[int, Request] = {}
+        self._stages_count = 0  # of those asked
+
+    def add(self, request: Request) -> None:
+        """Take a request; `pump` sends it."""
+        self._waiting.append(request)
+
+    def pump(self, engine: FlowEngine, take_id: Callable[[], int], frame_bytes_max: int) -> None:
+        """Send what may be sent now. Requests of either kind stay in their order.
+
+        One that needs a larger frame than the gateway takes fails by itself: sent, it would end the connection for all.
+        """
+        passed_over: list[Request] = []
+        while self._waiting and len(self._asked) < REQUESTS_MAX:
+            request = self._waiting.popleft()
+            if request.is_stage and self._stages_count == STAGES_MAX:
+                passed_over.append(request)
+                continue
+            request_id = take_id()
+            frame = request.frame_of(request_id)
+            if len(frame) > frame_bytes_max:
+                text = f"the request needs {len(frame)} bytes, more than the {frame_bytes_max} of a frame"
+                self._fail(request, MessageTooLarge(text))
+                continue
+            self._stages_count += request.is_stage
+            self._asked[request_id] = request
+            engine.send(frame)
+        self._waiting.extendleft(reversed(passed_over))
+
+    def answered(self, answer: Answer) -> None:
+        """Take an answer."""
+        request = self._take(answer.request_id)
+        if request is not None:
+            request.answer = answer
+            self.done.append(request)
+
+    def refused(self, error: Error) -> None:
+        """Take an error that answers a request."""
+        request = self._take(error.request_id)
+        if request is not None:
+            self._fail(request, RequestRefused(error.code, error.text, error.retry_after_ms))
+
+    def interrupted(self) -> None:
+        """The connection is gone: ask again on the next one."""
+        again: list[Request] = []
+        for request in self._asked.values():
+            if request.may_repeat:
+                again.append(request)
+            else:
+                text = "the connection broke before the answer: whether the request was carried out is not known"
+                self._fail(request, RequestInterrupted(text))
+        self._waiting.extendleft(reversed(again))
+        self._asked.clear()
+        self._stages_count = 0
+
+    def end(self, error: FlowClientError) -> None:
+        """The session is over."""
+        for request in [*self._asked.values(), *self._waiting]:
+            self._fail(request, error)
+        self._asked.clear()
+        self._waiting.clear()
+
+    def _take(self, request_id: int) -> Request | None:
+        request = self._asked.pop(request_id, None)
+        if request is not None:
+            self._stages_count -= request.is_stage
+        return request
+
+    def _fail(self, request: Request, error: FlowClientError) -> None:
+        request.error = error
+        self.done.append(request)
+
+    def __repr__(self) -> str:
+        return f"Asking({len(self._asked)} asked, {len(self._waiting)} waiting)"

@@ -1,0 +1,1 @@
+"""The flow protocol on the wire: codes, fields, columns, compression. No state."""

@@ -1,0 +1,144 @@
+"""Ranges of sequences on their way to one client: who reads what, and whose turn it is.
+
+Flow: bulk reading. One chunk at a time is read for a connection, whatever it has asked for, and the next only when the
+socket has taken the last: so reading in bulk costs a connection the memory of one chunk, and deliveries and answers
+pass between two chunks. Flows with credit take turns.
+"""
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+import pykka
+
+from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadFailed, ReadRange
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.session import NO_REQUEST, Error
+from sluicegate.protocols.flow.datapath.bulk_rows import encode_chunk
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.flow.connection import FlowConnection
+
+log = logging.getLogger("sluicegate.flow")
+
+READ_AGAIN_MS: Final = 1_000  # when a client may try again what the store could not read
+
+
+@final
+class ReadingFlow:
+    """A range that a client reads."""
+
+    def __init__(
+        self,
+        flow_id: int,
+        queue: ActorCell,
+        *,
+        partition: int,
+        first: int,
+        end: int,
+        columns: int,
+        chunk_bytes: int,
+        number_max: int,
+    ) -> None:
+        self.flow_id = flow_id
+        self.queue = queue
+        self.partition = partition
+        self.next_sequence = first
+        self.end = end
+        self.columns = columns
+        self.chunk_bytes = chunk_bytes
+        self.number_max = number_max  # the highest number of a ROWS that may be sent
+        self.number = 0  # of the last one sent
+
+    def __repr__(self) -> str:
+        return f"ReadingFlow({self.flow_id} of partition {self.partition}, at {self.next_sequence} of {self.end})"
+
+
+@final
+class ReadingSide:
+    """What one client reads in bulk, over all its flows. Invariant: a flow is in `_waiting` at most once."""
+
+    def __init__(self) -> None:
+        self.flows: dict[int, ReadingFlow] = {}
+        self._waiting: deque[ReadingFlow] = deque()  # flows that may go on, the next first
+        self._is_reading = False
+        self._is_shut = False  # the socket takes no more
+
+    def add(self, connection: "FlowConnection", flow: ReadingFlow) -> None:
+        """Let a flow begin."""
+        self.flows[flow.flow_id] = flow
+        self._queue_up(connection, flow)
+
+    def remove(self, flow_id: int) -> None:
+        """Forget a flow: its client has enough, or is gone."""
+        flow = self.flows.pop(flow_id, None)
+        if flow is not None and flow in self._waiting:
+            self._waiting.remove(flow)
+
+    def credit(self, connection: "FlowConnection", flow: ReadingFlow, number_max: int) -> None:
+        """Take over the limit that the client sets. It never falls: who wants no more ends the flow."""
+        had_credit = flow.number < flow.number_max
+        flow.number_max = max(flow.number_max, number_max)
+        if not had_credit:
+            self._queue_up(connection, flow)
+
+    def hold_back(self, connection: "FlowConnection", is_full: bool) -> None:
+        """Read nothing while the socket is full."""
+        self._is_shut = is_full
+        self._go_on(connection)
+
+    def _queue_up(self, connection: "FlowConnection", flow: ReadingFlow) -> None:
+        if flow.number < flow.number_max and flow not in self._waiting:
+            self._waiting.append(flow)
+            self._go_on(connection)
+
+    def _go_on(self, connection: "FlowConnection") -> None:
+        if self._waiting and not self._is_reading and not self._is_shut:
+            self._is_reading = True
+            connection.carry_out(self._read(connection, self._waiting.popleft()))
+
+    async def _read(self, connection: "FlowConnection", flow: ReadingFlow) -> None:
+        """Read and send one chunk, unless the last one has filled the socket."""
+        if self._is_shut:
+            self._is_reading = False
+            if self.flows.get(flow.flow_id) is flow:
+                self._waiting.appendleft(flow)
+            return
+        chunk: RangeChunk | None = None
+        problem, code = "the partition is gone", codes.NOT_FOUND
+        try:
+            request = ReadRange(flow.next_sequence, flow.end, flow.chunk_bytes)
+            chunks: list[RangeChunk] = await flow.queue.ask(AskPartitions(flow.partition, request))
+            chunk = chunks[0]
+        except ReadFailed as failure:
+            problem, code = str(failure), codes.UNREADABLE
+        except (LookupError, pykka.ActorDeadError):
+            log.debug("%r: %s", flow, problem)
+        finally:
+            self._is_reading = False
+        if self.flows.get(flow.flow_id) is flow:
+            if chunk is not None:
+                self._send(connection, flow, chunk)
+            else:
+                self._fail(connection, flow, code, problem)
+        self._go_on(connection)
+
+    def _send(self, connection: "FlowConnection", flow: ReadingFlow, chunk: RangeChunk) -> None:
+        is_last = chunk.next_sequence >= min(flow.end, chunk.synced_end)
+        flow.number += 1
+        flow.next_sequence = chunk.next_sequence
+        output = connection.output
+        output.flows.append(encode_chunk(flow.flow_id, flow.number, chunk, flow.columns, is_last=is_last))
+        output.ask_flush()
+        connection.count_sent(sum([run.stop_row - run.start_row for run in chunk.runs]))
+        if is_last:
+            del self.flows[flow.flow_id]
+        else:
+            self._queue_up(connection, flow)
+
+    def _fail(self, connection: "FlowConnection", flow: ReadingFlow, code: int, problem: str) -> None:
+        """End a flow whose range cannot be read any further. What was sent of it stands."""
+        del self.flows[flow.flow_id]
+        retry_after_ms = READ_AGAIN_MS if code == codes.UNREADABLE else None
+        connection.send(Error(flow.flow_id, NO_REQUEST, code, problem, retry_after_ms).encode())

@@ -1,0 +1,320 @@
+"""The way out to one client: deliveries of its flows, and what the client says of them.
+
+Flow: consuming. Credit and settlement are separate. What the client grants is the highest delivery id that may be sent;
+what it may hold unsettled is a number of its own. The window that partitions see is the smaller of the two.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+from sluicegate.actors.messages.data import Deliveries, RenewLock
+from sluicegate.actors.messages.handoff_messages import AcknowledgeHandoff, Assignment
+from sluicegate.actors.partitions.triggers import wake_waiters
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.inbox import Dispatcher
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_MOST_ONCE
+from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, Held, HeldRun
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.protocols.connection.settling import send_back, settle_from, source_of
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_alike, write_deliver
+from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, INACTIVE, FlowState
+from sluicegate.protocols.flow.codec.frames.partition import ASSIGNED, DRAINING, Partitions, PartitionState
+from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_EXTEND, Credit
+from sluicegate.protocols.flow.codec.frames.settle import Settle as SettleFrame
+from sluicegate.protocols.flow.codec.frames.settle import Settled as SettledFrame
+from sluicegate.protocols.flow.codec.limits import RANGES_MAX
+
+
+@final
+class ConsumerFlow:
+    """A client's flow on a queue.
+
+    Invariant: `window.used` is the number of deliveries in `held` and of those that are on their way here.
+    """
+
+    def __init__(
+        self,
+        flow_id: int,
+        urn: int,
+        queue: ActorCell,
+        queue_name: str,
+        window: CreditWindow[Address],
+        *,
+        unsettled_max: int,
+        delivery_id_max: int,
+    ) -> None:
+        self.flow_id = flow_id
+        self.urn = urn  # the flow's id on this node
+        self.queue = queue  # the queue's actor
+        self.queue_name = queue_name
+        self.window = window
+        self.unsettled_max = unsettled_max
+        self.delivery_id_max = delivery_id_max  # the highest that may be sent
+        self.sent_through = 0  # the highest delivery id that was sent
+        self.answer = b""  # to BIND; it goes out before anything else of the flow
+        self.held = Held()
+        self.state_number = 0
+        self.is_active = False
+        self.partitions: set[int] = set()  # it takes messages from, as the queue last said
+        self.list_number = 0  # of the PARTITIONS sent last
+        self.draining: dict[tuple[int, int], int] = {}  # partition, epoch -> number of the list that first said so
+        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its last delivery
+        self._topic = ""
+        self._topic_data = b""
+
+    def topic_data(self, topic: str) -> bytes:
+        """Return a topic in UTF-8. That of the last delivery is known."""
+        if topic != self._topic or not self._topic_data:
+            self._topic = topic
+            self._topic_data = topic.encode("utf-8")
+        return self._topic_data
+
+    def __repr__(self) -> str:
+        return f"ConsumerFlow({self.flow_id} of {self.queue_name!r}, through {self.sent_through}, {self.window!r})"
+
+
+@final
+class ConsumingSide:
+    """What one client receives, over all its flows."""
+
+    def __init__(self, out: list[bytes], answer: Callable[[bytes], None], dispatcher: Dispatcher) -> None:
+        self.flows: dict[int, ConsumerFlow] = {}
+        self.by_urn: dict[int, ConsumerFlow] = {}
+        self.sent_count = 0
+        self._out = out  # frames of flows, in their order
+        self._answer = answer  # sends what a client has asked for, before those
+        self._dispatcher = dispatcher
+        self._is_shut = False  # the socket takes no more
+
+    def add(self, flow: ConsumerFlow) -> None:
+        """Know a flow. Its deliveries may come before the answer to its bind does."""
+        self.flows[flow.flow_id] = flow
+        self.by_urn[flow.urn] = flow
+        flow.window.is_shut = self._is_shut
+        self._review(flow)
+
+    def remove(self, flow: ConsumerFlow) -> None:
+        """Forget a flow; what it holds is its queue's again, who is told elsewhere."""
+        self.flows.pop(flow.flow_id, None)
+        self.by_urn.pop(flow.urn, None)
+        flow.window.close()
+
+    def answer_bind(self, flow: ConsumerFlow) -> None:
+        """Send the answer to BIND, unless it was sent: deliveries may be faster than the queue's own answer."""
+        if flow.answer:
+            self._out.append(flow.answer)
+            flow.answer = b""
+
+    # --- credit ---
+
+    def credit(self, flow: ConsumerFlow, said: Credit) -> None:
+        """Take over the limit that the client sets. It falls only if the client recalls it, and then it is told."""
+        if said.is_recall:
+            flow.delivery_id_max = max(said.delivery_id_max, flow.sent_through)
+            self._answer(Credit(flow.flow_id, flow.delivery_id_max, False, True).encode())
+        else:
+            flow.delivery_id_max = max(said.delivery_id_max, flow.delivery_id_max)
+        self._review(flow)
+
+    def hold_back(self, is_full: bool) -> None:
+        """Take no deliveries while the socket is full."""
+        self._is_shut = is_full
+        for flow in list(self.flows.values()):
+            flow.window.is_shut = is_full
+            if not is_full:
+                self._wake(flow)
+
+    def _review(self, flow: ConsumerFlow) -> None:
+        """Set the window to what the client may get now, and let partitions that wait know."""
+        self._set_limit(flow)
+        self._wake(flow)
+
+    def _set_limit(self, flow: ConsumerFlow) -> None:
+        flow.window.limit = min(flow.unsettled_max, flow.held.count + flow.delivery_id_max - flow.sent_through)
+
+    def _wake(self, flow: ConsumerFlow) -> None:
+        wake_waiters(flow.window, self._dispatcher)
+
+    # --- deliveries ---
+
+    def deliver(self, message: Deliveries, wall_ms: int) -> None:
+        """Send what a partition delivers."""
+        flow = self.by_urn.get(message.flow.flow_id)
+        if flow is None:
+            return  # unbound meanwhile: the partition has them back
+        self.answer_bind(flow)
+        if message.partition_number not in flow.partitions:
+            self._send_back(flow, message)
+            return
+        for delivery in message.deliveries:
+            self._send(flow, source_of(flow.sources, message, delivery), delivery, wall_ms)
+        self._review(flow)
+
+    def _send_back(self, flow: ConsumerFlow, message: Deliveries) -> None:
+        """The partition was taken away while these were on their way; it has them back already, or gets them now."""
+        for delivery in message.deliveries:
+            send_back(message, delivery)
+            flow.window.give(delivery.stop_row - delivery.start_row)
+        self._review(flow)
+
+    def _send(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
+        """Send neighbouring rows. What the client has taken its credit back for goes back untouched."""
+        count = delivery.stop_row - delivery.start_row
+        sent_count = min(count, flow.delivery_id_max - flow.sent_through)
+        first_sequence = delivery.first_sequence
+        if sent_count < count:
+            first, end = first_sequence + sent_count, first_sequence + count
+            source.partition.post(settle_from(source, first, end, RELEASED))
+            flow.window.give(count - sent_count)
+            if sent_count == 0:
+                return
+        batch = delivery.batch
+        headers = batch.headers()
+        head = DeliverHead(
+            flow.flow_id,
+            source.partition_number,
+            source.epoch,
+            delivery_count=delivery.delivery_count,
+            redelivered=delivery.redelivered,
+            was_direct=batch.qos == AT_MOST_ONCE,
+            first_of_group=delivery.first_of_group,
+            received_ms=batch.received_ms,
+        )
+        if headers is None and batch.topics is None and sent_count > 1:
+            write_alike(
+                self._out,
+                head,
+                flow.sent_through + 1,
+                first_sequence,
+                topic=flow.topic_data(batch.topic),
+                payloads=batch.payloads(),
+                start=delivery.start_row,
+                stop=delivery.start_row + sent_count,
+            )
+        else:
+            self._send_each(flow, head, delivery, sent_count, wall_ms)
+        flow.held.add(flow.sent_through + 1, sent_count, first_sequence, source)
+        flow.sent_through += sent_count
+        self.sent_count += sent_count
+
+    def _send_each(self, flow: ConsumerFlow, head: DeliverHead, delivery: Delivery, count: int, wall_ms: int) -> None:
+        """Send rows that differ in more than their payloads."""
+        batch = delivery.batch
+        payloads, headers = batch.payloads(), batch.headers()
+        out = self._out
+        for number in range(count):
+            row = delivery.start_row + number
+            out.append(
+                write_deliver(
+                    head,
+                    flow.sent_through + 1 + number,
+                    delivery.first_sequence + number,
+                    topic=flow.topic_data(batch.topic_of(row)),
+                    headers=None if headers is None else headers[row],
+                    payload=payloads[row],
+                    wall_ms=wall_ms,
+                )
+            )
+
+    # --- what the client says ---
+
+    def settle(self, flow: ConsumerFlow, said: SettleFrame) -> None:
+        """Settle what the client speaks of, and name what it does not hold."""
+        not_held: list[tuple[int, int]] = []
+        if said.accepted_through:
+            for run in flow.held.take(0, said.accepted_through + 1):
+                self._settle(flow, run, ACCEPTED)
+        for first, last, outcome in said.outcomes:
+            end = last + 1
+            found = flow.held.peek(first, end) if outcome == OUTCOME_EXTEND else flow.held.take(first, end)
+            for run in found:
+                if run.first_id > first:
+                    not_held.append((first, run.first_id - 1))
+                first = run.first_id + run.count
+                if outcome == OUTCOME_EXTEND:
+                    source = run.source
+                    source.partition.post(RenewLock(flow.urn, source.epoch, [run.sequences()], source.delivery_count))
+                else:
+                    self._settle(flow, run, outcome)
+            if first < end:
+                not_held.append((first, last))
+        for start in range(0, len(not_held), RANGES_MAX):
+            part = not_held[start : start + RANGES_MAX]
+            self._answer(SettledFrame(flow.flow_id, tuple(part)).encode())
+        self._review(flow)
+
+    def _settle(self, flow: ConsumerFlow, run: HeldRun, outcome: int) -> None:
+        source = run.source
+        first, end = run.sequences()
+        flow.window.give(run.count)
+        self._set_limit(flow)  # the partition may deliver before this returns: a settlement is no credit
+        source.partition.hand(settle_from(source, first, end, outcome))
+
+    # --- partitions that come and go ---
+
+    def state(self, flow: ConsumerFlow, partitions: set[int]) -> None:
+        """Take over which partitions the flow has; let go of what is held of others, and tell the client."""
+        self.answer_bind(flow)
+        flow.partitions = partitions
+        for number in list(flow.sources):
+            if number not in partitions:
+                del flow.sources[number]
+        for run in flow.held.take_where(lambda source: source.partition_number not in partitions):
+            flow.window.give(run.count)
+        self._review(flow)
+        is_active = len(partitions) > 0
+        if is_active != flow.is_active or flow.state_number == 0:
+            flow.is_active = is_active
+            self._tell(flow, ACTIVE if is_active else INACTIVE, codes.NONE, "", None)
+
+    def assignment(self, flow: ConsumerFlow, assignment: Assignment, now_ms: int) -> None:
+        """Send the list of the flow's partitions, and remember which of them it has to let go of."""
+        flow.list_number += 1
+        states: list[PartitionState] = []
+        draining: dict[tuple[int, int], int] = {}
+        for partition, epoch, deadline_ms in assignment.partitions:
+            if deadline_ms:
+                place = (partition, epoch)
+                draining[place] = flow.draining.get(place, flow.list_number)
+                states.append(PartitionState(partition, epoch, DRAINING, max(0, deadline_ms - now_ms)))
+            else:
+                states.append(PartitionState(partition, epoch, ASSIGNED, 0))
+        flow.draining = draining
+        self._out.append(Partitions(flow.flow_id, flow.list_number, tuple(states)).encode())
+
+    def acknowledge(self, flow: ConsumerFlow, number: int) -> None:
+        """The client has let go of what was draining in that list. One that was never sent says nothing."""
+        let_go = [place for place, since in flow.draining.items() if since <= number]
+        if let_go:
+            flow.queue.inbox.post(AcknowledgeHandoff(flow.urn, let_go))
+
+    def end(self, flow: ConsumerFlow, reason: str, retry_after_ms: int | None) -> None:
+        """Tell the client that its flow is gone, and forget it."""
+        self.answer_bind(flow)
+        self._tell(flow, ENDED, codes.REVOKED, reason, retry_after_ms)
+        self.remove(flow)
+
+    def _tell(self, flow: ConsumerFlow, state: int, code: int, text: str, retry_after_ms: int | None) -> None:
+        flow.state_number += 1
+        self._out.append(FlowState(flow.flow_id, state, flow.state_number, code, text, retry_after_ms).encode())
+
+
+def check_writable(delivery: Delivery, row: int) -> None:
+    """Write a row for nobody; raise what writing it fails over."""
+    batch = delivery.batch
+    head = DeliverHead(
+        1,
+        0,
+        0,
+        delivery_count=delivery.delivery_count,
+        redelivered=delivery.redelivered,
+        was_direct=batch.qos == AT_MOST_ONCE,
+        first_of_group=delivery.first_of_group,
+        received_ms=batch.received_ms,
+    )
+    topic, headers, payload = batch.topic_of(row).encode("utf-8"), batch.headers_of(row), batch.payloads()[row]
+    write_deliver(head, 1, delivery.first_sequence, topic=topic, headers=headers, payload=payload, wall_ms=0)

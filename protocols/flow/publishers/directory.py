@@ -1,0 +1,167 @@
+"""The directory of named publishers: who has which of them, and what is remembered of those that are away."""
+
+import logging
+import struct
+
+import pykka
+
+from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.tasks import run
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.permissions import ANONYMOUS
+from sluicegate.protocols.flow.publishers.messages import (
+    ClaimPublisher,
+    FencePublisher,
+    PublisherNotStored,
+    PublisherOfAnother,
+    ReleasePublisher,
+    RestorePublishers,
+    TooManyPublishers,
+)
+from sluicegate.protocols.flow.publishers.publisher import ROW_PREFIX, NamedPublisher, place_of_row
+
+log = logging.getLogger("sluicegate.flow")
+
+SWEEP_MS = 60_000  # how often publishers are looked for that nobody has opened for too long
+LOOK_AGAIN_MS = 10  # at what a publisher left undecided, when a commit has not decided it
+
+
+class PublisherDirectory(LoopActor):
+    """All named publishers of a message VPN."""
+
+    def __init__(
+        self, cell: ActorCell, *, spool: Address, row_prefix: bytes, publishers_max: int, remembered_ms: int
+    ) -> None:
+        super().__init__(cell)
+        self.publishers_max = publishers_max
+        self.remembered_ms = remembered_ms  # how long a publisher that nobody opens is known
+        self._spool = spool
+        self._row_prefix = row_prefix  # before the keys of its rows
+        self._by_name: dict[str, NamedPublisher] = {}
+        self._connections: dict[str, ActorCell] = {}  # of the publishers that are open
+        self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a name, others wait behind it
+        self._answers: dict[int, LoopFuture[str]] = {}
+        self._next_token = 1
+        self.handlers = {
+            ClaimPublisher: lambda message: run(self.runtime, self._claim(message)),
+            ReleasePublisher: self._release,
+            RestorePublishers: self._restore,
+            Confirmed: lambda message: self._answered(message.token, ""),
+            Refused: lambda message: self._answered(message.token, message.reason),
+        }
+
+    def on_start(self) -> None:
+        """Begin to look for publishers that nobody opens any more."""
+        self.cell.after(SWEEP_MS, self._sweep)
+
+    async def _claim(self, message: ClaimPublisher) -> NamedPublisher:
+        """Bring a publisher to a connection. Claims for one name are served one after the other."""
+        name = message.name
+        while name in self._claims:
+            await self._claims[name]
+        turn: LoopFuture[None] = LoopFuture()
+        self._claims[name] = turn
+        try:
+            return await self._serve(message)
+        finally:
+            del self._claims[name]
+            turn.set(None)
+
+    async def _serve(self, message: ClaimPublisher) -> NamedPublisher:
+        name, connection, user = message.name, message.connection, message.user
+        publisher = self._by_name.get(name)
+        if publisher is None:
+            if len(self._by_name) >= self.publishers_max:
+                raise TooManyPublishers(f"{self.publishers_max} publishers are known, and there may be no more")
+            publisher = self._by_name[name] = NamedPublisher(name, self._row_prefix)
+        if publisher.user not in (ANONYMOUS, user):
+            raise PublisherOfAnother(f"403 Permission Denied: the publisher {name!r} is another user's")
+        publisher.user = user
+        await self._fence(publisher)
+        await self._decide(publisher)
+        publisher.begin_again(message.window)
+        publisher.owner = connection.inbox
+        self._connections[name] = connection
+        refusal = await self._write([publisher.epoch_row()])
+        if refusal:
+            self._release(ReleasePublisher(publisher, publisher.epoch))
+            raise PublisherNotStored(refusal)
+        return publisher
+
+    async def _fence(self, publisher: NamedPublisher) -> None:
+        """Take the publisher from the connection that has it."""
+        before = self._connections.pop(publisher.name, None)
+        publisher.owner = None
+        if before is not None:
+            try:
+                await before.ask(FencePublisher(publisher))
+            except pykka.ActorDeadError:
+                log.debug("the connection that had publisher %r was gone already", publisher.name)
+
+    async def _decide(self, publisher: NamedPublisher) -> None:
+        """Wait until the store has decided about everything that the last connection published."""
+        publisher.settle_undecided()
+        while publisher.undecided:
+            await self._write([])
+            publisher.settle_undecided()
+            if publisher.undecided:  # its partition has not numbered it yet
+                over: LoopFuture[None] = LoopFuture()
+                self.runtime.after(LOOK_AGAIN_MS, over.set)
+                await over
+                publisher.settle_undecided()
+
+    def _release(self, message: ReleasePublisher) -> None:
+        """Keep a publisher until somebody opens it again."""
+        publisher = message.publisher
+        if message.epoch != publisher.epoch or publisher.owner is None:
+            return
+        publisher.owner = None
+        self._connections.pop(publisher.name, None)
+        publisher.idle_since_ms = self.runtime.clock.wall_ms()
+        if publisher.undecided:
+            run(self.runtime, self._decide(publisher))
+
+    async def _write(self, rows: list[tuple[bytes, bytes | None]] | list[tuple[bytes, bytes]]) -> str:
+        """Write rows, behind everything the spool has so far. Return why they could not be written, or nothing."""
+        token = self._next_token
+        self._next_token += 1
+        answer: LoopFuture[str] = LoopFuture()
+        self._answers[token] = answer
+        self._spool.post(SessionRows([(key, value) for key, value in rows], self.cell.inbox, token))
+        return await answer
+
+    def _answered(self, token: int, refusal: str) -> None:
+        answer = self._answers.pop(token, None)
+        if answer is not None:
+            answer.set(refusal)
+
+    def _restore(self, message: RestorePublishers) -> int:
+        """Bring back the publishers that the store knows. They count as used now: nobody knows since when they rest."""
+        for key, value in message.rows.items():
+            if not key.startswith(ROW_PREFIX):
+                continue
+            try:
+                name, place = place_of_row(key)
+                publisher = self._by_name.setdefault(name, NamedPublisher(name, self._row_prefix))
+                publisher.restore(place, value)
+            except (ValueError, struct.error) as error:
+                log.error("a row of a publisher cannot be read: %s", error)
+                continue
+            publisher.idle_since_ms = self.runtime.clock.wall_ms()
+            publisher.was_cut_off = not message.was_clean
+        return len(self._by_name)
+
+    def _sweep(self) -> None:
+        """Forget the publishers that nobody has opened for too long."""
+        if self.cell.is_stopped():
+            return
+        oldest_ms = self.runtime.clock.wall_ms() - self.remembered_ms
+        for publisher in list(self._by_name.values()):
+            is_claimed = publisher.name in self._claims
+            if publisher.owner is None and not is_claimed and publisher.idle_since_ms < oldest_ms:
+                del self._by_name[publisher.name]
+                self._spool.post(SessionRows(publisher.rows_to_delete(), None, 0, until_done=True))
+        self.cell.after(SWEEP_MS, self._sweep)

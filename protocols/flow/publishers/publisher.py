@@ -1,0 +1,161 @@
+"""A named publisher: what the gateway remembers of it, so that nothing it sends again is stored twice.
+
+Flow: publishing. Sequences ascend, and a publisher that returns sends again whatever it has no answer for. What decides
+is which sequences the store has: a floor below which all is decided, and ranges above it. Each batch brings a row that
+says both, written by the very commit that writes the batch; the row of the next batch takes a place whose batch lies
+below the floor by then. So there are about as many rows as batches between two answers, and none is ever deleted.
+
+A sequence that was refused is not stored, and the publisher has to hear of it even if the connection breaks first. It
+has heard once it sends a sequence that it may send only since the PUB_ACK with the refusal; until then the floor stays
+below, and a publisher that returns sends it again.
+
+Deliberately elsewhere: which actor has the publisher (`directory`), its window and its answers (`publishing`).
+"""
+
+import struct
+from typing import Final, final
+
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.message.ranges import RangeSet
+
+ROW_PREFIX: Final = b"flow-publisher/"
+EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row that says how often the publisher was opened
+
+_PLACE: Final = struct.Struct(">I")
+_ROW: Final = struct.Struct(">QQQ")  # floor, first, last
+_EPOCH: Final = struct.Struct(">QI")  # floor, epoch; behind them the user, in UTF-8, a zero byte, and the window
+_WINDOW: Final = struct.Struct(">I")
+
+
+@final
+class NamedPublisher:
+    """One publisher by its name.
+
+    Invariants: everything in `stored` and `refused` lies above `floor`; a place in `_places` is given out again only
+    when the last sequence of its row is at or below the floor.
+    """
+
+    def __init__(self, name: str, row_prefix: bytes = b"") -> None:
+        self.name = name
+        self.user = ""  # whose it is: nobody else may open it; empty: anybody's
+        self.epoch = 0
+        self.floor = 0  # up to here every sequence is decided, and the publisher knows
+        self.stored = RangeSet()  # above the floor
+        self.owner: Address | None = None  # the connection that has it open
+        self.idle_since_ms = 0  # wall clock, while nobody has it
+        # The gateway was not stopped in order while it had this publisher, which has not been past that time since.
+        self.was_cut_off = False
+        self.window = 0  # sequences that it may have sent ahead of answers, before it was cut off too; 0: not known
+        self.undecided: list[tuple[Publication, int, int]] = []  # of the last connection: what, first and last sequence
+        self._refused = RangeSet()
+        self._places: list[int] = []  # place -> the last sequence of its row
+        self._stem = row_prefix + ROW_PREFIX + name.encode("utf-8") + b"/"
+
+    def note_stored(self, first: int, last: int) -> None:
+        """Note that the store has these."""
+        if last > self.floor:
+            self.stored.add(max(first, self.floor + 1), last + 1)
+
+    def note_refused(self, first: int, last: int) -> None:
+        """Note that these were refused, and the publisher may not have heard."""
+        if last > self.floor:
+            self._refused.add(max(first, self.floor + 1), last + 1)
+
+    def advance(self, answered_through: int, heard_through: int) -> None:
+        """Raise the floor: every sequence up to the first is answered, and up to the second the answers were heard."""
+        self._refused.remove(0, heard_through + 1)
+        refused = self._refused.ranges()
+        floor = min(answered_through, refused[0][0] - 1) if refused else answered_through
+        if floor > self.floor:
+            self.floor = floor
+            self.stored.remove(0, floor + 1)
+
+    def settle_undecided(self) -> None:
+        """Look again at what the last connection left open."""
+        left: list[tuple[Publication, int, int]] = []
+        for publication, first, last in self.undecided:
+            if publication.confirmed:
+                self.note_stored(first, last)
+            elif not publication.refused:
+                left.append((publication, first, last))
+        self.undecided = left
+
+    def begin_again(self, window: int) -> None:
+        """Let another connection have it: what was refused and not heard of comes again."""
+        self.window = max(window, self.window) if self.was_cut_off else window
+        self._refused = RangeSet()
+        self.epoch += 1
+        stored = self.stored.ranges()
+        if stored and stored[0][0] == self.floor + 1:
+            self._raise_floor(stored[0][1] - 1)
+
+    def highest(self) -> int:
+        """Return the highest sequence that is stored, or was decided."""
+        return self.stored.end() - 1 if self.stored.total > 0 else self.floor
+
+    def row_of(self, first: int, last: int) -> tuple[bytes, bytes]:
+        """Return the row that goes with a batch of these sequences."""
+        place = self._free_place()
+        self._places[place] = last
+        return self._stem + _PLACE.pack(place), _ROW.pack(self.floor, first, last)
+
+    def epoch_row(self) -> tuple[bytes, bytes]:
+        """Return the row that is written when the publisher is opened."""
+        said = _EPOCH.pack(self.floor, self.epoch) + self.user.encode() + b"\0" + _WINDOW.pack(self.window)
+        return self._stem + _PLACE.pack(EPOCH_PLACE), said
+
+    def rows_to_delete(self) -> list[tuple[bytes, bytes | None]]:
+        """Return the deletion of all its rows."""
+        places = [*range(len(self._places)), EPOCH_PLACE]
+        return [(self._stem + _PLACE.pack(place), None) for place in places]
+
+    def restore(self, place: int, value: bytes) -> None:
+        """Take a row that the store has, at the start of the gateway.
+
+        Raises struct.error and ValueError for what is no row.
+        """
+        if place == EPOCH_PLACE:
+            floor, self.epoch = _EPOCH.unpack_from(value)
+            user = value[_EPOCH.size :]
+            window_at = len(user) - _WINDOW.size
+            if user[window_at - 1 : window_at] == b"\0":  # earlier releases wrote none, and some no user either
+                (self.window,) = _WINDOW.unpack_from(user, window_at)
+                user = user[: window_at - 1]
+            self.user = user.decode()
+            self._raise_floor(floor)
+            return
+        floor, first, last = _ROW.unpack(value)
+        if place >= len(self._places):
+            self._places += [0] * (place + 1 - len(self._places))
+        self._places[place] = last
+        self.note_stored(first, last)
+        self._raise_floor(floor)
+
+    def _raise_floor(self, floor: int) -> None:
+        if floor > self.floor:
+            self.floor = floor
+            self.stored.remove(0, floor + 1)
+
+    def _free_place(self) -> int:
+        for place, last in enumerate(self._places):
+            if last <= self.floor:
+                return place
+        self._places.append(0)
+        return len(self._places) - 1
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for ranges in (self.stored, self._refused):
+            ranges.check()
+            assert ranges.count_within(0, self.floor + 1) == 0, "nothing at or below the floor is kept"
+
+    def __repr__(self) -> str:
+        return f"NamedPublisher({self.name!r}, epoch {self.epoch}, floor {self.floor}, {self.stored!r})"
+
+
+def place_of_row(key: bytes) -> tuple[str, int]:
+    """Return the publisher and the place that a key of the store names. Raises ValueError."""
+    if not key.startswith(ROW_PREFIX) or len(key) < len(ROW_PREFIX) + 5:
+        raise ValueError(f"{key[:40]!r} is no row of a publisher")
+    return key[len(ROW_PREFIX) : -5].decode("utf-8"), int.from_bytes(key[-4:], "big")

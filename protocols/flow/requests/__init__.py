@@ -1,0 +1,1 @@
+"""Requests of clients that need other actors: the handshake, bind, provisioning, bulk."""

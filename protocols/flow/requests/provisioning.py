@@ -1,0 +1,95 @@
+"""Queues that clients make, change and delete: what is asked is put to the directory of queues, which knows the rights.
+
+Flow: provisioning.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from sluicegate.actors.messages.directory import (
+    DeclareQueue,
+    DeleteQueue,
+    FindQueue,
+    PermissionDenied,
+    QueueExists,
+    QueueHandle,
+    QueuesExhausted,
+    UpdateQueue,
+    UpdateRefused,
+)
+from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.clients.rights import ClientDenied
+from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, is_named
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.errors import RequestRefused
+from sluicegate.protocols.flow.codec.frame import ALTER, PROVISION
+from sluicegate.protocols.flow.codec.frames.provision import (
+    AS_TEMPLATES_SAY,
+    DURABLE,
+    TEMPORARY,
+    Provision,
+    Provisioned,
+)
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.flow.connection import FlowConnection
+
+_DURABLE: Final[dict[int, bool | None]] = {AS_TEMPLATES_SAY: None, DURABLE: True, TEMPORARY: False}
+
+
+async def answer_provision(connection: "FlowConnection", asked: Provision) -> bytes:
+    """Return the answer to a request. Raises RequestRefused."""
+    try:
+        return (await _answer(connection, asked)).encode()
+    except QueueInvalid as invalid:
+        raise RequestRefused(codes.REQUEST_INVALID, str(invalid)) from None
+    except QueueExists as exists:
+        raise RequestRefused(codes.ALREADY_EXISTS, str(exists)) from None
+    except QueuesExhausted as exhausted:
+        raise RequestRefused(codes.TOO_MANY, str(exhausted)) from None
+    except UpdateRefused as refused:
+        raise RequestRefused(codes.IN_USE, str(refused)) from None
+    except StoreRefused as not_stored:
+        raise RequestRefused(codes.NOT_STORED, str(not_stored)) from None
+    except PermissionDenied as denied:
+        raise RequestRefused(codes.PERMISSION_DENIED, str(denied)) from None
+    except ClientDenied as beyond_rights:
+        raise RequestRefused(codes.PERMISSION_DENIED, beyond_rights.text) from None
+
+
+async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned:
+    queues, rights = connection.services.queues, connection.identity.rights
+    if asked.kind == PROVISION:
+        attributes = _attributes_of(asked)
+        if asked.name:
+            attributes["name"] = asked.name
+        if asked.durability not in _DURABLE:
+            text = f"durability {asked.durability}; allowed: {DURABLE} durable, {TEMPORARY} temporary"
+            raise RequestRefused(codes.REQUEST_INVALID, text)
+        durable = _DURABLE[asked.durability]
+        made: QueueHandle = await queues.ask(DeclareQueue(attributes, durable, rights))
+        return Provisioned(asked.kind, asked.request_id, made.name, orjson.dumps(made.definition.to_dict()))
+    handle: QueueHandle | None = await queues.ask(FindQueue(asked.name, rights))
+    if handle is None or not is_named(asked.name):
+        raise RequestRefused(codes.NOT_FOUND, f"there is no queue {asked.name!r}")
+    if asked.kind == ALTER:
+        changes = _attributes_of(asked)
+        change = UpdateQueue(
+            asked.name, lambda queue: changed(queue.definition, changes, durable=queue.durable), rights
+        )
+        definition: QueueDefinition = await queues.ask(change)
+        return Provisioned(asked.kind, asked.request_id, asked.name, orjson.dumps(definition.to_dict()))
+    await queues.ask(DeleteQueue(asked.name, rights.user))
+    return Provisioned(asked.kind, asked.request_id, asked.name, b"")
+
+
+def _attributes_of(asked: Provision) -> dict[str, object]:
+    """Return what the body says. Raises RequestRefused."""
+    try:
+        found = orjson.loads(asked.attributes or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise RequestRefused(codes.REQUEST_INVALID, f"the attributes are no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise RequestRefused(codes.REQUEST_INVALID, "the attributes are no JSON object")
+    return found

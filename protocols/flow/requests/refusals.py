@@ -1,0 +1,42 @@
+"""Refused requests: the codes of what actors refuse, and which of them make sense to try again."""
+
+from typing import TYPE_CHECKING, Final
+
+from sluicegate.messaging.bulk import durable_cursors as cursors
+from sluicegate.messaging.bulk import staging
+from sluicegate.protocols.flow.codec import codes
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.flow.connection import FlowConnection
+
+RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
+
+# Of cursors and of transactions; where both have a reason, it is the same text.
+REFUSAL_CODES: Final[dict[str, int]] = {
+    cursors.BAD_CURSOR: codes.REQUEST_INVALID,
+    cursors.FENCED: codes.FENCED,
+    cursors.NO_SUCH_QUEUE: codes.NOT_FOUND,
+    cursors.NOT_DURABLE: codes.REQUEST_INVALID,
+    cursors.MODE_DIFFERS: codes.REQUEST_INVALID,
+    cursors.TOO_MANY: codes.TOO_MANY,
+    cursors.QUEUE_IN_USE: codes.IN_USE,
+    cursors.NOT_STORED: codes.NOT_STORED,
+    cursors.NO_SUCH_CURSOR: codes.NOT_FOUND,
+    cursors.NO_SUCH_PARTITION: codes.NOT_FOUND,
+    cursors.AHEAD: codes.REQUEST_INVALID,
+    staging.BAD_TRANSACTION: codes.REQUEST_INVALID,
+    staging.TOO_LARGE: codes.MESSAGE_TOO_LARGE,
+    staging.TOO_MUCH_STAGED: codes.SPOOL_FULL,
+    staging.NOT_STAGED: codes.NOT_FOUND,
+    staging.BUSY: codes.IN_USE,
+    staging.NOT_PUBLISHED: codes.NOT_PUBLISHED,
+    staging.STAGE_DAMAGED: codes.UNREADABLE,
+    staging.OF_ANOTHER: codes.PERMISSION_DENIED,
+}
+
+_FOR_NOW: Final = frozenset({codes.TOO_MANY, codes.IN_USE, codes.NOT_STORED, codes.SPOOL_FULL, codes.NOT_PUBLISHED})
+
+
+def refuse(connection: "FlowConnection", flow_id: int, request_id: int, code: int, text: str) -> None:
+    """Answer a request with an ERROR that says whether it makes sense to try again."""
+    connection.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)

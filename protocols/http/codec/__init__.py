@@ -1,0 +1,1 @@
+"""HTTP on the wire: heads, paths, problems, messages both ways. No state."""

@@ -1,0 +1,69 @@
+"""From the path of a request to where its message goes.
+
+`/TOPIC/a/b` and `/QUEUE/name`; a path without either is a topic. Percent-encoding is undone, so a queue's name may hold
+anything; a topic's levels are those of the path.
+"""
+
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from sluicegate.messaging.topics.destination import Destination
+from sluicegate.messaging.topics.syntax import TopicError, check_published_topic, is_queue_topic, queue_topic
+from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem
+
+TOPIC_PREFIX: Final = "/TOPIC/"
+QUEUE_PREFIX: Final = "/QUEUE/"
+
+
+def destination_of_path(raw_path: bytes) -> Destination:
+    """Return where the message of a request with this path goes, as it stood in the request. Raises HttpProblem."""
+    path = _decoded(raw_path)
+    if path.startswith(QUEUE_PREFIX) or path.startswith(TOPIC_PREFIX):
+        return destination_of_name(path)
+    return _topic(path[1:])
+
+
+def topic_of_request(method: str, raw_path: bytes) -> Destination:
+    """Return the topic of a request in gateway mode: its method, and its path. Raises HttpProblem."""
+    return _topic(method + _decoded(raw_path))
+
+
+def queue_of_path(raw_path: bytes) -> str:
+    """Return the name of the queue that a path `/QUEUE/name` leads to. Raises HttpProblem."""
+    name = _decoded(raw_path)[len(QUEUE_PREFIX) :]
+    if not name:
+        raise HttpProblem(BAD_REQUEST, "/QUEUE/ without the name of a queue")
+    return name
+
+
+def destination_of_name(name: str) -> Destination:
+    """Return what `/QUEUE/name` or `/TOPIC/topic` stands for. Raises HttpProblem."""
+    if name.startswith(QUEUE_PREFIX):
+        queue = name[len(QUEUE_PREFIX) :]
+        if not queue:
+            raise HttpProblem(BAD_REQUEST, "/QUEUE/ without the name of a queue")
+        return Destination(queue_topic(queue), is_queue=True)
+    if name.startswith(TOPIC_PREFIX):
+        return _topic(name[len(TOPIC_PREFIX) :])
+    raise HttpProblem(BAD_REQUEST, f"{name!r:.200} is neither /QUEUE/name nor /TOPIC/topic")
+
+
+def name_of_topic(topic: str) -> str:
+    """Return `/QUEUE/name` or `/TOPIC/topic` for the topic of a message."""
+    return QUEUE_PREFIX + topic[len(queue_topic("")) :] if is_queue_topic(topic) else TOPIC_PREFIX + topic
+
+
+def _decoded(raw_path: bytes) -> str:
+    try:
+        path = unquote_to_bytes(raw_path) if b"%" in raw_path else raw_path
+        return path.decode("utf-8")
+    except UnicodeDecodeError:
+        raise HttpProblem(BAD_REQUEST, "the path is not UTF-8 when its percent-encoding is undone") from None
+
+
+def _topic(topic: str) -> Destination:
+    try:
+        check_published_topic(topic)
+    except TopicError as error:
+        raise HttpProblem(BAD_REQUEST, f"topic {topic!r:.200}: {error}") from None
+    return Destination(topic, is_queue=False)

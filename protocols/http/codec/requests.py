@@ -1,0 +1,249 @@
+"""One request and its answer: the body within its limits with gzip undone, and the bytes that go back.
+
+How requests are cut out of a stream of bytes is in `engine`; who may wait for what, in `connection`.
+"""
+
+import zlib
+from typing import Final, final
+
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.protocols.connection.pieces import put_to
+from sluicegate.protocols.http.codec.problems import (
+    BAD_REQUEST,
+    JSON_TYPE,
+    TOO_LARGE,
+    UNSUPPORTED,
+    XML_TYPE,
+    HttpProblem,
+    error_body,
+)
+from sluicegate.protocols.http.codec.responses import CONTINUE, NO_CONTENT, OK, ResponseHeads
+
+AHEAD_BYTES_MAX: Final = 64 * 1024  # of a body that nobody reads yet; a smaller one is waited for, and read at once
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its largest window
+
+
+@final
+class ClientLeft(Exception):
+    """Nobody waits for an answer: the connection ended within the request, or the rest of it was refused."""
+
+
+@final
+class Request:
+    """A request as far as it has come. Headers are by their names in lower case; the last of a name counts."""
+
+    def __init__(self, heads: ResponseHeads) -> None:
+        self.method = ""
+        self.raw_path = b""
+        self.raw_query = b""
+        self.host = ""  # that it is for: of a whole URL, or the header's; empty: it does not say
+        self.fields: list[tuple[str, str]] = []  # as they were sent
+        self.is_http_1_0 = False
+        self.is_last = False  # the connection ends with its answer
+        self.is_whole = False  # all of its body is there
+        self.is_answered = False
+        self.body_bytes = 0  # that have come
+        self.output: list[bytes] = []  # of the answer, to be written in its turn
+        self.answer_headers: list[tuple[bytes, bytes]] = []  # that every answer to it has
+        self._by_name: dict[str, str] = {}
+        self._heads = heads
+        self._pieces: list[bytes] = []
+        self._is_chunked = False  # the answer
+        self._expects_continue = False
+        self._is_read = False  # somebody takes the body as it comes
+        self._has_begun = False  # to be answered, with more to come
+        self._came: LoopFuture[None] | None = None  # somebody waits for more of the body
+
+    # --- what comes ---
+
+    def field(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        text = name.decode("latin-1")
+        said = _text(value)
+        self.fields.append((text, said))
+        self._by_name[text.lower()] = said
+
+    def headers_complete(self) -> None:
+        """Note that the body follows, if there is any."""
+        self._expects_continue = self.header("expect").lower() == "100-continue"
+
+    def came(self, piece: bytes) -> None:
+        """Take a piece of the body. Nobody reads it when the answer is there already."""
+        self.body_bytes += len(piece)
+        if not self.is_answered:
+            put_to(self._pieces, piece)
+            self._wake()
+
+    def complete(self) -> None:
+        """Note that all of the body is there."""
+        self.is_whole = True
+        self._wake()
+
+    def client_left(self) -> None:
+        """Note that there is nobody to answer."""
+        self._end()
+
+    # --- what is asked of it ---
+
+    def header(self, name: str) -> str:
+        """Return a header's value, empty when it is not there. The name is in lower case."""
+        return self._by_name.get(name, "")
+
+    def values(self, name: str) -> list[str]:
+        """Return all values of a header, as they came. The name is in lower case."""
+        if name not in self._by_name:
+            return []
+        if len(self._by_name) == len(self.fields):  # nearly always: no name stands there twice
+            return [self._by_name[name]]
+        return [value for each, value in self.fields if each.lower() == name]
+
+    @property
+    def content_length(self) -> int:
+        """How long the body is said to be; 0 when nothing is said."""
+        length = self.header("content-length")
+        return int(length) if length.isascii() and length.isdigit() else 0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the client waits to be told that it may send the body."""
+        return self._expects_continue
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the body is too large to wait for all of it before the request is begun."""
+        return max(self.content_length, self.body_bytes) > AHEAD_BYTES_MAX
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether more of the body has come than is taken before somebody reads it."""
+        return self.body_bytes > AHEAD_BYTES_MAX and not self._is_read and not self.is_answered
+
+    def body(self, bytes_max: int) -> bytes:
+        """Return the body, which is whole, gzip undone.
+
+        Raises HttpProblem: it is too large or not what it says. Raises ClientLeft: it is let go of.
+        """
+        if self.is_answered:
+            raise ClientLeft
+        self.check_size(bytes_max)
+        pieces = self._pieces
+        return self._decoded(pieces[0] if len(pieces) == 1 else b"".join(pieces), bytes_max)
+
+    def check_size(self, bytes_max: int) -> None:
+        """Raise HttpProblem when the body is, or is going to be, too large as it is sent."""
+        if self.body_bytes > bytes_max or self.content_length > bytes_max:
+            raise _too_large(bytes_max)
+
+    async def more(self) -> None:
+        """Wait for more of the body, or for its end."""
+        if not self.is_whole and not self.is_answered:
+            self._came = LoopFuture()
+            await self._came
+
+    def _wake(self) -> None:
+        came, self._came = self._came, None
+        if came is not None:
+            came.set()
+
+    def _decoded(self, body: bytes, bytes_max: int) -> bytes:
+        encoding = self.header("content-encoding").strip().lower()
+        if encoding in ("", "identity"):
+            return body
+        if encoding not in ("gzip", "x-gzip"):
+            raise HttpProblem(
+                UNSUPPORTED,
+                f"Content-Encoding: {encoding!r:.80} is neither gzip nor identity",
+                headers=[(b"accept-encoding", b"gzip")],
+            )
+        inflater = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            plain = inflater.decompress(body, bytes_max + 1)
+        except zlib.error as error:
+            raise HttpProblem(BAD_REQUEST, f"the body is no gzip: {error}") from None
+        if len(plain) > bytes_max:
+            raise _too_large(bytes_max)
+        if not inflater.eof or inflater.unused_data:
+            raise HttpProblem(BAD_REQUEST, "the body is no whole gzip member")
+        return plain
+
+    # --- its answer ---
+
+    def read(self) -> None:
+        """Take the body as it comes; a client that waits for the word is told to send it (RFC 9110 10.1.1)."""
+        self._is_read = True
+        if self._expects_continue:
+            self._expects_continue = False
+            self.output.append(CONTINUE)
+
+    def answer(self, status: int, body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None) -> None:
+        """Give the answer. Nothing happens when the client has left."""
+        if self.is_answered:
+            return
+        fields = [] if status == NO_CONTENT else [(b"content-length", str(len(body)).encode())]
+        if headers:
+            fields += headers
+        fields += self.answer_headers
+        self.output.append(self._heads.head(status, fields, is_last=self.is_last))
+        if body and self.method != "HEAD":
+            self.output.append(body)
+        self._end()
+
+    def answer_ok(self) -> None:
+        """Answer that it is done, with nothing else to say: most answers there are."""
+        if self.is_last or self.answer_headers:
+            self.answer(OK)
+        elif not self.is_answered:
+            self.output.append(self._heads.nothing_to_say)
+            self._end()
+
+    def answer_problem(self, problem: HttpProblem) -> None:
+        """Answer with the error document, as JSON to those who accept that; break off an answer that has begun."""
+        self.is_last = self.is_last or problem.ends_connection or self._has_begun
+        if self._has_begun:
+            self._end()
+            return
+        as_json = "json" in self.header("accept")
+        kind = JSON_TYPE if as_json else XML_TYPE
+        self.answer(problem.status, error_body(problem, as_json=as_json), [(b"content-type", kind), *problem.headers])
+
+    def begin_stream(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """Begin an answer that lasts."""
+        if self.is_answered:
+            return
+        self._has_begun = True
+        self._is_chunked = not self.is_http_1_0  # else the end of the connection is that of the answer
+        fields = [*headers, *self.answer_headers]
+        if self._is_chunked:
+            fields.append((b"transfer-encoding", b"chunked"))
+        self.output.append(self._heads.head(OK, fields, is_last=self.is_last))
+
+    def stream(self, data: bytes) -> None:
+        """Give more of it."""
+        if data and not self.is_answered:
+            self.output.append(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+
+    def end_stream(self) -> None:
+        """End it."""
+        if not self.is_answered:
+            if self._is_chunked:
+                self.output.append(b"0\r\n\r\n")
+            self._end()
+
+    def _end(self) -> None:
+        self.is_answered = True
+        self._pieces.clear()
+        self._wake()
+
+
+def _text(value: bytes) -> str:
+    """Return a header's value: UTF-8 as clients send it, or the bytes one by one where it is not."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _too_large(bytes_max: int) -> HttpProblem:
+    # The rest of such a body is not read: the connection ends with the answer.
+    detail = f"the body is larger than the {bytes_max} bytes that are taken here"
+    return HttpProblem(TOO_LARGE, detail, ends_connection=True)

@@ -1,0 +1,1 @@
+"""Consuming over HTTP: long polls, server-sent events, browsing, settling by URL."""

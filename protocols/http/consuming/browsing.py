@@ -1,0 +1,175 @@
+"""Browsing over HTTP: a look at a queue that consumes nothing, as lines of JSON or as a stream that goes on.
+
+The browser lasts for one request. Lines have no delivery to settle; `?after=SEQUENCE&partition=N` goes on behind one.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+import orjson
+
+from sluicegate.actors.messages.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.messages.queues import BindRefused, BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.messaging.clients.rights import ClientDenied
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.selectors.lexer import SelectorError
+from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem, refusal_problem
+from sluicegate.protocols.http.codec.queries import Query
+from sluicegate.protocols.http.codec.requests import ClientLeft, Request
+from sluicegate.protocols.http.codec.responses import OK
+from sluicegate.protocols.http.consuming.delivery_forms import (
+    EVENTS_TYPE,
+    NDJSON_TYPE,
+    SIGN_OF_LIFE,
+    event,
+    message_keys,
+)
+from sluicegate.protocols.http.consuming.readers import Stream
+from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, WINDOW
+from sluicegate.protocols.security.authentication import Principal
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.http.connection import HttpConnection
+
+PROTOCOL: Final = "http"
+SEQUENCE_MAX: Final = (1 << 63) - 1
+PARTITION_MAX: Final = (1 << 31) - 1  # any number; which there are, the queue says
+_FIELDS: Final = ("after", "browse", "max", "partition", "selector")
+
+
+def selector_of(selectors: Selectors, query: Query) -> Selector | None:
+    """Return the selector that a query asks for. Raises HttpProblem."""
+    text = query.text("selector")
+    try:
+        return selectors.compile(text) if text else None
+    except SelectorError as error:
+        raise HttpProblem(BAD_REQUEST, f"?selector: {error}", reason="Invalid Selector") from None
+
+
+@final
+class Browse(Address):
+    """Collects what a browser shows, and tells the reader that stands for the request."""
+
+    def __init__(self, reader: Stream) -> None:
+        self.shown: list[BrowsedMessage] = []
+        self.is_at_tail = False
+        self._reader = reader
+
+    def post(self, message: object) -> None:
+        """Take what the browser shows, or hear of its end."""
+        if isinstance(message, Browsed):
+            self.shown += message.messages
+            self._reader.arrived()
+        elif isinstance(message, FlowDrained):
+            self.is_at_tail = True
+            self._reader.arrived()
+        else:
+            assert isinstance(message, FlowGone)
+            self._reader.ended(message.reason)
+
+
+async def browse(
+    connection: "HttpConnection",
+    request: Request,
+    query: Query,
+    queue_name: str,
+    principal: Principal,
+) -> None:
+    """Answer GET /QUEUE/name?browse=true. Raises HttpProblem and ClientLeft."""
+    query.allow(_FIELDS)
+    try:
+        connection.identity.rights.check_receiving()
+    except ClientDenied as denied:
+        raise refusal_problem(denied.text, "") from None
+    count_max = query.number("max", WINDOW, 1, ANSWER_MESSAGES_MAX)
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.rights))
+    if handle is None:
+        raise HttpProblem(BAD_REQUEST, f"there is no queue {queue_name!r:.300}", reason="Queue Not Found")
+    stream = Stream(window=count_max, heartbeat_ms=HEARTBEAT_MS, now_ms=connection.runtime.clock.now_ms())
+    shown = Browse(stream)
+    wanted = BindBrowser(
+        connection.runtime.next_urn(),
+        request.header("solace-client-name") or connection.client,
+        PROTOCOL,
+        principal.user_name,
+        shown,
+        count_max,
+        query.number("partition", 0, 0, PARTITION_MAX) if query.text("partition") else None,
+        query.number("after", 0, 0, SEQUENCE_MAX),
+        selector_of(connection.services.selectors, query),
+    )
+    try:
+        bound: BrowserBound = await handle.cell.ask(wanted)
+    except BindRefused as refusal:
+        raise refusal_problem(str(refusal), "") from None
+    try:
+        connection.reads(stream)
+        if "text/event-stream" in request.header("accept").lower():
+            await _follow(connection, request, bound, stream, shown)
+        else:
+            await _answer(connection, request, bound, stream, shown, wanted)
+    finally:
+        connection.reads(None)
+        handle.cell.inbox.post(UnbindFlow(wanted.flow_id))
+
+
+async def _answer(
+    connection: "HttpConnection",
+    request: Request,
+    bound: BrowserBound,
+    stream: Stream,
+    shown: Browse,
+    wanted: BindBrowser,
+) -> None:
+    """Answer with what there is now."""
+    bound.browser.inbox.post(DrainFlow(wanted.flow_id, 1))
+    while not shown.is_at_tail and len(shown.shown) < wanted.window and stream.end_reason is None:
+        await stream.news()
+    if connection.has_left:
+        raise ClientLeft
+    wall_ms = connection.runtime.clock.wall_ms()
+    connection.services.counters.messages_sent += len(shown.shown)
+    body = b"".join([_line(each, wall_ms) + b"\n" for each in shown.shown])
+    fields = [(b"content-type", NDJSON_TYPE), (b"cache-control", b"no-store")]
+    request.answer(OK, body, fields)
+
+
+async def _follow(
+    connection: "HttpConnection",
+    request: Request,
+    bound: BrowserBound,
+    stream: Stream,
+    shown: Browse,
+) -> None:
+    """Send what there is, and what comes, until the client leaves."""
+    clock = connection.runtime.clock
+    fields = [(b"content-type", EVENTS_TYPE), (b"cache-control", b"no-store")]
+    connection.begin_stream(request, fields)
+    while stream.end_reason is None:
+        found = shown.shown
+        shown.shown = []
+        wall_ms = clock.wall_ms()
+        if found or stream.is_silent:
+            connection.services.counters.messages_sent += len(found)
+            events = [event("message", _line(each, wall_ms), "") for each in found]
+            await connection.stream(request, b"".join(events) or SIGN_OF_LIFE)
+            stream.wrote(clock.now_ms())
+            if found:
+                bound.browser.inbox.post(BrowserCredit(len(found)))
+        else:
+            await stream.news()
+    if stream.end_reason:
+        await connection.stream(request, event("end", orjson.dumps({"reason": stream.end_reason}), ""))
+    request.end_stream()
+
+
+def _line(message: BrowsedMessage, wall_ms: int) -> bytes:
+    line = message_keys(message.batch, message.row, wall_ms)
+    line["partition"] = message.partition_number
+    line["sequence"] = message.sequence
+    line["redelivered"] = message.redelivered
+    line["delivery_count"] = message.delivery_count
+    line["in_flight"] = message.in_flight
+    return orjson.dumps(line)

@@ -1,0 +1,303 @@
+"""One HTTP worker's flow on a queue: what it holds, who reads it now, and how long it waits for its worker.
+
+A flow belongs to no connection: requests come over whichever its worker's HTTP library has open. So it ends when no
+request concerned it for as long as its locks last; that is how a worker that has vanished is noticed. Requests are
+read and answered in `consuming`; the flows of a node are in `flows`.
+"""
+
+from typing import Any, Final, final
+
+from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, RenewLock, SettleDurably
+from sluicegate.actors.messages.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.partitions.triggers import wake_waiters
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import FAILED, RELEASED
+from sluicegate.messaging.message.refusals import REFUSED_SPOOL_FAILED
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.protocols.connection.settling import send_back, source_of
+from sluicegate.protocols.http.codec.problems import not_stored
+from sluicegate.protocols.http.consuming.held import Held, HeldMessage
+from sluicegate.protocols.http.consuming.readers import FlowReader
+
+READ_ELSEWHERE: Final = "another request reads this flow"
+
+
+@final
+class FlowTerms:
+    """What a flow is bound with."""
+
+    __slots__ = ("client", "flow_id", "host", "lock_ms", "queue_name", "unsettled_max", "user")
+
+    def __init__(
+        self, flow_id: str, *, queue_name: str, user: str, host: str, client: str, lock_ms: int, unsettled_max: int
+    ) -> None:
+        self.flow_id = flow_id  # in URLs; nobody can guess it
+        self.queue_name = queue_name
+        self.user = user  # empty: anonymous
+        self.host = host  # that the worker asked from
+        self.client = client
+        self.lock_ms = lock_ms  # that a worker has to settle a delivery, and to ask for anything
+        self.unsettled_max = unsettled_max
+
+
+class HttpFlow(Behaviour):
+    """A worker's flow.
+
+    Invariant: `window.used` is the number of deliveries in `held` and of those that are on their way here.
+    """
+
+    def __init__(self, cell: ActorCell, *, terms: FlowTerms, queue: ActorCell, window: CreditWindow[Address]) -> None:
+        self.runtime = cell.runtime
+        self.cell = cell
+        self.terms = terms
+        self.urn = cell.runtime.next_urn()
+        self.queue = queue
+        self.window = window
+        self.held = Held()
+        self.partitions: list[int] = []  # it takes messages from, as the queue last said
+        self.end_reason = ""  # empty: it goes on
+        self._clock = cell.runtime.clock
+        self._sources: dict[int, DeliverySource] = {}  # by partition number: that of its last delivery
+        self._reader: FlowReader | None = None
+        self._last_number = 0
+        self._drains_count = 0
+        self._used_at_ms = self._clock.now_ms()
+        self._settlements: dict[int, DurableSettlement] = {}  # by delivery: the store has yet to know
+
+    # --- its reader ---
+
+    def read(self, reader: FlowReader, *, after: int | None) -> None:
+        """Let a reader have what comes from now on; the one before it ends.
+
+        `after` is the last delivery that the worker has seen: it gets again what it holds behind that.
+        """
+        before = self._reader
+        if before is not None:
+            before.ended(READ_ELSEWHERE)
+        if after is not None:
+            self.held.wait_again(after)
+        self._reader = reader
+        self.use()
+        self.review()
+        if self.end_reason:  # while the request came
+            reader.ended(self.end_reason)
+
+    def leave(self, reader: FlowReader) -> None:
+        """Let go of a reader. What came for it, and no reader was shown, goes back untouched."""
+        if self._reader is not reader:
+            return
+        self._reader = None
+        for number in self.held.end_waiting():
+            self.settle_at_once(number, RELEASED)
+        self.use()
+        self.review()
+
+    def drain(self) -> int:
+        """Ask the queue for all it has up to the reader's limit; return the number under which it will answer."""
+        self._drains_count += 1
+        self.queue.inbox.post(DrainFlow(self.urn, self._drains_count))
+        return self._drains_count
+
+    def use(self) -> None:
+        """Note a sign of life of the worker."""
+        self._used_at_ms = self._clock.now_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time: deliveries whose lock is over have failed, and a flow without a sign of life ends."""
+        expired = self.held.expired(now_ms)
+        if expired:
+            for number in expired:
+                message = self.held.get(number)
+                was_shown = message is not None and message.was_shown
+                self.settle_at_once(number, FAILED if was_shown else RELEASED)
+            self.review()
+        if self._reader is None and now_ms - self._used_at_ms > self.terms.lock_ms > 0:
+            self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")
+
+    def review(self) -> None:
+        """Set the window to what the reader takes, and let partitions that wait know."""
+        reader = self._reader
+        count = self.held.count
+        limit = count if reader is None else reader.limit(count, self.held.waiting_count)
+        self.window.limit = min(limit, self.terms.unsettled_max)
+        wake_waiters(self.window, self.runtime.dispatcher)
+
+    # --- what the worker says ---
+
+    async def settle(self, numbers: list[int], outcome: int) -> list[int]:
+        """Settle deliveries; return, once the store knows, the numbers of those that the flow did not hold.
+
+        Raises HttpProblem when the store has failed: then they are delivered again after the next start.
+        """
+        not_held: list[int] = []
+        settlements: list[DurableSettlement] = []
+        for number in numbers:
+            message = self.held.take(number)
+            if message is None:
+                not_held.append(number)
+                continue
+            settlement = DurableSettlement(number)
+            settlements.append(settlement)
+            self._settlements[number] = settlement
+            self.window.give(1)
+            message.source.partition.post(SettleDurably(message.settle(outcome), settlement))
+        self.use()
+        self.review()
+        for settlement in settlements:
+            if not await settlement.done:
+                not_held.append(settlement.number)
+            self._settlements.pop(settlement.number, None)
+        for settlement in settlements:
+            if settlement.failure is not None:
+                raise not_stored(settlement.failure)
+        return sorted(not_held)
+
+    def extend(self, numbers: list[int]) -> list[int]:
+        """Lock deliveries anew; return the numbers of those that the flow does not hold."""
+        not_held: list[int] = []
+        until_ms = self._locked_until_ms()
+        for number in numbers:
+            message = self.held.get(number)
+            if message is None:
+                not_held.append(number)
+                continue
+            self.held.extend(message, until_ms)
+            source = message.source
+            ranges = [(message.sequence, message.sequence + 1)]
+            source.partition.post(RenewLock(source.flow_id, source.epoch, ranges, source.delivery_count))
+        self.use()
+        return not_held
+
+    def settle_at_once(self, number: int, outcome: int) -> None:
+        """Settle a delivery, if it is held, without waiting for the store; `review` lets the queue go on."""
+        message = self.held.take(number)
+        if message is not None:
+            self.window.give(1)
+            message.source.partition.post(message.settle(outcome))
+
+    def _locked_until_ms(self) -> int:
+        return self._clock.now_ms() + self.terms.lock_ms if self.terms.lock_ms > 0 else 0
+
+    # --- messages of other actors ---
+
+    def receive(self, message: Any) -> Any:
+        """Handle deliveries, or what the queue says of the flow."""
+        if isinstance(message, Deliveries):
+            self._deliver(message)
+        elif isinstance(message, FlowDrained):
+            if self._reader is not None:
+                self._reader.drained(message.number)
+        elif isinstance(message, FlowState):
+            self._state(message.partitions)
+        else:
+            assert isinstance(message, FlowGone)
+            self.gone(message.reason)
+        return None
+
+    def drained(self) -> None:
+        """Whatever came in a turn was handed on as it came."""
+
+    def _deliver(self, message: Deliveries) -> None:
+        number = message.partition_number
+        is_wanted = self._reader is not None and number in self.partitions
+        for delivery in message.deliveries:
+            if is_wanted:
+                self._hold(source_of(self._sources, message, delivery), delivery)
+            else:  # the reader has left, or the partition was taken away, while these were on their way
+                self.window.give(delivery.stop_row - delivery.start_row)
+                send_back(message, delivery)
+        self.review()
+        if is_wanted and self._reader is not None:
+            self._reader.arrived()
+
+    def _hold(self, source: DeliverySource, delivery: Delivery) -> None:
+        until_ms = self._locked_until_ms()
+        for row in range(delivery.start_row, delivery.stop_row):
+            self._last_number += 1
+            message = HeldMessage(
+                self._last_number,
+                source,
+                delivery.first_sequence + row - delivery.start_row,
+                delivery.batch,
+                row,
+                delivery.redelivered,
+                delivery.delivery_count,
+                delivery.first_of_group,
+                until_ms,
+            )
+            if self.held.add(message) is not None:
+                self.window.give(1)
+
+    def _state(self, partitions: list[int]) -> None:
+        """Take over which partitions the flow has; what is held of others is the queue's again."""
+        self.partitions = partitions
+        kept = set(partitions)
+        for number in list(self._sources):
+            if number not in kept:
+                del self._sources[number]
+        for _ in self.held.take_others(kept):
+            self.window.give(1)
+        self.review()
+        if self._reader is not None:
+            self._reader.state_changed()
+
+    # --- the end ---
+
+    def fail(self) -> None:
+        """End the flow after a mistake of our own; its worker binds another."""
+        self.end("a fault of this broker; its log says more")
+
+    def end(self, reason: str) -> None:
+        """Let go of the queue, which has everything back that is held, and stop."""
+        if not self.end_reason:
+            self.queue.inbox.post(UnbindFlow(self.urn, may_return=False))
+            self.gone(reason)
+
+    def gone(self, reason: str) -> None:
+        """Stop: the queue has ended the flow, or never bound it."""
+        if self.end_reason:
+            return
+        self.end_reason = reason
+        self.held.take_others(set())
+        self.window.close()
+        if self.queue.is_stopped():
+            for settlement in list(self._settlements.values()):
+                settlement.give_up()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.ended(reason)
+        self.cell.stop()
+
+    def __repr__(self) -> str:
+        return f"HttpFlow({self.terms.flow_id} of {self.terms.queue_name!r}, {self.held.count} held)"
+
+
+@final
+class DurableSettlement(Address):
+    """A settlement that a request waits for: in force for ever, or never.
+
+    The partition says so in any case, also when the flow has lost it meanwhile: it may have settled before that.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.done: LoopFuture[bool] = LoopFuture()
+        self.failure: Refused | None = None  # of the store
+
+    def post(self, message: object) -> None:
+        """Take the partition's refusal, or the word that the store has it."""
+        assert isinstance(message, (Confirmed, Refused))
+        if isinstance(message, Refused) and message.verdict == REFUSED_SPOOL_FAILED:
+            self.failure = message
+        if not self.done.done:
+            self.done.set(isinstance(message, Confirmed))
+
+    def give_up(self) -> None:
+        """Nobody answers any more: the queue is deleted."""
+        if not self.done.done:
+            self.done.set(False)

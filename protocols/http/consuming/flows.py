@@ -1,0 +1,121 @@
+"""The flows of all HTTP workers of a message VPN, by the ids that stand in their URLs."""
+
+from typing import Final, final
+
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.queues import BindFlow, BindRefused
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.messaging.clients.rights import ClientRights
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
+from sluicegate.messaging.selectors.selector import Selector
+from sluicegate.protocols.http.codec.problems import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
+from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.limits import HttpLimits
+
+PROTOCOL: Final = "http"
+ID_BYTES: Final = 16
+
+
+@final
+class HttpFlows:
+    """Knows every flow from before it is bound until it has ended."""
+
+    def __init__(self, runtime: Runtime, *, parent: ActorCell, queues: ActorCell, credit: CreditPool[Address]) -> None:
+        self._runtime = runtime
+        self._parent = parent
+        self._queues = queues
+        self._credit = credit
+        self._flows: dict[str, HttpFlow] = {}
+
+    @property
+    def count(self) -> int:
+        """How many flows there are."""
+        return len(self._flows)
+
+    def new_id(self) -> str:
+        """Return an id that nobody can guess."""
+        return self._runtime.rng.randbytes(ID_BYTES).hex()
+
+    async def bind(
+        self, terms: FlowTerms, selector: Selector | None, limits: HttpLimits, rights: ClientRights
+    ) -> HttpFlow:
+        """Bind a flow. Raises HttpProblem, ClientDenied."""
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name, rights, consumes=True))
+        if handle is None:
+            raise HttpProblem(BAD_REQUEST, f"there is no queue {terms.queue_name!r:.300}", reason="Queue Not Found")
+        self._check_room(terms, limits)
+        flow = self._spawn(terms, handle.cell)
+        request = BindFlow(flow.urn, terms.client, terms.user, flow.cell.inbox, flow.window, PROTOCOL, selector)
+        try:
+            await handle.cell.ask(request)
+        except BindRefused as refusal:
+            flow.gone("it was never bound")
+            raise refusal_problem(str(refusal), "") from None
+        if flow.end_reason:
+            raise HttpProblem(UNAVAILABLE, flow.end_reason, reason="Queue Shutdown")
+        return flow
+
+    def find(self, flow_id: str, user: str) -> HttpFlow | None:
+        """Return a user's flow."""
+        flow = self._flows.get(flow_id)
+        return flow if flow is not None and flow.terms.user == user and not flow.end_reason else None
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time to every flow, and forget those that have ended."""
+        for flow in list(self._flows.values()):
+            flow.tick(now_ms)
+        self._forget_ended()
+
+    def end(self, reason: str, users: frozenset[str] | None = None) -> None:
+        """End every flow, or those of these users only."""
+        for flow_id, flow in list(self._flows.items()):
+            if users is None or flow.terms.user in users:
+                flow.end(reason)
+                del self._flows[flow_id]
+
+    def end_of(self, client: str, reason: str) -> bool:
+        """End the flows of a client. Return whether it had any."""
+        its = [flow_id for flow_id, flow in self._flows.items() if flow.terms.client == client]
+        for flow_id in its:
+            self._flows.pop(flow_id).end(reason)
+        return bool(its)
+
+    def _check_room(self, terms: FlowTerms, limits: HttpLimits) -> None:
+        """Raise HttpProblem when there may be no other flow, of anybody or of this client.
+
+        A client is a user or, where strangers are let in, a host.
+        """
+        self._forget_ended()
+        if len(self._flows) >= limits.flows_max:
+            raise _too_many(f"HTTP clients have {limits.flows_max} flows, and may have no more")
+        its_count = 0
+        for flow in self._flows.values():
+            if flow.terms.user == terms.user and (terms.user or flow.terms.host == terms.host):
+                its_count += 1
+        if its_count >= limits.flows_per_client_max:
+            raise _too_many(f"this client has {its_count} flows, and may have no more: DELETE those it is done with")
+
+    def _forget_ended(self) -> None:
+        for flow_id, flow in list(self._flows.items()):
+            if flow.end_reason:
+                del self._flows[flow_id]
+
+    def _spawn(self, terms: FlowTerms, queue: ActorCell) -> HttpFlow:
+        window: CreditWindow[Address] = CreditWindow(0, self._credit)
+        cell = self._runtime.spawn(
+            lambda cell: HttpFlow(cell, terms=terms, queue=queue, window=window),
+            kind="flow",
+            name=terms.flow_id[:8],
+            policy=ONE_CONNECTION,
+            parent=self._parent,
+        )
+        flow: HttpFlow = cell.behaviour
+        self._flows[terms.flow_id] = flow
+        return flow
+
+
+def _too_many(detail: str) -> HttpProblem:
+    return HttpProblem(UNAVAILABLE, detail, reason="Too Many Flows")

@@ -1,0 +1,304 @@
+"""What HTTP workers ask for: the messages of a queue, and to settle them.
+
+`GET /QUEUE/name` binds a flow and reads it; the answer says where it is read on, `/FLOW/id`, and where each message is
+settled, `/FLOW/id/number`. `DELETE /FLOW/id` ends it. What a flow is, and when it ends by itself, is in `flow`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import orjson
+
+from sluicegate.messaging.clients.rights import ClientDenied
+from sluicegate.messaging.message.outcomes import OUTCOMES, REJECTED
+from sluicegate.protocols.connection.unwritable import tell_unwritable
+from sluicegate.protocols.http.codec.paths import queue_of_path
+from sluicegate.protocols.http.codec.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
+from sluicegate.protocols.http.codec.queries import Query
+from sluicegate.protocols.http.codec.requests import ClientLeft, Request
+from sluicegate.protocols.http.codec.responses import NO_CONTENT, OK
+from sluicegate.protocols.http.consuming.browsing import browse, selector_of
+from sluicegate.protocols.http.consuming.delivery_forms import (
+    EVENTS_TYPE,
+    FLOW_PREFIX,
+    NDJSON_TYPE,
+    SIGN_OF_LIFE,
+    delivery_headers,
+    delivery_line,
+    event,
+    settle_path,
+)
+from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.consuming.held import HeldMessage
+from sluicegate.protocols.http.consuming.readers import Poll, Stream
+from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
+from sluicegate.protocols.security.authentication import Principal
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.http.connection import HttpConnection
+
+W = TypeVar("W")
+
+EXTEND: Final = "extend"
+
+_NO_STORE: Final = (b"cache-control", b"no-store")
+# Of a body that somebody has published: opened in a browser, it runs nothing, and is of no origin, least of all ours.
+_NO_PAGE: Final = (
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+)
+_READING: Final = ("max", "wait_s", "window")
+_BINDING: Final = ("browse", "lock_s", "selector", *_READING)
+
+
+async def read_queue(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+    """Answer GET /QUEUE/name: bind a flow, and read it; or browse. Raises HttpProblem and ClientLeft."""
+    queue_name = queue_of_path(request.raw_path)
+    query = Query(request.raw_query)
+    await connection.whole(request, 0)
+    if query.flag("browse"):
+        await browse(connection, request, query, queue_name, principal)
+        return
+    query.allow(_BINDING)
+    seen = _last_seen(request)
+    flow: HttpFlow | None = None
+    if seen is not None:  # a browser connects again to where it began
+        flow = connection.services.flows.find(seen[0], principal.user_name)
+        if flow is not None and flow.terms.queue_name != queue_name:
+            flow = None
+    if flow is None:
+        seen = None
+        flow = await _bind(connection, request, query, queue_name, principal)
+    await _read(connection, request, flow, query, None if seen is None else seen[1])
+
+
+async def read_flow(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+    """Answer GET /FLOW/id: read it on. Raises HttpProblem and ClientLeft."""
+    flow, numbers = _found(connection, request, principal)
+    if numbers:
+        raise HttpProblem(NOT_FOUND, "a delivery cannot be read again; GET /FLOW/id reads on")
+    query = Query(request.raw_query)
+    query.allow(_READING)
+    await connection.whole(request, 0)
+    seen = _last_seen(request)
+    after = seen[1] if seen is not None and seen[0] == flow.terms.flow_id else None
+    await _read(connection, request, flow, query, after)
+
+
+async def settle(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+    """Answer POST /FLOW/id/numbers: the outcome of deliveries. Raises HttpProblem and ClientLeft."""
+    flow, numbers = _found(connection, request, principal)
+    query = Query(request.raw_query)
+    query.allow(("outcome",))
+    outcome = query.text("outcome") or OUTCOMES[0]
+    await connection.whole(request, connection.services.limits.body_bytes_max)  # whatever it says is for nobody
+    chosen = _numbers(numbers)
+    if outcome == EXTEND:
+        not_held = flow.extend(chosen)
+    elif outcome in OUTCOMES:
+        not_held = await flow.settle(chosen, OUTCOMES.index(outcome))
+    else:
+        allowed = ", ".join((*OUTCOMES, EXTEND))
+        raise HttpProblem(BAD_REQUEST, f"?outcome: {outcome!r:.80} is none of {allowed}")
+    if not_held:
+        named = ",".join([str(each) for each in not_held[:20]]) + ("..." if len(not_held) > 20 else "")
+        raise HttpProblem(
+            CONFLICT,
+            f"deliveries {named} are not held: settled before, or taken back; the others are done",
+            reason="Not Held",
+        )
+    request.answer(NO_CONTENT)
+
+
+async def end_flow(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+    """Answer DELETE /FLOW/id. Raises HttpProblem and ClientLeft."""
+    flow, numbers = _found(connection, request, principal)
+    if numbers:
+        raise HttpProblem(BAD_REQUEST, "a delivery is settled by POST; DELETE /FLOW/id ends the flow")
+    await connection.whole(request, 0)
+    flow.end("its worker has ended it")
+    request.answer(NO_CONTENT)
+
+
+# --- binding ---
+
+
+async def _bind(
+    connection: "HttpConnection", request: Request, query: Query, queue_name: str, principal: Principal
+) -> HttpFlow:
+    services = connection.services
+    rights = connection.identity.rights
+    limits = services.limits
+    lock_s = query.number("lock_s", limits.lock_ms // 1000, 1, limits.lock_ms_max // 1000)
+    terms = FlowTerms(
+        services.flows.new_id(),
+        queue_name=queue_name,
+        user=principal.user_name,
+        host=connection.peer_host,
+        client=request.header("solace-client-name") or connection.client,
+        lock_ms=lock_s * 1000,
+        unsettled_max=limits.unsettled_max,
+    )
+    try:
+        rights.check_flow(0)  # how many there may be, `HttpFlows` says
+        return await services.flows.bind(terms, selector_of(services.selectors, query), limits, rights)
+    except ClientDenied as denied:
+        raise refusal_problem(denied.text, "") from None
+
+
+def _found(connection: "HttpConnection", request: Request, principal: Principal) -> tuple[HttpFlow, str]:
+    """Return the flow of a path, and what stands behind it. Raises HttpProblem."""
+    flow_id, _, rest = request.raw_path.decode("latin-1")[len(FLOW_PREFIX) :].partition("/")
+    flow = connection.services.flows.find(flow_id, principal.user_name)
+    if flow is None:
+        raise HttpProblem(NOT_FOUND, f"there is no flow {flow_id!r:.80}: it has ended, or never was", reason="No Flow")
+    flow.use()
+    return flow, rest
+
+
+def _last_seen(request: Request) -> tuple[str, int] | None:
+    """Return flow and number of the last delivery that a client has seen of a stream before. Raises HttpProblem."""
+    value = request.header("last-event-id")
+    if not value:
+        return None
+    flow_id, _, number = value.partition("/")
+    if not number.isascii() or not number.isdigit() or len(number) > 18:
+        raise HttpProblem(BAD_REQUEST, f"Last-Event-ID: {value!r:.80} is not of an event of ours")
+    return flow_id, int(number)
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the deliveries that a path names: `7`, `7-9`, `7,9-12`. Raises HttpProblem."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        ends = [first, last] if dash else [first]
+        if not all(each.isascii() and each.isdigit() and len(each) <= 18 for each in ends):
+            raise HttpProblem(BAD_REQUEST, f"{text!r:.80} names no deliveries; 7, 7-9 or 7,9-12 would")
+        low, high = int(ends[0]), int(ends[-1])
+        if high - low + 1 + len(numbers) > NUMBERS_MAX:
+            raise HttpProblem(BAD_REQUEST, f"{text!r:.80} names more than {NUMBERS_MAX} deliveries")
+        numbers += range(low, high + 1)
+    return numbers
+
+
+# --- reading ---
+
+
+async def _read(
+    connection: "HttpConnection",
+    request: Request,
+    flow: HttpFlow,
+    query: Query,
+    after: int | None,
+) -> None:
+    accepted = request.header("accept").lower()
+    if "text/event-stream" in accepted:
+        window = query.number("window", WINDOW, 1, connection.services.limits.unsettled_max)
+        await _stream(connection, request, flow, window, after)
+        return
+    is_lines = "ndjson" in accepted
+    count_max = query.number("max", 1, 1, ANSWER_MESSAGES_MAX if is_lines else 1)
+    wait_ms = query.number("wait_s", 0, 0, connection.services.limits.wait_ms_max // 1000) * 1000
+    poll = Poll(flow, count_max=count_max)
+    connection.reads(poll)
+    flow.read(poll, after=after)
+    await poll.wait(wait_ms)
+    messages = [] if poll.end_reason else flow.held.show(count_max)
+    flow.leave(poll)
+    connection.reads(None)
+    if connection.has_left:
+        raise ClientLeft
+    if poll.end_reason:
+        raise HttpProblem(CONFLICT, f"the flow can be read no more here: {poll.end_reason}", reason="Flow Ended")
+    fields = _flow_headers(flow)
+    wall_ms = connection.runtime.clock.wall_ms()
+    flow_id = flow.terms.flow_id
+    if is_lines:
+        lines = _written(connection, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms))
+        if lines:
+            body = b"".join([line + b"\n" for _, line in lines])
+            request.answer(OK, body, [(b"content-type", NDJSON_TYPE), *fields])
+    else:
+        for only, headers in _written(connection, flow, messages, lambda each: delivery_headers(each, wall_ms)):
+            settled_at = (b"sluicegate-settle", settle_path(flow_id, only).encode("ascii"))
+            request.answer(OK, only.payload(), [*headers, *_NO_PAGE, settled_at, *fields])
+    if not request.is_answered:
+        request.answer(NO_CONTENT, headers=fields)
+
+
+def _written(
+    connection: "HttpConnection", flow: HttpFlow, messages: list[HeldMessage], write: Callable[[HeldMessage], W]
+) -> list[tuple[HeldMessage, W]]:
+    """Return messages with what `write` makes of each. Those it fails over are rejected
+    (`protocols.connection.unwritable`).
+    """
+    services = connection.services
+    written: list[tuple[HeldMessage, W]] = []
+    for message in messages:
+        try:
+            written.append((message, write(message)))
+        except Exception as error:
+            flow.settle_at_once(message.number, REJECTED)
+            tell_unwritable(services.events, services.counters, message.sequence, error, client=flow.terms.client)
+    if len(written) < len(messages):
+        flow.review()
+    services.counters.messages_sent += len(written)
+    return written
+
+
+def _flow_headers(flow: HttpFlow) -> list[tuple[bytes, bytes]]:
+    partitions = ",".join([str(each) for each in flow.partitions])
+    return [
+        (b"sluicegate-flow", (FLOW_PREFIX + flow.terms.flow_id).encode("ascii")),
+        (b"sluicegate-flow-partitions", partitions.encode("ascii")),
+        _NO_STORE,
+    ]
+
+
+async def _stream(
+    connection: "HttpConnection",
+    request: Request,
+    flow: HttpFlow,
+    window: int,
+    after: int | None,
+) -> None:
+    """Send messages as events until the client leaves or the flow ends."""
+    clock = connection.runtime.clock
+    stream = Stream(window=window, heartbeat_ms=HEARTBEAT_MS, now_ms=clock.now_ms())
+    connection.reads(stream)
+    flow.read(stream, after=after)
+    try:
+        connection.begin_stream(request, [(b"content-type", EVENTS_TYPE), *_flow_headers(flow)])
+        while stream.end_reason is None:
+            data = _events(connection, flow, stream, window)
+            if data:
+                await connection.stream(request, data)
+                stream.wrote(clock.now_ms())
+            else:
+                await stream.news()
+        if stream.end_reason:
+            ended = orjson.dumps({"reason": stream.end_reason})
+            await connection.stream(request, event("end", ended, ""))
+        request.end_stream()
+    finally:
+        flow.leave(stream)
+        connection.reads(None)
+
+
+def _events(connection: "HttpConnection", flow: HttpFlow, stream: Stream, window: int) -> bytes:
+    """Return what there is to write; nothing when there is nothing."""
+    pieces: list[bytes] = []
+    if stream.has_new_state:
+        stream.has_new_state = False
+        partitions = flow.partitions
+        state = {"flow": FLOW_PREFIX + flow.terms.flow_id, "active": bool(partitions), "partitions": partitions}
+        pieces.append(event("state", orjson.dumps(state), ""))
+    messages = flow.held.show(window)
+    wall_ms = connection.runtime.clock.wall_ms()
+    flow_id = flow.terms.flow_id
+    for message, line in _written(connection, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms)):
+        pieces.append(event("message", line, f"{flow_id}/{message.number}"))
+    if not pieces and stream.is_silent:
+        pieces.append(SIGN_OF_LIFE)
+    return b"".join(pieces)

@@ -1,0 +1,1 @@
+"""Publishing over HTTP: single messages, batches, request and reply, gateway mode."""

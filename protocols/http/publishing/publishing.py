@@ -1,0 +1,101 @@
+"""The way in from one HTTP connection: messages of requests, and what becomes of them."""
+
+from typing import final
+
+from sluicegate.actors.messages.data import Refused
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.refusals import ADMITTED
+from sluicegate.protocols.http.codec.problems import HttpProblem, not_stored, refusal_problem
+
+
+class Submission:
+    """The messages of one request, until all are safe or refused: for each message its problem, or None."""
+
+    def __init__(self) -> None:
+        self.problems: list[HttpProblem | None] = []
+        self.offers_pending = 0
+
+    def done(self) -> None:
+        """All messages are safe or refused."""
+        raise AssertionError("somebody waits for the messages")
+
+    def offer_done(self) -> None:
+        """One of the offers, in which its messages were published, is done."""
+        self.offers_pending -= 1
+        if self.offers_pending == 0:
+            self.done()
+
+
+@final
+class _Offer:
+    """Messages that were published together, whose confirmations are still to come."""
+
+    __slots__ = ("count", "first", "pending", "refusal", "submission")
+
+    def __init__(self, submission: Submission, first: int, count: int, pending: int) -> None:
+        self.submission = submission
+        self.first = first  # its place in the submission
+        self.count = count
+        self.pending = pending
+        self.refusal: Refused | None = None
+
+
+@final
+class PublishingSide:
+    """What one connection publishes."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
+        self._offers: dict[int, _Offer] = {}
+        self._next_token = 1
+
+    @property
+    def unanswered_count(self) -> int:
+        """How many publishes wait for confirmations."""
+        return len(self._offers)
+
+    def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
+        """Publish batches in their order, each of one destination; the submission may be done when this returns."""
+        submission.offers_pending = 1  # this call
+        for batch in batches:
+            self._offer(batch, submission)
+        submission.offer_done()
+
+    def _offer(self, batch: MessageBatch, submission: Submission) -> None:
+        """Publish a batch; what is refused is offered again message by message, for a refusal concerns single ones."""
+        token = self._next_token
+        self._next_token += 1
+        result = self.publisher.publish(batch, token)
+        if result.refusal == ADMITTED:
+            if result.confirmations_pending:
+                first = len(submission.problems)
+                self._offers[token] = _Offer(submission, first, batch.count, result.confirmations_pending)
+                submission.offers_pending += 1
+            submission.problems += [None] * batch.count
+        elif batch.count == 1:
+            problem = refusal_problem(result.text(), result.refused_by, result.also_refused)
+            submission.problems.append(problem)
+        else:
+            for row in range(batch.count):
+                self._offer(batch.select([row]), submission)
+
+    def confirmed(self, token: int, refusal: Refused | None = None) -> None:
+        """Note that a publish is safe or, with a refusal, could not be stored."""
+        offer = self._offers.get(token)
+        if offer is None:
+            return
+        offer.pending -= 1
+        offer.refusal = offer.refusal or refusal
+        if offer.pending == 0:
+            del self._offers[token]
+            if offer.refusal is not None:
+                for place in range(offer.first, offer.first + offer.count):
+                    offer.submission.problems[place] = not_stored(offer.refusal)
+            offer.submission.offer_done()
+
+    def end(self) -> None:
+        """Let go of what waits: the connection is gone, and the answers are for nobody."""
+        for token in list(self._offers):
+            self._offers[token].pending = 1
+            self.confirmed(token, Refused(token, "the connection ended"))

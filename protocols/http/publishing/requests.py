@@ -1,0 +1,217 @@
+"""What a POST does: one message, or a batch of them, answered once they are safe."""
+
+from typing import TYPE_CHECKING, Final, final
+
+import orjson
+
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.topics.destination import Destination
+from sluicegate.protocols.http.codec.message_in import read_attributes
+from sluicegate.protocols.http.codec.message_out import response_headers
+from sluicegate.protocols.http.codec.paths import destination_of_name
+from sluicegate.protocols.http.codec.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
+from sluicegate.protocols.http.codec.requests import ClientLeft, Request
+from sluicegate.protocols.http.codec.responses import OK
+from sluicegate.protocols.http.consuming.delivery_forms import NDJSON_TYPE
+from sluicegate.protocols.http.publishing.batches import Entry, read_batch
+from sluicegate.protocols.http.publishing.publishing import Submission
+from sluicegate.protocols.http.publishing.request_reply import REPLY_WAIT, reply_wait_ms
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.http.connection import HttpConnection
+
+MULTI_STATUS: Final = 207
+
+
+def is_batch(request: Request) -> bool:
+    """Return whether a POST brings any number of messages."""
+    return bool(request.header("sluicegate-batch").strip())
+
+
+def asks_for_reply(request: Request) -> bool:
+    """Return whether a POST waits for the reply to its message."""
+    return bool(request.header(REPLY_WAIT)) and not is_batch(request)
+
+
+def post(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+    """Publish the message of a request, which is whole; it is answered when that is safe. Raises HttpProblem."""
+    batches = _Batches(connection)
+    batches.add(destination, request.fields, request.body(connection.services.limits.body_bytes_max))
+    connection.publish(batches.batches(), _One(request))
+
+
+async def post_batch(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+    """Publish the messages of a request, which is whole; it is answered when all are safe. Others go on between pieces.
+
+    Raises HttpProblem and ClientLeft.
+    """
+    limits = connection.services.limits
+    body = request.body(limits.body_bytes_max)
+    batches = _Batches(connection)
+    kind = request.header("sluicegate-batch").strip().lower()
+    entries: list[Entry] = []
+    for found in read_batch(kind, request.header("content-type"), body, limits.batch_messages_max):
+        for entry in found:
+            if entry.problem is None:
+                try:
+                    target = destination_of_name(entry.destination) if entry.destination else destination
+                    batches.add(target, entry.fields, entry.payload)
+                except HttpProblem as misunderstood:
+                    entry.problem = misunderstood
+        entries += found
+        await connection.runtime.sleep(0)
+        if request.is_answered:
+            raise ClientLeft
+    connection.publish(batches.batches(), _Batch(request, entries))
+
+
+async def post_and_wait(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+    """Publish the message of a request that waits for a reply, and answer with that. Raises HttpProblem, ClientLeft."""
+    wait_ms = reply_wait_ms(request.header(REPLY_WAIT))
+    if request.header("solace-reply-to-destination"):
+        raise HttpProblem(
+            BAD_REQUEST, "Solace-Reply-Wait-Time-In-ms and Solace-Reply-To-Destination exclude each other"
+        )
+    await ask(connection, request, destination, request.fields, wait_ms)
+
+
+async def ask(
+    connection: "HttpConnection",
+    request: Request,
+    destination: Destination,
+    fields: list[tuple[str, str]],
+    wait_ms: int,
+) -> None:
+    """Publish a message with these attributes, and answer the request, which is whole, with the first reply to it.
+
+    Raises HttpProblem and ClientLeft.
+    """
+    batches = _Batches(connection)
+    body = request.body(connection.services.limits.body_bytes_max)
+    batches.add(destination, fields, body, reply_to=await connection.replies.expect())
+    asked = _Asked()
+    connection.publish(batches.batches(), asked)
+    await asked.safe
+    problem = asked.problems[0]
+    if problem is not None:
+        raise problem
+    reply = await connection.replies.reply(wait_ms)
+    if reply is None:
+        raise HttpProblem(REPLY_TIMEOUT, f"no reply within {wait_ms} ms", reason="Reply Timeout")
+    connection.services.counters.messages_sent += 1
+    request.answer(OK, reply.payload, response_headers(reply.headers, connection.runtime.clock.wall_ms()))
+
+
+@final
+class _One(Submission):
+    """The message of a request."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__()
+        self._request = request
+
+    def done(self) -> None:
+        """Answer the request."""
+        problem = self.problems[0]
+        if problem is None:
+            self._request.answer_ok()
+        else:
+            self._request.answer_problem(problem)
+
+
+@final
+class _Batch(Submission):
+    """The messages of a request that are understood, among the others."""
+
+    def __init__(self, request: Request, entries: list[Entry]) -> None:
+        super().__init__()
+        self._request = request
+        self._entries = entries
+
+    def done(self) -> None:
+        """Answer the request with one line for each message, in their order."""
+        outcomes = iter(self.problems)
+        lines: list[bytes] = []
+        status = OK
+        for entry in self._entries:
+            problem = entry.problem if entry.problem is not None else next(outcomes)
+            if problem is not None:
+                status = MULTI_STATUS
+            lines.append(orjson.dumps(_result(problem)))
+        self._request.answer(status, b"\n".join(lines) + b"\n", [(b"content-type", NDJSON_TYPE)])
+
+
+@final
+class _Asked(Submission):
+    """A message whose reply is waited for once it is safe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.safe: LoopFuture[None] = LoopFuture()
+
+    def done(self) -> None:
+        """Let the request go on."""
+        self.safe.set()
+
+
+def _result(problem: HttpProblem | None) -> dict[str, int | str]:
+    if problem is None:
+        return {"status": OK}
+    return {"status": problem.status, "reason": problem.reason, "detail": problem.detail}
+
+
+@final
+class _Batches:
+    """Gathers neighbouring messages that go the same way."""
+
+    def __init__(self, connection: "HttpConnection") -> None:
+        self._connection = connection
+        self._wall_ms = connection.runtime.clock.wall_ms()
+        self._closed: list[MessageBatch] = []
+        self._destination: Destination | None = None
+        self._qos = 0
+        self._payloads: list[bytes] = []
+        self._headers: list[Headers | None] = []
+
+    def add(
+        self, destination: Destination, fields: list[tuple[str, str]], payload: bytes, *, reply_to: str = ""
+    ) -> None:
+        """Add a message; `reply_to` is where its reply is waited for. Raises HttpProblem when it is none."""
+        bytes_max = self._connection.services.limits.message_bytes_max
+        if len(payload) > bytes_max:
+            raise HttpProblem(TOO_LARGE, f"the message is larger than the {bytes_max} bytes that are taken here")
+        message = read_attributes(fields, payload, self._wall_ms)
+        if reply_to:
+            message.headers.reply_to = reply_to
+        last = self._destination
+        if last is None or last != destination or self._qos != message.qos:
+            self._close()
+            self._destination = destination
+            self._qos = message.qos
+        self._payloads.append(payload)
+        self._headers.append(message.headers)
+
+    def batches(self) -> list[MessageBatch]:
+        """Return them, in the order of their messages."""
+        self._close()
+        return self._closed
+
+    def _close(self) -> None:
+        if self._destination is None or not self._payloads:
+            return
+        batch = MessageBatch(
+            topic=self._destination.topic,
+            topics=None,
+            payloads=self._payloads,
+            headers=self._headers,
+            qos=self._qos,
+            retain=False,
+            publisher=self._connection.client,
+            received_ms=self._wall_ms,
+            payload_bytes=sum([len(payload) for payload in self._payloads]),
+        )
+        self._closed.append(batch)
+        self._payloads = []
+        self._headers = []

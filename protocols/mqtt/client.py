@@ -1,0 +1,134 @@
+"""What a client's session has on its connection, made when it is needed: many clients only ever get direct messages."""
+
+from typing import TYPE_CHECKING
+
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.write_control import WritingWatch
+from sluicegate.protocols.mqtt.attached import AttachedSession
+from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.datapath.publishing import PublishingSide
+from sluicegate.protocols.mqtt.session.session import Session
+from sluicegate.protocols.mqtt.session.writes import SessionWrites
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.mqtt.connection import MqttConnection
+
+
+def writes_of(connection: "MqttConnection", attached: AttachedSession) -> SessionWrites:
+    """Return what writes the session of a client."""
+    if attached.writes is None:
+        attached.writes = SessionWrites(connection.cell, connection.services, attached.session)
+    return attached.writes
+
+
+def subscriber_of(connection: "MqttConnection", session: Session) -> Subscriber:
+    """Return where the messages of the session's subscriptions go."""
+    subscriber = session.subscriber
+    if subscriber is None:
+        subscriber = session.subscriber = Subscriber(session.client_id)
+        reach(connection, subscriber)
+    return subscriber
+
+
+def reach(connection: "MqttConnection", subscriber: Subscriber) -> None:
+    """Have the messages of a session come to its connection."""
+    connection.services.space.prioritise(subscriber, connection.identity.rights.profile.dto_local_priority)
+    subscriber.address = connection.cell.inbox
+    subscriber.pressure = None if connection.watch is None else connection.watch.pressure
+
+
+def gate_of(connection: "MqttConnection") -> ReadingGate:
+    """Return what says whether a client is read from: the first to ask is who may keep it from being."""
+    gate = connection.gate
+    if gate is None:
+        gate = connection.gate = ReadingGate(connection.cell.inbox)
+        gate.attach(connection.transport)
+        rights = connection.identity.admitted()
+        if rights is not None:
+            gate.limit(rights)
+    return gate
+
+
+def begin_publishing(connection: "MqttConnection", attached: AttachedSession) -> PublishingSide:
+    """Give a client its way in, with the first that it publishes: many never do."""
+    services, session, writes = connection.services, attached.session, writes_of(connection, attached)
+    publisher = Publisher(
+        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.cell.runtime.rng
+    )
+    publisher.rights = connection.identity.rights
+    publisher.hears_of_retained = connection.engine.level == 5
+    attached.publishing = PublishingSide(
+        engine=connection.engine,
+        level=connection.engine.level,
+        session=session,
+        room=services.session_room,
+        publisher=publisher,
+        counters=services.counters,
+        before_answer=writes.before_exactly_once,
+        forget_received=writes.forget_received,
+        explains=attached.explains,
+        opens_flow=lambda: services.events.emit(CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id),
+    )
+    return attached.publishing
+
+
+def delivering_of(connection: "MqttConnection", attached: AttachedSession) -> DeliveringSide:
+    """Return the way out for what is not direct. What comes by it waits for the answer to the request under way."""
+    if attached.delivering is not None:
+        return attached.delivering
+    delivering = begin_delivering(connection, attached)
+    if connection.is_asking:
+        delivering.hold()
+    return delivering
+
+
+def begin_delivering(connection: "MqttConnection", attached: AttachedSession) -> DeliveringSide:
+    """Give a client its way out for what is not direct."""
+    services = connection.services
+    delivering = attached.delivering = DeliveringSide(
+        engine=connection.engine,
+        level=connection.engine.level,
+        session=attached.session,
+        window=CreditWindow(attached.receive_maximum, services.credit),
+        dispatcher=connection.cell.runtime.dispatcher,
+        before_exactly_once=writes_of(connection, attached).before_exactly_once,
+        clock=connection.cell.runtime.clock,
+        counters=services.counters,
+        events=services.events,
+        later=lambda: connection.cell.after(0, lambda: _go_on(connection)),
+    )
+    if connection.is_writing_paused:
+        delivering.hold_back(True)
+    return delivering
+
+
+def _go_on(connection: "MqttConnection") -> None:
+    """Send the next slice of retained messages, now that other sockets had their turn."""
+    delivering = connection.delivering()
+    if delivering is not None:
+        delivering.retained.go_on_later(connection.cell.runtime.clock.wall_ms())
+        connection.drained()
+
+
+def watch_of(connection: "MqttConnection") -> WritingWatch | None:
+    """Return what watches whether a client reads what it is sent; None: it is not let in yet, or gone.
+
+    Publishers, who wait for it, need not know of it before it lags.
+    """
+    services, attached, transport = connection.services, connection.attached, connection.transport
+    if connection.watch is not None or attached is None or transport is None:
+        return connection.watch
+    watch = connection.watch = WritingWatch(
+        connection.cell,
+        services.counters,
+        buffer_bytes_max=services.connection_buffer_bytes_max,
+        slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
+    )
+    watch.attach(transport)
+    if attached.session.subscriber is not None:
+        attached.session.subscriber.pressure = watch.pressure
+    return watch

@@ -1,0 +1,1 @@
+"""MQTT on the wire: packets, properties, reason codes, limits. No state."""

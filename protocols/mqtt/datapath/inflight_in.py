@@ -1,0 +1,86 @@
+"""What one client has published and not heard back about, in the order it published [4.6.0-2].
+
+PUBACK and PUBREC go out in the order their PUBLISHes came in, so a publish that is safe waits for those before it.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.message.ranges import RangeSet
+
+SUCCESS: Final = 0
+
+
+@final
+class Unanswered:
+    """One batch of publishes: its packet ids, and how many confirmations it still waits for."""
+
+    __slots__ = ("count", "packet_ids", "pending", "publication", "qos", "reason_code", "reason_text", "token")
+
+    def __init__(self, token: int, qos: int, packet_ids: list[tuple[int, int]], count: int, pending: int) -> None:
+        self.token = token
+        self.qos = qos
+        self.packet_ids = packet_ids  # runs (first, last), inclusive
+        self.count = count
+        self.pending = pending
+        self.reason_code = SUCCESS
+        self.reason_text = ""  # explains a refusal
+        self.publication: Publication | None = None  # of a QoS 2 publish whose session outlives the connection
+
+
+@final
+class PublishesIn:
+    """The publishes of one connection that are not answered yet, and the QoS 2 ids of its session.
+
+    `received` are ids of QoS 2 publishes between PUBREC and PUBREL: the same id again is a repetition [4.3.3-10].
+    """
+
+    def __init__(self, received: RangeSet) -> None:
+        self.received = received
+        self.unanswered_count = 0  # messages
+        self._line: deque[Unanswered] | None = None  # until something waits: an empty one takes 600 bytes
+        self._by_token: dict[int, Unanswered] = {}
+        self._tokens = 0
+
+    def next_token(self) -> int:
+        """Return a token for the next publish."""
+        self._tokens += 1
+        return self._tokens
+
+    def add(self, token: int, qos: int, packet_ids: list[tuple[int, int]], count: int, pending: int) -> Unanswered:
+        """Put a batch in line."""
+        entry = Unanswered(token, qos, packet_ids, count, pending)
+        if self._line is None:
+            self._line = deque()
+        self._line.append(entry)
+        if pending:
+            self._by_token[token] = entry
+        self.unanswered_count += count
+        return entry
+
+    def confirmed(self, token: int, reason_code: int, reason_text: str = "") -> None:
+        """Note one confirmation of a batch, or a refusal."""
+        entry = self._by_token.get(token)
+        if entry is None:
+            return
+        entry.pending -= 1
+        if reason_code:
+            entry.reason_code = reason_code
+            entry.reason_text = reason_text
+        if entry.pending == 0:
+            del self._by_token[token]
+
+    def unanswered(self) -> list[Unanswered]:
+        """Return the batches in line, oldest first."""
+        return [] if self._line is None else list(self._line)
+
+    def take_answerable(self) -> list[Unanswered]:
+        """Return the batches at the head of the line that can be answered now."""
+        line = self._line
+        answerable: list[Unanswered] = []
+        while line and line[0].pending == 0:
+            entry = line.popleft()
+            self.unanswered_count -= entry.count
+            answerable.append(entry)
+        return answerable

@@ -1,0 +1,63 @@
+"""QoS 2 messages that the client has: each is settled once a restart of the broker would know that it has it.
+
+After a settlement alone the restart would give the packet id to another message, and the client, which has yet to see a
+PUBREL, would take that for the same. What is in doubt after a crash the client's queue delivers to it again, or keeps
+for it, and then it is settled.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.protocols.mqtt.datapath.inflight_out import OutboundRun
+from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.session import Session
+
+
+@final
+class TakenRuns:
+    """Those of one connection."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
+        settle: Callable[[OutboundRun], None],
+    ) -> None:
+        self._session = session
+        self._before_exactly_once = before_exactly_once
+        self._settle = settle
+        self._unsettled: dict[int, OutboundRun] = {}  # by first packet id
+
+    def take(self, run: OutboundRun) -> None:
+        """Settle a run, at once where nobody sends it again: its ids are known to be the client's."""
+        ids, first, end = run.source.ids, run.first_sequence, run.first_sequence + run.count
+        if ids is not None:
+            ids.takes(first, end)
+        if ids is None or not self._session.is_durable:
+            self._settle(run)
+            return
+        ids.answered(first, end)
+        ids.unsettled.add(first, end)
+        packet_id = run.first_packet_id
+        self._unsettled[packet_id] = run
+        self._before_exactly_once(lambda: self._stored(packet_id), None)
+
+    def settle_of(self, ids: SentIds) -> None:
+        """Settle now what is of one queue."""
+        for packet_id, run in list(self._unsettled.items()):
+            if run.source.ids is ids:
+                self._stored(packet_id)
+
+    def settle_all(self) -> None:
+        """Settle everything now: somebody else stores the ids."""
+        for packet_id in list(self._unsettled):
+            self._stored(packet_id)
+
+    def _stored(self, packet_id: int) -> None:
+        run = self._unsettled.pop(packet_id, None)
+        if run is not None:  # else it was settled before
+            if run.source.ids is not None:
+                run.source.ids.unsettled.discard(run.first_sequence, run.first_sequence + run.count)
+            self._settle(run)

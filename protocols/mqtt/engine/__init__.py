@@ -1,0 +1,1 @@
+"""The sans-IO engine of one MQTT connection. Bytes in, events out."""

@@ -1,0 +1,459 @@
+"""The server's side of one MQTT connection: bytes in, events out; commands in, bytes out. No socket, clock or actor.
+
+What it does by itself: framing, every check that needs no session, the answer to a violation, PINGRESP, keep alive,
+topic aliases, the receive maximum, size limits. What it will not do: remember subscriptions or messages, know a
+duplicate, choose packet ids, decide who may come in. Those are answers of the session to its events.
+
+Three rules for the caller:
+
+1. Events come in wire order. Packets behind a CONNECT are reported at once, but count only once it is accepted.
+2. The last event may be DisconnectReceived or PeerViolated. Then the engine has ended: input is ignored, and so are
+   commands, for an answer that was under way when the client left is no mistake.
+3. Keep alive must not run out on what the caller did not read: while it reads nothing it calls `alive`, not `tick`.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64, u8
+
+from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.mqtt.codec.events import ConnectReceived, DisconnectReceived, Heard, PeerViolated
+from sluicegate.protocols.mqtt.codec.fixed_header import (
+    AUTHENTICATING,
+    BEFORE_CONNECT,
+    CONNECT,
+    CONNECTED,
+    DISCONNECT,
+    NAMES,
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    refusal,
+)
+from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.codec.packets.acknowledgements import encode_acknowledgements, read_acknowledgements
+from sluicegate.protocols.mqtt.codec.packets.connack import (
+    encode_acceptance,
+    encode_refusals,
+    encode_violation_refusals,
+)
+from sluicegate.protocols.mqtt.codec.packets.connect import decode_connect, read_protocol
+from sluicegate.protocols.mqtt.codec.packets.disconnect import (
+    decode_auth,
+    decode_disconnect,
+    encode_auth,
+    encode_disconnects,
+    explanation,
+)
+from sluicegate.protocols.mqtt.codec.packets.subscribe import (
+    decode_subscribe,
+    decode_unsubscribe,
+    encode_suback,
+    encode_unsuback,
+)
+from sluicegate.protocols.mqtt.codec.reason_codes import (
+    CONNACK_REFUSALS,
+    KEEP_ALIVE_TIMEOUT,
+    MALFORMED_PACKET,
+    PACKET_TOO_LARGE,
+    PROTOCOL_ERROR,
+    REFUSAL_FIRST,
+    SUCCESS,
+    UNSPECIFIED_ERROR,
+)
+from sluicegate.protocols.mqtt.codec.wire import is_padded, read_length
+from sluicegate.protocols.mqtt.engine.auth_exchange import NO_DIALOGUE, AuthenticationDialogue
+from sluicegate.protocols.mqtt.engine.partial_packet import PartialPacket, misses_much
+from sluicegate.protocols.mqtt.engine.publish_reader import PublishReader
+from sluicegate.protocols.mqtt.engine.publish_writer import NONE_SKIPPED, PublishWriter
+from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
+
+_PINGRESP: Final = b"\xd0\x00"
+_NO_PIECES: Final[list[bytes]] = []  # of all engines that write one piece at a time; nothing is added to it
+
+# Stages of a connection.
+_SILENT: Final = 0  # no CONNECT yet
+_ASKING: Final = 1  # CONNECT was reported, CONNACK was not sent
+_OPEN: Final = 2
+_ENDED: Final = 3
+
+
+@final
+class MqttEngine:
+    """One client's connection, from its first byte to its last.
+
+    Invariants: at most one CONNACK, before anything else but AUTH [3.2.0-1]; nothing is sent after the end; `feed`
+    never raises because of input.
+    """
+
+    def __init__(self, limits: MqttLimits, now_ms: int) -> None:
+        self.client_packet_bytes_max = 0  # what the client takes; 0: no limit
+        # What fits into a byte stands together: there may be a hundred thousand of these.
+        self.level: u8 = 0  # 3, 4 or 5 once CONNECT has said so
+        self._stage: u8 = _SILENT
+        self.tells_reasons = False
+        self.restricts_output = False  # it has a limit that only `publish` observes: not all blocks may be for it
+        self.has_output = False
+        self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
+        self.answered_bytes = 0  # ever; messages are no answers
+        self._limits = limits
+        self._first_bytes = BEFORE_CONNECT
+        self._packet_bytes_max = limits.connect_bytes_max
+        self._connect: ConnectReceived | None = None  # while it waits for an answer
+        self._topic_alias_maximum = 0  # the client's
+        self._client_id = ""  # from CONNECT on
+        self._reader: PublishReader | None = None
+        self._writer: PublishWriter | None = None  # from the first message that is the client's own
+        self._only = b""  # the one piece to be written, if there is one: mostly it is all of a turn
+        self._pieces = _NO_PIECES  # more of them; empty while there is but one
+        self.partial: PartialPacket | None = None  # of a packet that has not come whole
+        self._last_packet_ms = now_ms
+        self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
+        self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
+        self._authentication = NO_DIALOGUE
+        self.goodbye: DisconnectReceived | None = None  # the client's DISCONNECT, from when it is read
+
+    # --- the three verbs ---
+
+    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> Heard:
+        """Return what the client said; after a violation, PeerViolated is the last. No bytes: a packet was placed."""
+        heard = Heard()
+        if self._stage != _ENDED:
+            if self.partial is not None and len(data := self.partial.join(data)) > 0:
+                self.partial = None
+            try:
+                pos = self._read(data, wall_ms, heard)
+                if pos > 0 or (self._stage == _OPEN and misses_much(self.partial)):
+                    self._last_packet_ms = now_ms
+                if pos < len(data) and self._stage != _ENDED:
+                    self.partial = PartialPacket(data, pos)
+            except PeerViolation as violation:
+                self._heard_violation(violation, heard)
+            except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
+                self._heard_violation(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"), heard)
+        return heard
+
+    def tick(self, now_ms: int) -> PeerViolated | None:
+        """Bring time. Once a second is enough: keep alive may be exceeded by as much."""
+        silent_ms = now_ms - self._last_packet_ms
+        awaits_auth = self._authentication.awaits_client
+        if self._stage == _SILENT or (self._stage == _ASKING and awaits_auth):
+            if silent_ms >= self._limits.connect_timeout_ms:
+                what = "AUTH" if awaits_auth else "CONNECT"
+                return self._violated(PeerViolation(UNSPECIFIED_ERROR, f"no {what} within {silent_ms} ms"))
+        elif self._stage == _OPEN and 0 < self._keep_alive_ms <= silent_ms:
+            return self._violated(PeerViolation(KEEP_ALIVE_TIMEOUT, f"silent for {silent_ms} ms [3.1.2-22]"))
+        return None
+
+    def take_only(self) -> bytes:
+        """Return the bytes to be written if they are in one piece; empty if there are none, or more for `take`."""
+        only = self._only
+        if len(only) > 0:
+            self._only = b""
+            self.has_output = False
+        return only
+
+    def take(self) -> list[bytes]:
+        """Return the bytes to be written, in pieces that belong together in this order."""
+        pieces, self._pieces = self._several(), _NO_PIECES
+        self.has_output = False
+        return pieces
+
+    def alive(self, now_ms: int) -> None:
+        """Count this moment as one in which the client spoke: for a caller that has stopped reading."""
+        self._last_packet_ms = now_ms
+
+    # --- what a transport reads to where it stays ---
+
+    def room(self) -> memoryview | None:
+        """Return memory for what is missing of a packet, if so much of it is missing that it pays."""
+        return None if self.partial is None else self.partial.room(self.level)
+
+    def placed(self, count: int, now_ms: int) -> bool:
+        """Note that so many bytes have come to `room`; return whether the packet is whole: then `feed` no bytes."""
+        if self._stage == _OPEN:  # before that, time runs against whoever is slow
+            self._last_packet_ms = now_ms
+        assert self.partial is not None, "who places bytes has asked for room"
+        payload = self.partial.placed(count)
+        if payload is None:
+            return False
+        self._publish_reader().apart = payload
+        return True
+
+    # --- commands: the beginning ---
+
+    def accept(
+        self,
+        session_present: bool,
+        *,
+        assigned_client_id: str | None = None,
+        server_keep_alive_s: int = -1,
+        session_expiry_s: int = -1,
+        authentication_method: str | None = None,
+        authentication_data: bytes | None = None,
+    ) -> bool:
+        """Send CONNACK with success. An argument left at -1 is not announced.
+
+        3.x clients are told nothing but Session Present, and their own keep alive stays. False: the client is refused
+        after all. It broke a rule meanwhile, or takes no packet as large as this CONNACK, and hears nothing [3.1.2-24].
+        """
+        connect = self._asked("accept")
+        if connect is None:
+            return self.goodbye is not None
+        client_id = connect.client_id if assigned_client_id is None else assigned_client_id
+        if client_id == "":
+            raise LocalMisuse("a client without id has to be given one [3.1.3-6]")
+        connack = encode_acceptance(
+            self.level,
+            session_present,
+            self._limits,
+            assigned_client_id=assigned_client_id,
+            server_keep_alive_s=server_keep_alive_s,
+            session_expiry_s=session_expiry_s,
+            authentication_method=authentication_method,
+            authentication_data=authentication_data,
+        )
+        if not self._queue_first_that_fits([connack]):
+            self._end()
+            return False
+        self._client_id = client_id
+        if self._reader is not None:
+            self._reader.publisher = client_id
+        overridden = self.level == 5 and server_keep_alive_s >= 0  # [3.2.2-21]
+        self._keep_alive_ms = (server_keep_alive_s if overridden else connect.keep_alive_s) * 1500
+        self._connect = None
+        self._stage = _OPEN
+        self._first_bytes = CONNECTED[self.level]
+        self._authentication.accepted()
+        if self._pings_early:
+            self._queue(_PINGRESP * self._pings_early)
+        return True
+
+    def refuse(self, reason_code: int, text: str = "") -> None:
+        """Send CONNACK with a refusal, a code of 5.0, and end. 3.x gets the nearest code it has, if it has one."""
+        if self._asked("refuse") is not None:
+            self._queue_first_that_fits(encode_refusals(self.level, reason_code, text))
+            self._end()
+
+    def auth(self, reason_code: int, method: str, data: bytes | None = None) -> bool:
+        """Send a step: 0x18, or 0x00 to finish a re-authentication. False: larger than the client takes [3.1.2-24]."""
+        if self._stage == _ENDED:
+            return True
+        if self._stage == _SILENT:
+            raise LocalMisuse("AUTH before CONNECT")
+        self._authentication.sends(reason_code, method)
+        return len(self._queue_first_that_fits([encode_auth(reason_code, method, data)])) > 0
+
+    # --- commands: answers and messages ---
+
+    def acknowledge(self, kind: int, first: int, last: int, reason_code: int = SUCCESS, text: str = "") -> None:
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP for the packet ids from `first` to `last`, both included."""
+        if self._may_send():
+            room = self.client_packet_bytes_max
+            self._answer(encode_acknowledgements(kind, first, last, reason_code, self.level, text, room))
+            ends = kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST)
+            if ends and self._reader is not None:
+                self._reader.acknowledged(last - first + 1)
+
+    def suback(self, packet_id: int, codes: list[int], reason: str = "") -> None:
+        """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
+        if self._may_send():
+            properties = explanation(reason) if self.tells_reasons else b""
+            suback = encode_suback(packet_id, codes, self.level, properties)
+            if 0 < self.client_packet_bytes_max < len(suback):
+                suback = encode_suback(packet_id, codes, self.level, b"")  # [3.9.2-1]
+            self._answer(suback)
+
+    def unsuback(self, packet_id: int, codes: list[int]) -> None:
+        """Answer an UNSUBSCRIBE: a code of 5.0 for each filter, which 3.x does not get to see."""
+        if self._may_send():
+            self._answer(encode_unsuback(packet_id, codes, self.level))
+
+    def publish(self, rows: RowsOut, first_packet_id: int, *, dup: bool) -> list[int]:
+        """Send rows; return those too large for this client, which are to be taken as delivered.
+
+        The first row has `first_packet_id`, each further one the next id, skipped rows too; QoS 0 has no ids.
+        """
+        if not self._may_send():
+            return NONE_SKIPPED
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = PublishWriter(self.level, self.client_packet_bytes_max, self._topic_alias_maximum)
+        if rows.stop - rows.start == 1:
+            packet = writer.alone(rows, first_packet_id, dup=dup)
+            if len(packet) > 0:
+                self._queue(packet)
+                return NONE_SKIPPED
+        skipped = writer.write(self._several(), rows, first_packet_id, dup=dup)
+        self.has_output = len(self._pieces) > 0
+        return skipped
+
+    def publish_direct(self, block: bytes) -> None:
+        """Send PUBLISH packets that are encoded already, for this client's dialect. Not when `restricts_output`."""
+        if self._may_send():
+            self._queue(block)
+
+    def disconnect(self, reason_code: int, text: str = "") -> None:
+        """End from our side. A 5.0 client hears why [3.14.0-1], and whoever waits for CONNACK is refused."""
+        if self._stage == _ASKING:
+            self.refuse(reason_code if reason_code in CONNACK_REFUSALS else UNSPECIFIED_ERROR, text)
+        elif self._stage == _OPEN and self.level == 5:
+            self._queue_first_that_fits(encode_disconnects(reason_code, text))
+        self._end()
+
+    # --- reading ---
+
+    def _read(self, data: bytes, wall_ms: int, heard: Heard) -> i64:
+        """Read whole packets; return the position behind the last. Refuse by the fixed header what it can tell."""
+        pos: i64 = 0
+        end: i64 = len(data)
+        while pos < end and self._stage != _ENDED:
+            first_byte: i64 = data[pos]
+            if self._first_bytes[first_byte]:
+                raise refusal(self._first_bytes, first_byte)
+            packet_type = first_byte >> 4
+            if packet_type == PUBLISH:
+                stop = self._publish_reader().read(data, pos, end, wall_ms, heard)
+            elif PUBACK <= packet_type <= PUBCOMP:
+                stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, heard)
+            else:
+                stop = self._read_single(data, pos, end, packet_type, heard)
+            if stop == pos:
+                break  # incomplete
+            pos = stop
+        return pos
+
+    def _publish_reader(self) -> PublishReader:
+        """Return what reads PUBLISH packets, which is made with the first."""
+        if self._reader is None:
+            self._reader = PublishReader(self.level, self._limits, self._client_id)
+        return self._reader
+
+    def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, heard: Heard) -> i64:
+        """Read one packet of a type that does not come in runs."""
+        length, body = read_length(data, pos + 1, end)
+        if length < 0:
+            return pos
+        stop = body + length
+        if stop - pos > self._packet_bytes_max:
+            text = f"{NAMES[packet_type]} of {stop - pos} bytes, at most {self._packet_bytes_max} are allowed"
+            raise PeerViolation(PACKET_TOO_LARGE, text)
+        if packet_type == PINGREQ and length:
+            raise PeerViolation(MALFORMED_PACKET, f"PINGREQ with remaining length {length}")
+        if self.level == 5 and is_padded(data, pos + 1, body):
+            raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
+        if stop > end:
+            return pos
+        room = self.client_packet_bytes_max
+        if packet_type == PINGREQ and self._stage == _OPEN:
+            self._answer(_PINGRESP)
+        elif packet_type == PINGREQ:
+            self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
+        elif packet_type == SUBSCRIBE:
+            heard.add(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
+        elif packet_type == UNSUBSCRIBE:
+            heard.add(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
+        elif packet_type == CONNECT:
+            self._read_connect(data, body, stop, heard)
+        elif packet_type == DISCONNECT:
+            self._read_disconnect(data, body, stop, heard)
+        else:
+            auth = decode_auth(data, body, stop)
+            self._authentication.received(auth)
+            heard.add(auth)
+        return stop
+
+    def _read_connect(self, data: bytes, body: int, stop: int, heard: Heard) -> None:
+        protocol = read_protocol(data, body, stop)
+        self.level = protocol.level  # from here on there is a form to answer in
+        self._stage = _ASKING
+        connect = decode_connect(data, protocol, stop, self._limits)
+        self._connect = connect
+        self._expires_at_close = connect.session_expiry_s == 0
+        if connect.authentication_method is not None:
+            self._authentication = AuthenticationDialogue(connect.authentication_method)
+        self.client_packet_bytes_max = connect.maximum_packet_size
+        self.restricts_output = connect.maximum_packet_size > 0
+        self.tells_reasons = self.level == 5 and connect.request_problem_information  # [3.1.2-29]
+        self._packet_bytes_max = self._limits.packet_bytes_max
+        self._client_id = connect.client_id
+        self._topic_alias_maximum = connect.topic_alias_maximum
+        self._first_bytes = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
+        heard.add(connect)
+
+    def _read_disconnect(self, data: bytes, body: int, stop: int, heard: Heard) -> None:
+        event = decode_disconnect(data, body, stop, self.level)
+        if event.session_expiry_s > 0 and self._expires_at_close:
+            raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 (3.14.2.2.2)")
+        self.goodbye = event
+        heard.add(event)
+        self._end()
+
+    # --- ending and writing ---
+
+    def _heard_violation(self, violation: PeerViolation, heard: Heard) -> None:
+        if self._stage == _ASKING:
+            heard.drop()  # CONNECT is refused, and nothing that came with it is processed [3.1.4-6]
+        heard.add(self._violated(violation))
+
+    def _violated(self, violation: PeerViolation) -> PeerViolated:
+        """End because of the peer: queue the answer its version has for it; return what to report."""
+        answer = b""
+        if self._stage == _OPEN and self.level == 5:
+            answer = self._queue_first_that_fits(encode_disconnects(violation.reason_code, violation.text))
+        elif self._stage == _ASKING:
+            refusals = encode_violation_refusals(self.level, violation.reason_code, violation.text)
+            answer = self._queue_first_that_fits(refusals)
+        self._end()
+        return PeerViolated(violation.reason_code, violation.text, answer)
+
+    def _queue_first_that_fits(self, packets: list[bytes]) -> bytes:
+        """Queue the first of these forms that the client takes; return it, empty if there is none."""
+        for packet in packets:
+            if not 0 < self.client_packet_bytes_max < len(packet):
+                self._queue(packet)
+                return packet
+        return b""
+
+    def _answer(self, packets: bytes) -> None:
+        self.answered_bytes += len(packets)
+        self._queue(packets)
+
+    def _queue(self, packet: bytes) -> None:
+        if self.has_output:
+            self._several().append(packet)
+        else:
+            self._only = packet
+            self.has_output = True
+
+    def _several(self) -> list[bytes]:
+        """Return the pieces to be written as a list, to be added to; none is alone any more."""
+        if self._pieces is _NO_PIECES:
+            self._pieces = []
+        if len(self._only) > 0:
+            self._pieces.append(self._only)
+            self._only = b""
+        return self._pieces
+
+    def _end(self) -> None:
+        self._stage = _ENDED
+        self.partial = None
+
+    def _asked(self, command: str) -> ConnectReceived | None:
+        """Return the CONNECT that waits for an answer; None when the client has left meanwhile."""
+        if self._stage == _ENDED:
+            return None
+        if self._stage != _ASKING or self._connect is None:
+            raise LocalMisuse(f"{command} without a CONNECT that waits for it [3.2.0-2]")
+        return self._connect
+
+    def _may_send(self) -> bool:
+        if self._stage == _OPEN:
+            return True
+        if self._stage != _ENDED:
+            raise LocalMisuse("a packet before CONNACK [3.2.0-1]")
+        return False

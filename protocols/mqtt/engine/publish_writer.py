@@ -1,0 +1,306 @@
+"""Outgoing PUBLISH packets, in two ways.
+
+What many subscribers get alike (QoS 0, nothing of their own) is encoded once for each dialect and handed to all of
+them: `encode_at_most_once`. What is one subscriber's own (packet ids, aliases, its identifiers, the RETAIN flag, its
+size limit) is written by its `PublishWriter`. Which rows, which QoS and which ids is the session's decision.
+"""
+
+from typing import Final, final
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
+from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX, TOPIC_ALIASES_OUT_MAX
+from sluicegate.protocols.mqtt.codec.message_properties import encode_message_properties
+from sluicegate.protocols.mqtt.codec.properties import (
+    SUBSCRIPTION_IDENTIFIER,
+    TOPIC_ALIAS,
+    number_property,
+    section,
+    user_property,
+)
+from sluicegate.protocols.mqtt.codec.wire import string, varint
+from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, WireBatch, dialect_of
+from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
+
+NO_ALIAS: Final = 0
+
+NONE_SKIPPED: Final[list[int]] = []
+
+_COPIED_BYTES_MAX: Final = 4096  # a payload that is copied to make its packet one piece
+
+_SHARED_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP
+
+_ids: Final[list[bytes]] = []  # of the packet ids 0..65535: two bytes each, and then an empty property section
+
+
+def _id_table() -> bytes:
+    """Return 65,536 times packet id and a zero byte, in order. A slice of it is 16 ns compiled, int.to_bytes 36."""
+    if not _ids:
+        _ids.append(b"".join([packet_id.to_bytes(2, "big") + b"\0" for packet_id in range(PACKET_ID_MAX + 1)]))
+    return _ids[0]
+
+
+def encode_at_most_once(batch: MessageBatch, level: int, wall_ms: int) -> bytes:
+    """Return every row as a QoS 0 PUBLISH, one behind the other. The bytes are kept in `batch.encodings` while valid.
+
+    Rows that have expired are the caller's matter. An expiry is written as the time left, so what has one is made anew.
+    """
+    dialect = dialect_of(level)
+    if isinstance(batch, WireBatch) and batch.dialect == dialect:
+        return batch.wire
+    encodings = batch.encodings
+    if encodings is not None:
+        ready = encodings.get(dialect)
+        if ready is not None:
+            return ready
+    headers = batch.headers() if dialect != DIALECT_3X else None
+    if headers is None:
+        encoded = _shared_plain(batch, b"" if dialect == DIALECT_3X else b"\0")
+    else:
+        encoded = _shared_with_properties(batch, headers, wall_ms)
+        if any(row is not None and row.expires_at_ms != 0 for row in headers):
+            return encoded
+    if encodings is None:
+        batch.encodings = {dialect: encoded}
+    else:
+        encodings[dialect] = encoded
+    return encoded
+
+
+def _shared_plain(batch: MessageBatch, after_topic: bytes) -> bytes:
+    """Encode rows without properties; rows of equal topic and length share their head."""
+    pieces: list[bytes] = []
+    payloads = batch.payloads()
+    topics = batch.topics
+    topic = batch.topic
+    prefix = string(topic) + after_topic
+    head = b""
+    head_for = -1  # payload length
+    for row in range(len(payloads)):
+        payload = payloads[row]
+        size = len(payload)
+        if topics is not None and topics[row] != topic:
+            topic = topics[row]
+            prefix = string(topic) + after_topic
+            head_for = -1
+        if size != head_for:
+            head = bytes((_SHARED_FIRST_BYTE,)) + varint(len(prefix) + size) + prefix
+            head_for = size
+        pieces.append(head)
+        pieces.append(payload)
+    return b"".join(pieces)
+
+
+def _shared_with_properties(batch: MessageBatch, headers: list[Headers | None], wall_ms: int) -> bytes:
+    pieces: list[bytes] = []
+    payloads = batch.payloads()
+    last: Headers | None = None
+    properties = b"\0"
+    for row in range(len(payloads)):
+        of_row = headers[row]
+        if of_row is not last:
+            properties = b"\0" if of_row is None else section(encode_message_properties(of_row, wall_ms))
+            last = of_row
+        middle = string(batch.topic_of(row)) + properties
+        payload = payloads[row]
+        pieces.append(bytes((_SHARED_FIRST_BYTE,)) + varint(len(middle) + len(payload)) + middle)
+        pieces.append(payload)
+    return b"".join(pieces)
+
+
+@final
+class PublishWriter:
+    """The way from batches to one client's output. Pieces are appended to the engine's own list."""
+
+    def __init__(self, level: int, packet_bytes_max: int, topic_alias_maximum: int) -> None:
+        self._is_v5 = level == 5
+        self._packet_bytes_max = packet_bytes_max  # the client's; 0: no limit
+        self._aliases_max = min(topic_alias_maximum, TOPIC_ALIASES_OUT_MAX) if level == 5 else 0
+        self._aliases: dict[str, int] = {}  # topics whose alias the client knows
+        # The last head without properties: one message a wake-up is mostly one like the one before. Making a head
+        # costs 2,200 instructions, as much as all else here.
+        self._kept_topic = ""
+        self._kept_first_byte = 0
+        self._kept_prefix = b""
+        self._kept_head = b""
+        self._kept_for = -1  # payload length for which it is right; -1: for none
+        self._id_bytes = 3 if self._is_v5 else 2  # with the empty property section
+
+    def alone(self, rows: RowsOut, packet_id: int, *, dup: bool) -> bytes:
+        """Return the packet of a single row if its head is that of the one before; empty if not, and `write` has to."""
+        batch = rows.batch
+        if batch.topics is not None or batch.topic != self._kept_topic:
+            return b""
+        if self._is_v5 and (
+            batch.headers() is not None or rows.options.identifiers is not None or rows.properties is not None
+        ):
+            return b""
+        payload = batch.payloads()[rows.start]
+        size = len(payload)
+        if size != self._kept_for or size > _COPIED_BYTES_MAX or _first_byte(rows, dup) != self._kept_first_byte:
+            return b""
+        if rows.qos == 0:
+            return self._kept_head + payload
+        if not 0 < packet_id <= PACKET_ID_MAX:
+            return b""
+        id_at = packet_id * 3
+        return b"%s%s%s" % (self._kept_head, _id_table()[id_at : id_at + self._id_bytes], payload)
+
+    def write(self, pieces: list[bytes], rows: RowsOut, first_packet_id: int, *, dup: bool) -> list[int]:
+        """Append the rows; return those too large for the client, which it never gets [3.1.2-25]."""
+        batch, start, stop = rows.batch, rows.start, rows.stop
+        _check(batch, start, stop, rows.qos, first_packet_id, dup)
+        first_byte = _first_byte(rows, dup)
+        if self._is_v5:
+            own = _own_properties(rows.options.identifiers, rows.properties)
+            headers = batch.headers()
+            if own or self._aliases_max or headers is not None:
+                return self._write_with_properties(
+                    pieces, batch, start, stop, first_byte, first_packet_id, own, headers, rows.wall_ms
+                )
+        return self._write_plain(pieces, batch, start, stop, first_byte, first_packet_id)
+
+    def _write_plain(
+        self, pieces: list[bytes], batch: MessageBatch, start: int, stop: int, first_byte: int, packet_id: int
+    ) -> list[int]:
+        """Write rows without properties. Rows of equal topic and length share their head."""
+        skipped: list[int] | None = None
+        payloads = batch.payloads()
+        topics = batch.topics
+        topic = batch.topic
+        if topics is None and topic == self._kept_topic and first_byte == self._kept_first_byte:
+            prefix = self._kept_prefix
+            head = self._kept_head
+            head_for = self._kept_for
+        else:
+            prefix = string(topic) if topics is None else b""
+            head = b""
+            head_for = -1  # payload length
+        numbered = first_byte & 0x06 != 0
+        ids = _id_table()
+        id_bytes = self._id_bytes if numbered else self._id_bytes - 2
+        limit = self._packet_bytes_max
+        fits = True
+        for row in range(start, stop):
+            payload = payloads[row]
+            size = len(payload)
+            if topics is not None and topics[row] != topic:
+                topic = topics[row]
+                prefix = string(topic)
+                head_for = -1
+            if size != head_for:
+                head = _head(first_byte, prefix, id_bytes + size)
+                head_for = size
+                fits = limit == 0 or len(head) + id_bytes + size <= limit
+                if not numbered and id_bytes:
+                    head += b"\0"
+            if not fits:
+                if skipped is None:
+                    skipped = []
+                skipped.append(row)
+            else:
+                pieces.append(head)
+                if numbered:
+                    at = packet_id * 3
+                    pieces.append(ids[at : at + id_bytes])
+                pieces.append(payload)
+            packet_id += 1
+        if topics is None:
+            self._kept_topic = topic
+            self._kept_first_byte = first_byte
+            self._kept_prefix = prefix
+            self._kept_head = head
+            self._kept_for = head_for if fits else -1
+        return NONE_SKIPPED if skipped is None else skipped
+
+    def _write_with_properties(
+        self,
+        pieces: list[bytes],
+        batch: MessageBatch,
+        start: int,
+        stop: int,
+        first_byte: int,
+        packet_id: int,
+        own: bytes,
+        headers: list[Headers | None] | None,
+        wall_ms: int,
+    ) -> list[int]:
+        """Write rows of 5.0 that have properties, of the message's or of the subscriber's."""
+        skipped: list[int] = []
+        payloads = batch.payloads()
+        numbered = first_byte & 0x06 != 0
+        last: Headers | None = None  # rows of one key often share their headers
+        carried = b""
+        for row in range(start, stop):
+            payload = payloads[row]
+            of_row = None if headers is None else headers[row]
+            if of_row is not last:
+                carried = b"" if of_row is None else encode_message_properties(of_row, wall_ms)
+                last = of_row
+            topic = batch.topic_of(row)
+            alias = self._alias_of(topic)
+            known = alias != NO_ALIAS and topic in self._aliases
+            properties = carried + own
+            if alias != NO_ALIAS:
+                properties = number_property(TOPIC_ALIAS, alias) + properties
+            middle = section(properties)
+            if numbered:
+                middle = packet_id.to_bytes(2, "big") + middle
+            head = _head(first_byte, b"\0\0" if known else string(topic), len(middle) + len(payload))
+            if self._packet_bytes_max and len(head) + len(middle) + len(payload) > self._packet_bytes_max:
+                skipped.append(row)
+            else:
+                if alias != NO_ALIAS:
+                    self._aliases[topic] = alias  # from here on the client knows it [3.3.2-11]
+                pieces.append(head)
+                pieces.append(middle)
+                pieces.append(payload)
+            packet_id += 1
+        return skipped
+
+    def _alias_of(self, topic: str) -> int:
+        """Return the alias of a topic, the next free one for a new topic; NO_ALIAS when there is none left."""
+        if self._aliases_max == 0:
+            return NO_ALIAS
+        alias = self._aliases.get(topic, NO_ALIAS)
+        if alias == NO_ALIAS and len(self._aliases) < self._aliases_max:
+            alias = len(self._aliases) + 1
+        return alias
+
+
+def _first_byte(rows: RowsOut, dup: bool) -> int:
+    return 0x30 | (8 if dup else 0) | rows.qos << 1 | (1 if rows.retains() else 0)
+
+
+def _check(batch: MessageBatch, start: int, stop: int, qos: int, first_packet_id: int, dup: bool) -> None:
+    if not 0 <= start <= stop <= batch.count:
+        raise LocalMisuse(f"rows {start} to {stop} of a batch of {batch.count}")
+    if qos == 0:
+        if dup:
+            raise LocalMisuse("DUP with QoS 0 [3.3.1-2]")
+    elif qos > 2:
+        raise LocalMisuse(f"QoS {qos}")
+    elif first_packet_id < 1 or first_packet_id + stop - start > PACKET_ID_MAX + 1:
+        raise LocalMisuse(f"{stop - start} packet ids from {first_packet_id} on")
+
+
+def _own_properties(
+    subscription_identifiers: list[int] | None, extra_user_properties: list[tuple[str, str]] | None
+) -> bytes:
+    """Encode what the subscriber alone gets."""
+    if subscription_identifiers is None and extra_user_properties is None:
+        return b""
+    parts: list[bytes] = []
+    if subscription_identifiers is not None:
+        for identifier in subscription_identifiers:
+            parts.append(number_property(SUBSCRIPTION_IDENTIFIER, identifier))
+    if extra_user_properties is not None:
+        for key, text in extra_user_properties:
+            parts.append(user_property(key, text))
+    return b"".join(parts)
+
+
+def _head(first_byte: int, prefix: bytes, rest: int) -> bytes:
+    """Return fixed header and topic of a packet with `rest` bytes behind its topic."""
+    return bytes((first_byte,)) + varint(len(prefix) + rest) + prefix

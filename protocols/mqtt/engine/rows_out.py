@@ -1,0 +1,59 @@
+"""Rows of a batch on their way to one client: what is sent of them, and with which options.
+
+Packet ids and settlement are not here: an id is given to rows when it is known that they go out.
+"""
+
+from typing import final
+
+from mypy_extensions import mypyc_attr
+
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
+
+
+@final
+@mypyc_attr(free_list_len=1)
+class RowsOut:
+    """Rows `[start, stop)` of a batch that one client gets alike."""
+
+    __slots__ = ("batch", "options", "properties", "publication", "qos", "redelivered", "start", "stop", "wall_ms")
+
+    def __init__(
+        self,
+        batch: MessageBatch,
+        start: int,
+        stop: int,
+        qos: int,
+        options: DeliveryOptions,
+        properties: list[tuple[str, str]] | None,
+        wall_ms: int,
+        publication: Publication | None,
+        redelivered: bool = False,
+    ) -> None:
+        self.batch = batch
+        self.start = start
+        self.stop = stop
+        self.qos = qos  # they are sent at, whatever the options grant
+        self.options = options
+        self.properties = properties  # user properties of ours, behind the publisher's own
+        self.wall_ms = wall_ms  # now, for the seconds that are left of an expiry; 0 when nothing expires
+        self.publication = publication  # what the rows are stored with; None: direct, retained, or stored long ago
+        self.redelivered = redelivered  # they left their queue before, or may have
+
+    def part(self, start: int, stop: int) -> "RowsOut":
+        """Return some of these rows, to go out in the same way."""
+        publication, redelivered = self.publication, self.redelivered
+        return RowsOut(
+            self.batch, start, stop, self.qos, self.options, self.properties, self.wall_ms, publication, redelivered
+        )
+
+    def retains(self) -> bool:
+        """Return whether they go out with RETAIN set."""
+        return self.batch.retain and self.options.retain_as_published
+
+
+def wall_ms_for(batch: MessageBatch, clock: Clock) -> int:
+    """Return what time it is; 0 where nothing expires, which needs headers."""
+    return 0 if batch.headers() is None else clock.wall_ms()

@@ -1,0 +1,431 @@
+"""Carrying out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and answering once everything is in force and stored."""
+
+import logging
+from typing import TYPE_CHECKING, Final, final
+
+from sluicegate.actors.messages.directory import CreateQueue, FindQueue, QueueHandle
+from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindRefused, UnbindFlow
+from sluicegate.actors.messages.router import (
+    AddSubscription,
+    GroupJoined,
+    JoinGroup,
+    LeaveGroup,
+    RemoveSubscription,
+    ShareRefused,
+    SubscriptionAdded,
+)
+from sluicegate.actors.queues.assembly import SESSION
+from sluicegate.messaging.clients.rights import SUBSCRIBE_ACL, ClientDenied
+from sluicegate.messaging.queues.attributes import PARTITION_COUNT_MAX
+from sluicegate.messaging.queues.definition import is_named
+from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
+from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.selectors.lexer import SelectorError
+from sluicegate.messaging.selectors.selector import Selector
+from sluicegate.messaging.topics.retained import RetainedScan
+from sluicegate.messaging.topics.retained_messages import RetainedMessage
+from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
+from sluicegate.protocols.mqtt.client import delivering_of, subscriber_of, writes_of
+from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
+from sluicegate.protocols.mqtt.codec.reason_codes import (
+    DENIAL_CODES,
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    NO_SUBSCRIPTION_EXISTED,
+    NOT_AUTHORIZED,
+    PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
+    SUCCESS,
+    TOPIC_FILTER_INVALID,
+    UNSPECIFIED_ERROR,
+)
+from sluicegate.protocols.mqtt.codec.wire import has_unwanted_characters
+from sluicegate.protocols.mqtt.requests.flows import bind_flow
+from sluicegate.protocols.mqtt.requests.turn_budget import share_of
+from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.mqtt.connection import MqttConnection
+
+log = logging.getLogger("sluicegate.mqtt")
+
+SHARE_PREFIX: Final = "$share/"
+QUEUE_PREFIX: Final = "$queue/"
+SEND_ALWAYS: Final = 0  # Retain Handling [3.3.1-9..11]
+SEND_IF_NEW: Final = 1
+
+
+class _Refused(Exception):
+    """One filter of a SUBSCRIBE is refused; the others are looked at all the same."""
+
+    def __init__(self, reason_code: int, text: str) -> None:
+        super().__init__(text)
+        self.reason_code = reason_code
+
+
+@final
+class _Asked:
+    """What a SUBSCRIBE asks of all its subscriptions."""
+
+    def __init__(
+        self, identifier: int, selector: Selector | None, priorities: tuple[int, ...], partition_count: int
+    ) -> None:
+        self.identifier = identifier  # 0: none
+        self.selector = selector
+        self.priorities = priorities
+        self.partition_count = partition_count  # of the queue of a shared subscription; 0: not said
+
+
+Retained = RetainedScan[RetainedMessage]
+
+
+async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> None:
+    """Answer SUBSCRIBE with one code for each filter; a refused one does not undo the others."""
+    codes: list[int] = []
+    reasons: list[str] = []  # of refusals; SUBACK has one Reason String for all its codes
+    retained: list[tuple[GrantedSubscription, Retained]] = []
+    for request in event.requests:
+        turn = share_of(connection).next_filter()
+        if turn is not None:
+            await turn
+        attached = connection.attached
+        if attached is None:
+            return
+        try:
+            asked = _asked(connection, event)
+            code, found = await _subscribe(connection, attached.session, request, asked)
+        except TopicError as error:
+            code, found = TOPIC_FILTER_INVALID, None
+            reasons.append(str(error))
+        except _Refused as refusal:
+            code, found = refusal.reason_code, None
+            reasons.append(str(refusal))
+        except ClientDenied as denied:
+            code, found = DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), None
+            reasons.append(denied.text)
+        if code >= UNSPECIFIED_ERROR and reasons:  # 3.x clients hear no reason, so the log has to tell it
+            log.info("%s refused %r: %s", connection.peer_name(), request.filter_text, reasons[-1])
+        if code == PROTOCOL_ERROR:
+            connection.end(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
+            return
+        if found is not None:
+            retained.append(found)
+        # 3.1 has no code that refuses: it is told the QoS it asked for, and gets nothing.
+        codes.append(request.qos if code >= UNSPECIFIED_ERROR and connection.engine.level == 3 else code)
+    await _stored(connection)
+    if connection.attached is None:
+        return
+    connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
+    for granted, scan in retained:
+        if not scan.is_done or connection.attached.delivering is not None:
+            wall_ms = connection.cell.runtime.clock.wall_ms()
+            delivering_of(connection, connection.attached).retained.add(scan, granted, wall_ms)
+    connection.ask_flush()
+
+
+async def unsubscribe(connection: "MqttConnection", event: UnsubscribeReceived) -> None:
+    """Answer UNSUBSCRIBE; deliveries under way are completed [3.10.4-3]."""
+    codes: list[int] = []
+    for filter_text in event.filters:
+        turn = share_of(connection).next_filter()
+        if turn is not None:
+            await turn
+        attached = connection.attached
+        if attached is None:
+            return
+        codes.append(await _unsubscribe(connection, attached.session, filter_text))
+    await _stored(connection)
+    if connection.attached is not None:
+        connection.engine.unsuback(event.packet_id, codes)
+        connection.ask_flush()
+
+
+async def _subscribe(
+    connection: "MqttConnection",
+    session: Session,
+    request: SubscriptionRequest,
+    asked: _Asked,
+) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
+    text = request.filter_text
+    if connection.services.limits.refuse_control_characters and has_unwanted_characters(text):
+        raise _Refused(TOPIC_FILTER_INVALID, "the filter has control characters")
+    queue_name = parse_queue_address(text)
+    if text.startswith(SHARE_PREFIX):
+        if request.no_local:
+            return PROTOCOL_ERROR, None
+        if asked.selector is not None:
+            reason = "a selector on a shared subscription; allowed: on a topic filter, and on $queue/NAME"
+            raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
+        return await _subscribe_shared(connection, session, request, asked), None
+    if queue_name is not None:
+        return await _subscribe_queue(connection, session, request, asked, queue_name), None
+    topic_filter = parse_filter(text, Syntax.MQTT)
+    rights = connection.identity.rights
+    known = session.table.by_filter.get(text)
+    is_known = known is not None and known.selector == asked.selector
+    rights.check_subscription(
+        topic_filter,
+        _count(session) - (known is not None),
+        is_new=known is None,
+        selector="" if asked.selector is None or is_known else asked.selector.text,
+    )
+    qos = _granted_qos(connection, request)
+    subscriber = subscriber_of(connection, session)
+    if qos > 0 and session.queue is None:
+        await _make_queue(connection, session, subscriber)
+    granted = GrantedSubscription(
+        topic_filter,
+        qos,
+        request.no_local,
+        request.retain_as_published,
+        request.retain_handling,
+        asked.identifier,
+        asked.selector,
+        asked.priorities,
+    )
+    if known is None or not known.is_as(granted):
+        session.changed(text)
+    # In the table first: a message may be routed here as soon as the router has answered.
+    session.grant(text, granted)
+    added: SubscriptionAdded = await share_of(connection).ask(
+        connection.services.router,
+        AddSubscription(
+            subscriber,
+            topic_filter,
+            qos,
+            retained_if_new=request.retain_handling <= SEND_IF_NEW,
+            retained_if_known=request.retain_handling == SEND_ALWAYS,
+            selector=asked.selector,
+            priorities=asked.priorities,
+        ),
+    )
+    return qos, None if added.retained is None else (granted, added.retained)
+
+
+def _asked(connection: "MqttConnection", event: SubscribeReceived) -> _Asked:
+    """Return what the properties of a SUBSCRIBE ask for. Raises _Refused."""
+    selector = _selector(connection, event.selectors)
+    try:
+        priorities = priorities_of(event.priorities)
+    except PriorityInvalid as error:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
+    return _Asked(event.subscription_identifier, selector, priorities, _partition_count(event.partition_counts))
+
+
+def _partition_count(texts: list[str]) -> int:
+    """Return the number of partitions that a SUBSCRIBE asks for, 0 where it asks for none. Raises _Refused."""
+    if not texts:
+        return 0
+    text = texts[0]
+    count = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(PARTITION_COUNT_MAX)) else 0
+    if len(texts) > 1 or not 1 <= count <= PARTITION_COUNT_MAX:
+        reason = f"{', '.join(texts)!r:.40} is no number of partitions; allowed: one, 1 to {PARTITION_COUNT_MAX}"
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    return count
+
+
+def _selector(connection: "MqttConnection", texts: list[str]) -> Selector | None:
+    """Return the selector of a SUBSCRIBE, None where it has none or a blank one. Raises _Refused."""
+    if len(texts) > 1:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, f"{len(texts)} selectors; allowed: one for all filters")
+    if not texts or not texts[0].strip():
+        return None
+    try:
+        return connection.services.selectors.compile(texts[0])
+    except SelectorError as error:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
+
+
+async def _make_queue(connection: "MqttConnection", session: Session, subscriber: Subscriber) -> None:
+    """Give the session a queue for its guaranteed messages; durable when the session is."""
+    definition = connection.services.session_queue(session.queue_name(), session.is_durable)
+    handle: QueueHandle = await connection.services.queues.ask(
+        CreateQueue(definition, SESSION, durable=session.is_durable, must_be_new=False)
+    )
+    session.queue = handle
+    subscriber.queue = handle.target
+    await bind_flow(connection, handle, None, is_named_queue=False)
+
+
+async def _subscribe_shared(
+    connection: "MqttConnection", session: Session, request: SubscriptionRequest, asked: _Asked
+) -> int:
+    shared = parse_shared(request.filter_text, Syntax.MQTT)
+    assert shared is not None, "the filter begins with the prefix"
+    known = session.shares.get(request.filter_text)
+    rights = connection.identity.rights
+    rights.check_share(shared.share_name)
+    others_count = _count(session) - (known is not None)
+    rights.check_subscription(shared.filter, others_count, is_new=known is None, share_name=shared.share_name)
+    qos = _granted_qos(connection, request)
+    count = asked.partition_count
+    if count and qos == 0:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "partitions at QoS 0, where there is no queue; allowed: QoS 1, 2")
+    if known is not None and qos == 0:
+        await _end_share(connection, known)  # nothing comes to it by the queue any more
+    subscriber = subscriber_of(connection, session)
+    join = JoinGroup(subscriber, shared.share_name, shared.filter, qos, session.is_durable, count)
+    try:
+        joined: GroupJoined = await connection.services.router.ask(join)
+    except ShareRefused as refusal:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(refusal)) from None
+    extra = _extra(request, asked.identifier)
+    extra.qos = qos
+    extra.queue_name = "" if joined.queue is None else joined.queue.name
+    if known is not None and qos > 0:
+        extra.continues(known)
+    if known is None or not known.is_as(extra):
+        session.changed(request.filter_text)
+    session.add_share(extra)
+    await _replace_flow(connection, known, extra, joined.queue, is_named_queue=False)
+    return qos
+
+
+async def _subscribe_queue(
+    connection: "MqttConnection",
+    session: Session,
+    request: SubscriptionRequest,
+    asked: _Asked,
+    queue_name: str,
+) -> int:
+    if not is_named(queue_name):
+        raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
+    wanted = FindQueue(queue_name, connection.identity.rights, consumes=True)
+    handle: QueueHandle | None = await connection.services.queues.ask(wanted)
+    if handle is None:
+        raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
+    qos_max = connection.services.limits.maximum_qos
+    if qos_max == 0:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "mqtt.maximum_qos is 0, and with QoS 0 nothing is settled")
+    extra = _extra(request, asked.identifier)
+    extra.qos = min(max(1, request.qos), qos_max)  # a flow settles, and QoS 0 has nothing to settle with
+    extra.queue_name = queue_name
+    extra.selector = asked.selector
+    known = session.queues.get(request.filter_text)
+    if known is None or not known.is_as(extra):
+        session.changed(request.filter_text)
+    if known is not None and known.selector != asked.selector:
+        await _end_flow(connection, session.queues.pop(request.filter_text))  # what it holds is given back
+        known = None
+    try:
+        await _replace_flow(connection, known, extra, handle, is_named_queue=True)
+    except BindRefused as refusal:
+        code = NOT_AUTHORIZED if refusal.code == PERMISSION_DENIED else QUOTA_EXCEEDED
+        raise _Refused(code, str(refusal)) from None
+    session.add_queue(extra)
+    return extra.qos
+
+
+async def _replace_flow(
+    connection: "MqttConnection",
+    known: ExtraSubscription | None,
+    extra: ExtraSubscription,
+    handle: QueueHandle | None,
+    *,
+    is_named_queue: bool,
+) -> None:
+    """Bind a flow for a subscription; one that is only given other options keeps its flow and its messages."""
+    attached = connection.attached
+    if attached is None:
+        return
+    if known is not None and attached.delivering is not None:
+        bound = attached.delivering.flow_of(known)
+        if bound is not None:
+            bound.extra = extra
+            return
+    if handle is not None:
+        await bind_flow(connection, handle, extra, is_named_queue=is_named_queue)
+
+
+async def _unsubscribe(connection: "MqttConnection", session: Session, filter_text: str) -> int:
+    if filter_text in session.shares:
+        session.changed(filter_text)
+        await _end_share(connection, session.shares.pop(filter_text))
+        shared = parse_shared(filter_text, Syntax.MQTT)
+        assert shared is not None
+        await connection.services.router.ask(
+            LeaveGroup(subscriber_of(connection, session), shared.share_name, shared.filter)
+        )
+        return SUCCESS
+    if filter_text in session.queues:
+        session.changed(filter_text)
+        await _end_flow(connection, session.queues.pop(filter_text))
+        return SUCCESS
+    revoked = session.table.revoke(filter_text)
+    if revoked is None:
+        return NO_SUBSCRIPTION_EXISTED
+    session.changed(filter_text)
+    if connection.attached is not None and connection.attached.delivering is not None:
+        connection.attached.delivering.retained.forget(revoked)
+    await share_of(connection).ask(
+        connection.services.router, RemoveSubscription(subscriber_of(connection, session), revoked.topic_filter)
+    )
+    return SUCCESS
+
+
+async def _end_share(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    """End the flow of a shared subscription; of what was sent by it nothing is sent again."""
+    if connection.attached is not None and connection.attached.delivering is not None:
+        connection.attached.delivering.disown(extra.ids)
+    await _end_flow(connection, extra)
+
+
+async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    attached = connection.attached
+    if attached is None:
+        return
+    if extra.parked is not None:
+        extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody
+        extra.parked = None
+    if attached.delivering is None:
+        return
+    flows = attached.delivering.flows
+    for flow_id, bound in list(flows.items()):
+        if bound.extra is extra:
+            bound.give_back_unsent(flow_id, attached.delivering.held)
+            bound.queue.post(UnbindFlow(flow_id, may_return=False))
+            del flows[flow_id]
+
+
+def denied_subscriptions(connection: "MqttConnection", session: Session) -> list[str]:
+    """Return the subscriptions of a resumed session that its client would not be granted any more."""
+    rights = connection.identity.rights
+    denied: list[str] = []
+    for text, granted in session.table.by_filter.items():
+        if not rights.may_subscribe(granted.topic_filter):
+            denied.append(text)
+    for text in session.shares:
+        shared = parse_shared(text, Syntax.MQTT)
+        if shared is not None and not (rights.may_share(shared.share_name) and rights.may_subscribe(shared.filter)):
+            denied.append(text)
+    return denied
+
+
+async def revoke(connection: "MqttConnection", session: Session, denied: list[str]) -> None:
+    """End subscriptions of a resumed session."""
+    for text in denied:
+        connection.services.clients.denials.deny(SUBSCRIBE_ACL, session.client_id, f"kept subscription {text!r}")
+        await _unsubscribe(connection, session, text)
+
+
+def _granted_qos(connection: "MqttConnection", request: SubscriptionRequest) -> int:
+    """Return the QoS of a subscription to a topic: a server may grant less than is asked for [3.8.4-8] [3.2.2-10]."""
+    if not connection.identity.rights.may_keep_messages():
+        return 0
+    return min(request.qos, connection.services.limits.maximum_qos)
+
+
+def _count(session: Session) -> int:
+    """Return how many subscriptions to topics a session has."""
+    return len(session.table.by_filter) + len(session.shares)
+
+
+async def _stored(connection: "MqttConnection") -> None:
+    """Wait until a restart would bring the session back as it is now."""
+    attached = connection.attached
+    if attached is not None and attached.session.unstored:
+        await writes_of(connection, attached).store_subscriptions()
+
+
+def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:
+    return ExtraSubscription(request.filter_text, request.qos, identifier, request.retain_as_published)

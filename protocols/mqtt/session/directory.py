@@ -1,0 +1,468 @@
+"""All sessions: which client has which, on which connection, and what becomes of it without one.
+
+This settles who is a client now (takeover), keeps the sessions of clients that are away, and their timers: the will
+that is delayed, the session that expires.
+"""
+
+from typing import Any, final
+
+from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows
+from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, QueueHandle
+from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences, RestoreParkedFlow
+from sluicegate.actors.messages.queues import UnbindFlow
+from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.asking import ask_unless_gone
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.gathering import gather
+from sluicegate.actors.runtime.tasks import run
+from sluicegate.messaging.clients.rights import SESSION_OF_ANOTHER, ClientDenied
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.state.flows import Flow
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.queues.permissions import ANONYMOUS
+from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.syntax import Syntax, parse_shared
+from sluicegate.protocols.mqtt.codec.will import Will
+from sluicegate.protocols.mqtt.session.entry import Entry
+from sluicegate.protocols.mqtt.session.messages import (
+    ClaimSession,
+    RestoreSessions,
+    SessionClaimed,
+    SessionReleased,
+    TakeOver,
+)
+from sluicegate.protocols.mqtt.session.room import SessionRoom
+from sluicegate.protocols.mqtt.session.session import (
+    NEVER_EXPIRES,
+    STATE_ROW,
+    ExtraSubscription,
+    ParkedFlow,
+    Session,
+    ids_key,
+)
+from sluicegate.protocols.mqtt.session.stored import (
+    StoredSession,
+    received_by_client,
+    rows_left_behind,
+    subscriptions_by_client,
+)
+from sluicegate.protocols.mqtt.session.will import will_batch, will_from_row, will_to_row
+
+TIMER_MS_MAX = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
+STORE_AGAIN_MS = 1000  # after the store has refused how the session of a client stands that is away
+
+
+@final
+class Sessions(Behaviour):
+    """All MQTT sessions of a message VPN."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        space: TopicSpace,
+        router: ActorCell,
+        queues: ActorCell,
+        spool: Address,
+        clients: ClientRoster,
+        selectors: Selectors,
+    ) -> None:
+        self._cell = cell
+        self._runtime = cell.runtime
+        self._router = router
+        self._queues = queues
+        self._spool = spool
+        self._clients = clients
+        self._selectors = selectors
+        self._row_prefix = space.row_prefix
+        self._entries: dict[str, Entry] = {}
+        self.room = SessionRoom(clients)
+        self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
+        self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
+        self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
+        self._wills: dict[int, tuple[Entry, Publication]] = {}  # by token: on their way to the store
+        self._storing: dict[int, Entry] = {}  # by token: whose rows are on their way to the store
+        self._last_token = 0
+        self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self._runtime.rng)
+
+    @property
+    def count(self) -> int:
+        """How many sessions there are, with a connection or without."""
+        return len(self._entries)
+
+    def receive(self, message: Any) -> Any:
+        """Handle a claim, or a session that comes back."""
+        if isinstance(message, ClaimSession):
+            return self._claim(message)
+        if isinstance(message, RestoreSessions):
+            return run(self._runtime, self._restore(message))
+        if isinstance(message, SessionReleased):
+            self._released(message)
+        elif isinstance(message, Confirmed | Refused):
+            self._decided(message)
+        return None
+
+    def drained(self) -> None:
+        """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
+        self._cell.inbox.takes_at_once = True
+
+    # --- claims ---
+
+    def _claim(self, message: ClaimSession) -> SessionClaimed | LoopFuture[SessionClaimed]:
+        """Bring a session to a connection: at once, unless another of the client has to end before."""
+        client_id = message.client_id
+        entry = self._entries.get(client_id)
+        is_held = entry is not None and (entry.connection is not None or message.clean_start)
+        if is_held or client_id in self._ended or client_id in self._claims:
+            return run(self._runtime, self._claim_in_turn(message))
+        self._check_user(entry, message)
+        self._check_room(entry, message)
+        return self._bring(entry, message)
+
+    async def _claim_in_turn(self, message: ClaimSession) -> SessionClaimed:
+        """Claims for one client are served one after the other."""
+        client_id = message.client_id
+        while client_id in self._claims:
+            await self._claims[client_id]
+        turn: LoopFuture[None] = LoopFuture()
+        self._claims[client_id] = turn
+        try:
+            return await self._serve(message)
+        finally:
+            del self._claims[client_id]
+            turn.set(None)
+
+    async def _serve(self, message: ClaimSession) -> SessionClaimed:
+        client_id = message.client_id
+        entry = self._entries.get(client_id)
+        self._check_user(entry, message)
+        self._check_room(entry, message)
+        if entry is not None and entry.connection is not None:
+            await self._take_over(entry, message)
+            entry = self._entries.get(client_id)
+            self._check_room(entry, message)  # others may have come meanwhile
+        if entry is not None and message.clean_start:
+            self._end(entry)
+            entry = None
+        if client_id in self._ended:  # the answer says that there is no session: a crash must not bring it back
+            place = Entry(Session(client_id, expiry_s=message.expiry_s))
+            self.room.count(place, message.will_bytes)  # else others would take it, and there would be too many
+            await self._ended[client_id]
+            self.room.forget(place)
+        return self._bring(entry, message)
+
+    def _check_user(self, entry: Entry | None, message: ClaimSession) -> None:
+        if entry is not None and entry.session.user not in (ANONYMOUS, message.user):
+            text = f"403 Client Name Already In Use: the session {message.client_id!r} is another user's"
+            self._clients.denials.deny(SESSION_OF_ANOTHER, message.client_id, text)
+            raise ClientDenied(SESSION_OF_ANOTHER, text)
+
+    def _check_room(self, entry: Entry | None, message: ClaimSession) -> None:
+        self.room.check(entry, message.client_id, is_kept=message.expiry_s > 0, will_bytes=message.will_bytes)
+
+    def _bring(self, entry: Entry | None, message: ClaimSession) -> SessionClaimed:
+        """Give a session that no connection has, or a new one, to the client's connection."""
+        present = entry is not None
+        if entry is None:
+            session = Session(message.client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
+            entry = self._entries[message.client_id] = Entry(session)
+        else:
+            entry.stop_timers()
+            entry.write_no_more()
+            entry.will = None  # the client is back before its delay was over [3.1.3-9]
+            session = entry.session
+            session.expiry_s = message.expiry_s
+        session.user = message.user
+        entry.connection = message.connection
+        self.room.count(entry, message.will_bytes)
+        return SessionClaimed(session, present)
+
+    async def _take_over(self, entry: Entry, message: ClaimSession) -> None:
+        """Take a session from the connection that has it, which ends."""
+        connection = entry.connection
+        assert connection is not None
+        released: SessionReleased | None = await ask_unless_gone(connection.inbox, TakeOver())
+        if released is None:  # it was ending by itself: its word is on the way
+            if entry.connection is connection:
+                entry.released = LoopFuture()
+                await entry.released
+            return
+        will = released.will
+        goes_on = not message.clean_start and entry.session.expiry_s > 0
+        if will is not None and goes_on and will.delay_s > 0:
+            released.will = None
+        self._park(entry, released)
+
+    # --- sessions without a connection ---
+
+    def _released(self, message: SessionReleased) -> None:
+        entry = self._entries.get(message.session.client_id)
+        if entry is None or entry.connection is not message.connection:
+            return  # taken over meanwhile
+        self._park(entry, message)
+
+    def _park(self, entry: Entry, released: SessionReleased) -> None:
+        """Keep a session until its client returns or it expires."""
+        session = entry.session
+        entry.connection = None
+        will = released.will
+        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        if will is not None and delay_s == 0:
+            self._publish_will(entry, will)
+            will = None
+        if session.expiry_s == 0:
+            self._end(entry)
+        else:
+            entry.will = will
+            self._count(entry)
+            entry.closed_wall_ms = self._runtime.clock.wall_ms()
+            self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
+            self._store(entry)
+        if entry.released is not None:
+            entry.released.set(None)
+            entry.released = None
+
+    def _count(self, entry: Entry) -> None:
+        """Count a session that no connection has."""
+        self.room.count(entry, 0 if entry.will is None else entry.will.usage_bytes())
+
+    def _set_timers(self, entry: Entry, will_ms: int, expiry_ms: int) -> None:
+        if entry.will is not None:
+            entry.will_timer = self._cell.after(will_ms, lambda: self._will_is_due(entry))
+        if entry.session.expiry_s != NEVER_EXPIRES:
+            self._set_expiry_timer(entry, expiry_ms)
+
+    def _set_expiry_timer(self, entry: Entry, left_ms: int) -> None:
+        step_ms = min(left_ms, TIMER_MS_MAX)
+
+        def step() -> None:
+            if left_ms > step_ms:
+                self._set_expiry_timer(entry, left_ms - step_ms)
+            else:
+                self._end(entry)
+
+        entry.expiry_timer = self._cell.after(step_ms, step)
+
+    def _will_is_due(self, entry: Entry) -> None:
+        will, entry.will = entry.will, None
+        entry.will_timer = None
+        self._count(entry)
+        if will is not None:
+            self._publish_will(entry, will)
+            self._store(entry)
+
+    def _publish_will(self, entry: Entry, will: Will) -> None:
+        batch = will_batch(will, entry.session.client_id, self._runtime.clock.wall_ms())
+        token = self._token()
+        published = entry.will_published = self._publisher.publish(batch, token).publication
+        self._publisher.pressures.clear()
+        if published is not None:
+            self._wills[token] = (entry, published)
+
+    def _token(self) -> int:
+        self._last_token += 1
+        return self._last_token
+
+    def _decided(self, message: Confirmed | Refused) -> None:
+        """The store has what was to be written or deleted, or refuses it."""
+        if message.token in self._deleting:
+            self._deleting.pop(message.token).set(None)
+        elif message.token in self._storing:
+            entry = self._storing.pop(message.token)
+            if isinstance(message, Refused) and entry.connection is None and entry.store_timer is None:
+                # Else a restart, however much later, would bring back the will of a client that has said goodbye.
+                entry.store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(entry))
+        else:
+            self._will_decided(message.token)
+
+    def _store_again(self, entry: Entry) -> None:
+        entry.store_timer = None
+        if self._entries.get(entry.session.client_id) is entry:
+            self._store(entry)
+
+    def _will_decided(self, token: int) -> None:
+        """The store has a will and the state that goes with it, or refuses both; or has what is retained of it."""
+        found = self._wills.get(token)
+        if found is not None and (found[1].confirmed or found[1].refused):
+            entry, published = self._wills.pop(token)
+            if entry.will_published is published:
+                entry.will_published = None
+
+    def _end(self, entry: Entry) -> None:
+        """End a session: its subscriptions, its queue, its rows. A will that is still due is due now."""
+        session = entry.session
+        entry.stop_timers()
+        self._entries.pop(session.client_id, None)
+        self.room.forget(entry)
+        if entry.will is not None:
+            will, entry.will = entry.will, None
+            self._publish_will(entry, will)
+        entry.write_no_more()
+        if session.subscriber is not None:
+            self._unsubscribe(session, session.subscriber)
+        for publication in session.undecided.values():
+            if publication is not None:
+                publication.session_rows = None  # it may reach the store behind their deletion
+        deletions: list[LoopFuture[Any]] = []
+        if session.queue is not None:
+            deletions.append(self._queues.ask(DeleteQueue(session.queue.name)))
+        if session.was_stored:
+            rows: list[tuple[bytes, bytes | None]] = [
+                (session.state_key(), None),
+                (session.ids_key(), None),
+                *[(key, None) for key in session.subscription_keys()],
+            ]
+            for first, end in session.received.ranges():
+                rows += [(session.received_key(packet_id), None) for packet_id in range(first, end)]
+            deletions.append(self._delete(rows))
+        if deletions:
+            ended = self._ended[session.client_id] = LoopFuture()
+            gather(deletions, lambda _: self._forgotten(session.client_id), ended)
+
+    def _unsubscribe(self, session: Session, subscriber: Subscriber) -> None:
+        """End what a session has subscribed to."""
+        router = self._router.inbox
+        for granted in session.table.by_filter.values():
+            router.post(RemoveSubscription(subscriber, granted.topic_filter))
+        for extra in session.shares.values():
+            shared = parse_shared(extra.filter_text, Syntax.MQTT)
+            assert shared is not None, "only valid filters are kept"
+            if extra.parked is not None:
+                extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody [4.8.2-5]
+            router.post(LeaveGroup(subscriber, shared.share_name, shared.filter))
+
+    def _delete(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
+        """Have rows deleted, however often the store refuses."""
+        token = self._token()
+        deleted = self._deleting[token] = LoopFuture()
+        self._spool.post(SessionRows(rows, self._cell.inbox, token, until_done=True))
+        return deleted
+
+    def _forgotten(self, client_id: str) -> None:
+        """The store has nothing of a session any more. Until now its client had no other."""
+        self._ended.pop(client_id).set()
+
+    def _store(self, entry: Entry) -> None:
+        session = entry.session
+        row = session.state_row(will=will_to_row(entry.will), closed_wall_ms=entry.closed_wall_ms)
+        session.stored_row = b""
+        # Its client does not hear if these were written: what is unstored stays so until it is back and waits for it.
+        rows: list[tuple[bytes, bytes | None]] = session.unstored_rows()
+        if entry.will_published is None:
+            rows.append((session.state_key(), row))
+        else:  # one commit for both: the state says that there is no will any more
+            entry.will_published.session_rows = [(session.state_key(), row)]
+        ids = session.ids_row()
+        if ids is not None:
+            rows.append((session.ids_key(), ids))
+        token = self._token()
+        self._storing[token] = entry
+        self._spool.post(SessionRows(rows, self._cell.inbox, token))
+
+    # --- after a restart ---
+
+    async def _restore(self, message: RestoreSessions) -> int:
+        """Bring back the sessions that the store knows; return how many."""
+        left_behind = rows_left_behind(message.rows)
+        if left_behind:  # else the next start would give them to the session that its client begins now
+            self._delete([(self._row_prefix + key, None) for key in left_behind])
+        wall_ms = self._runtime.clock.wall_ms()
+        handles: list[QueueHandle] = await self._queues.ask(ListQueues())
+        queues = {handle.name: handle for handle in handles}
+        received = received_by_client(message.rows)
+        subscriptions = subscriptions_by_client(message.rows)
+        for key, state in message.rows.items():
+            if not key.startswith(STATE_ROW):
+                continue
+            client_id = key[len(STATE_ROW) :].decode()
+            ids = message.rows.get(ids_key(client_id))
+            stored = StoredSession(
+                client_id,
+                state,
+                ids,
+                received.get(client_id, []),
+                subscriptions.get(client_id, []),
+                self._selectors,
+                row_prefix=self._row_prefix,
+            )
+            await self._bring_back(stored, queues.get(stored.session.queue_name()), wall_ms)
+        return len(self._entries)
+
+    async def _bring_back(self, stored: StoredSession, queue: QueueHandle | None, wall_ms: int) -> None:
+        session = stored.session
+        entry = self._entries[session.client_id] = Entry(session)
+        subscriber = session.subscriber = Subscriber(session.client_id)
+        if queue is not None:
+            session.queue = queue
+            subscriber.queue = queue.target
+            await self._match_queue(queue, stored)
+        router = self._router
+        for granted in session.table.by_filter.values():
+            added = AddSubscription(
+                subscriber,
+                granted.topic_filter,
+                granted.qos,
+                retained_if_new=False,
+                retained_if_known=False,
+                selector=granted.selector,
+                priorities=granted.priorities,
+            )
+            await router.ask(added)
+        for extra in stored.extras:
+            shared = parse_shared(extra.filter_text, Syntax.MQTT)
+            if shared is None:
+                session.add_queue(extra)
+                continue
+            session.add_share(extra)
+            joined: GroupJoined = await router.ask(
+                JoinGroup(subscriber, shared.share_name, shared.filter, extra.qos, True)
+            )
+            extra.queue_name = "" if joined.queue is None else joined.queue.name
+            if joined.queue is not None:
+                await self._park_again(session, extra, joined.queue)
+        # Connections that a crash ended count from now: nobody was there to see when they ended.
+        entry.closed_wall_ms = stored.closed_wall_ms or wall_ms
+        away_ms = wall_ms - entry.closed_wall_ms
+        entry.will = will_from_row(stored.will)
+        self._count(entry)
+        if not stored.closed_wall_ms and session.expiry_s != NEVER_EXPIRES:
+            self._store(entry)  # the next start goes on counting
+        will_ms = 0 if entry.will is None else min(entry.will.delay_s, session.expiry_s) * 1000
+        self._set_timers(entry, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
+
+    async def _match_queue(self, queue: QueueHandle, stored: StoredSession) -> None:
+        """Note whose sequences the session's packet ids are of, and which messages a crash leaves in doubt."""
+        ids = stored.session.ids
+        ids.are_of(queue.target.partitions[0].partition_id)
+        if not stored.closed_wall_ms:  # the client was there: its QoS 1 ids were not written
+            found: FoundSequences = await queue.cell.ask(LookUpSequences([]))
+            ids.maybe_sent_below = found.suspect_end
+
+    async def _park_again(self, session: Session, extra: ExtraSubscription, queue: QueueHandle) -> None:
+        """Have the messages that are this client's alone wait for it in the queue of a shared subscription."""
+        if extra.ids.partition_id != queue.target.partitions[0].partition_id:
+            return  # another queue of the same name: the packet ids are freed when the client is back
+        ranges = extra.ids.ranges_of_the_client()
+        if not ranges:
+            return
+        found: FoundSequences = await queue.cell.ask(LookUpSequences(ranges))
+        if not found.unsettled:
+            return
+        flow_id = self._runtime.next_urn()
+        flow = Flow(
+            flow_id=flow_id,
+            queue_name=queue.name,
+            client=session.client_id,
+            address=self._cell.inbox,
+            window=CreditWindow(0),
+            bound_order=flow_id,
+        )
+        extra.ids.found_unsettled(found.unsettled)
+        extra.parked = ParkedFlow(flow_id, queue.cell.inbox)
+        queue.cell.inbox.post(RestoreParkedFlow(flow, found.unsettled))

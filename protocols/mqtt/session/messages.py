@@ -1,0 +1,69 @@
+"""What MQTT connections and the session directory say to each other."""
+
+from dataclasses import dataclass
+from typing import final
+
+from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.protocols.mqtt.codec.will import Will
+from sluicegate.protocols.mqtt.session.session import Session
+
+
+@final
+class ClaimSession:
+    """Connection -> directory, ask: I am this client now. Answered with SessionClaimed once the session is its own.
+
+    Raises ClientDenied when the session is another user's, or the message VPN may have no more.
+    """
+
+    __slots__ = ("clean_start", "client_id", "connection", "expiry_s", "user", "will_bytes")
+
+    def __init__(
+        self,
+        client_id: str,
+        clean_start: bool,
+        expiry_s: int,
+        connection: ActorCell,
+        user: str,
+        will_bytes: int,
+    ) -> None:
+        self.client_id = client_id
+        self.clean_start = clean_start
+        self.expiry_s = expiry_s
+        self.connection = connection
+        self.user = user  # empty: anonymous
+        self.will_bytes = will_bytes  # that its will counts for
+
+
+@final
+class SessionClaimed:
+    """Directory -> connection: the session, and whether it was there before."""
+
+    __slots__ = ("present", "session")
+
+    def __init__(self, session: Session, present: bool) -> None:
+        self.session = session
+        self.present = present
+
+
+@dataclass(slots=True)
+class TakeOver:
+    """Directory -> connection, ask: another connection is this client now. Answered with SessionReleased or None."""
+
+
+@final
+class SessionReleased:
+    """Connection -> directory: the connection is gone, or going; the session is yours."""
+
+    __slots__ = ("connection", "session", "will")
+
+    def __init__(self, session: Session, will: Will | None, connection: ActorCell) -> None:
+        self.session = session
+        self.will = will  # due, unless its delay says later; None when the client said goodbye
+        self.connection = connection
+
+
+@dataclass(slots=True)
+class RestoreSessions:
+    """Node -> directory, ask: bring back the sessions of these rows of the store. Answered with how many there are."""
+
+    rows: dict[bytes, bytes]

@@ -1,0 +1,98 @@
+"""How many MQTT sessions a message VPN may have, and how large: what each counts for, and whether there is room.
+
+A session counts from when a client claims it until it ends: SESSION_BYTES, its client identifier as often as it is
+kept, the will that waits for its client to go, and packet ids of QoS 2 messages that it has published and not released,
+each of which has a row, beyond the first. Subscriptions count by themselves, for all protocols; messages count
+where they are, in queues.
+"""
+
+from typing import Final, final
+
+from sluicegate.messaging.clients.rights import SESSION_BYTES as DENIED_BYTES
+from sluicegate.messaging.clients.rights import SESSION_COUNT as DENIED_COUNT
+from sluicegate.messaging.clients.rights import UNRELEASED, ClientDenied
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.usage import text_bytes
+from sluicegate.protocols.mqtt.session.entry import Entry
+from sluicegate.protocols.mqtt.session.session import Session
+
+SESSION_BYTES: Final = 1024  # measured: 490 in the directory, and what a connection or its absence adds
+RECEIVED_ID_BYTES: Final = 128  # of a row that says so little, beside the client identifier in its key
+RECEIVED_FREE_BYTES: Final = 64 << 10  # of one session: some hundred ids, which nobody's room keeps it from
+NAME_COPIES: Final = 4  # of a client identifier: the session's, its queue's and subscriber's, and in keys of rows
+
+
+@final
+class SessionRoom:
+    """The sessions of one message VPN. Invariant: both totals are the sums over all entries that were counted."""
+
+    def __init__(self, clients: ClientRoster) -> None:
+        self._clients = clients
+        self.kept_count = 0
+        self.usage_bytes = 0
+
+    def check(self, entry: Entry | None, client_id: str, *, is_kept: bool, will_bytes: int) -> None:
+        """Raise ClientDenied, counted and told, unless a client may have its session so. `entry`: it has one already.
+
+        One that is kept, and takes no more than before, always may.
+        """
+        quota, vpn = self._clients.quota, self._clients.vpn
+        if is_kept and not (entry is not None and entry.counts_as_kept) and self.kept_count >= quota.session_count_max:
+            self._deny(DENIED_COUNT, client_id, f"message VPN {vpn!r} keeps the {self.kept_count} that it may")
+        grows = _usage(client_id, will_bytes) - (0 if entry is None else entry.usage_bytes)
+        if grows > 0 and self.usage_bytes + grows > quota.session_bytes_max:
+            self._deny(DENIED_BYTES, client_id, f"those of message VPN {vpn!r} take the memory that they may")
+
+    def takes_received(self, session: Session, count: int) -> bool:
+        """Return whether a session may have so many more ids of messages received at QoS 2."""
+        grows = _received_bytes(session, count) - session.received_bytes
+        return grows <= 0 or self.usage_bytes + grows <= self._clients.quota.session_bytes_max
+
+    def deny_received(self, session: Session) -> str:
+        """Count and tell that a session may not; return what its client hears."""
+        text = (
+            f"503 Max Unreleased Messages Exceeded: {session.received_count} are not released, and the sessions of"
+            f" message VPN {self._clients.vpn!r} take the memory that they may"
+        )
+        self._clients.denials.deny(UNRELEASED, session.client_id, text)
+        return text
+
+    def count_received(self, session: Session) -> None:
+        """Count the ids that a session has now."""
+        self._count_received(session, _received_bytes(session, 0))
+
+    def _count_received(self, session: Session, size: int) -> None:
+        self.usage_bytes += size - session.received_bytes
+        session.received_bytes = size
+
+    def count(self, entry: Entry, will_bytes: int) -> None:
+        """Count a session as it is now."""
+        self._count(entry, entry.session.is_durable, _usage(entry.session.client_id, will_bytes))
+        self.count_received(entry.session)
+
+    def forget(self, entry: Entry) -> None:
+        """Count a session no more."""
+        self._count(entry, False, 0)
+        self._count_received(entry.session, 0)
+
+    def _count(self, entry: Entry, is_kept: bool, size: int) -> None:
+        self.kept_count += is_kept - entry.counts_as_kept
+        self.usage_bytes += size - entry.usage_bytes
+        entry.counts_as_kept, entry.usage_bytes = is_kept, size
+
+    def _deny(self, reason: str, client_id: str, text: str) -> None:
+        text = f"503 Max Sessions Exceeded: {text}"
+        self._clients.denials.deny(reason, client_id, text)
+        raise ClientDenied(reason, text)
+
+
+def _received_bytes(session: Session, more_count: int) -> int:
+    """Return what the ids of a session count for, and so many more of them. One that is not kept has no rows."""
+    if not session.is_durable:
+        return 0
+    size = (session.received_count + more_count) * (RECEIVED_ID_BYTES + int(text_bytes(session.client_id)))
+    return max(0, size - RECEIVED_FREE_BYTES)
+
+
+def _usage(client_id: str, will_bytes: int) -> int:
+    return SESSION_BYTES + NAME_COPIES * int(text_bytes(client_id)) + will_bytes

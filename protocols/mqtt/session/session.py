@@ -1,0 +1,354 @@
+"""The state of one MQTT session, which outlives connections and, when it has an expiry, restarts of the broker.
+
+It lies with the connection while there is one and with the session directory otherwise; never with both. How it is read
+back from the store is `protocols.mqtt.session.stored`.
+"""
+
+from typing import Any, Final, final
+
+import orjson
+
+from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.selectors.selector import Selector
+from sluicegate.messaging.topics.retained import RetainedScan
+from sluicegate.messaging.topics.retained_messages import RetainedMessage
+from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.subscriptions import (
+    NO_SUBSCRIPTIONS,
+    DeliveryOptions,
+    GrantedSubscription,
+    SubscriptionTable,
+)
+
+NEVER_EXPIRES: Final = 0xFFFF_FFFF
+STATE_ROW: Final = b"session/"
+SUBSCRIPTION_ROW: Final = b"subscription/"  # one for each: a client may have thousands, and asks for one more
+IDS_ROW: Final = b"qos2/"  # its first use; QoS 1 ids are there too while the client is away
+RECEIVED_ROW: Final = b"received/"  # one for each id, so that it is written with its message and by itself deleted
+
+# What sessions have in common that have none of these; replaced before anything is added.
+_NOTHING: Final[dict[str, None]] = {}
+_NO_EXTRAS: Final[dict[str, "ExtraSubscription"]] = {}
+
+
+@final
+class ExtraSubscription:
+    """A subscription to a shared group or to a named queue: its messages come by a flow of their own."""
+
+    def __init__(
+        self,
+        filter_text: str,
+        qos: int,
+        identifier: int,
+        retain_as_published: bool,
+        queue_name: str = "",
+        selector: Selector | None = None,
+    ) -> None:
+        self.filter_text = filter_text
+        self.qos = qos
+        self.identifier = identifier
+        self.retain_as_published = retain_as_published
+        self.queue_name = queue_name  # where its guaranteed messages come from; empty: it asked for none
+        self.selector = selector  # of a named queue's messages; None: all
+        self.ids = SentIds()  # of a shared subscription
+        self.parked: ParkedFlow | None = None  # while its client is away, if QoS 2 messages wait for it
+
+    def options(self) -> DeliveryOptions:
+        """Return what its messages are delivered as."""
+        return DeliveryOptions(self.qos, self.retain_as_published, [self.identifier] if self.identifier else None)
+
+    def is_as(self, other: "ExtraSubscription") -> bool:
+        """Return whether it asks for the same as another of this text."""
+        return (
+            self.qos == other.qos
+            and self.identifier == other.identifier
+            and self.retain_as_published == other.retain_as_published
+            and self.queue_name == other.queue_name
+            and self.selector == other.selector
+        )
+
+    def row(self) -> bytes:
+        """Return the form that is stored."""
+        selector = None if self.selector is None else self.selector.text
+        options = [self.qos, self.identifier, self.retain_as_published, self.queue_name, selector]
+        return orjson.dumps({"extra": [self.filter_text, *options]})
+
+    def continues(self, known: "ExtraSubscription") -> None:
+        """Take the place of the same subscription with other options."""
+        self.ids = known.ids
+        self.parked = known.parked
+
+
+@final
+class ParkedFlow:
+    """A flow that waits for its client, see `messaging.partitions.parking`."""
+
+    def __init__(self, flow_id: int, queue: Address) -> None:
+        self.flow_id = flow_id
+        self.queue = queue  # the queue's actor
+
+
+@final
+class RetainedSent:
+    """A retained message with a packet id, at QoS 1 or 2 because of a subscription, and not answered for yet."""
+
+    def __init__(self, packet_id: int, batch: MessageBatch, qos: int, identifier: int) -> None:
+        self.packet_id = packet_id
+        self.batch = batch
+        self.qos = qos
+        self.identifier = identifier
+        self.was_sent = False  # one of QoS 2 waits until the store has its id, and its connection may end first
+
+
+@final
+class RetainedWanted:
+    """What a subscription has brought of the retained messages and is still to be sent."""
+
+    def __init__(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription) -> None:
+        self.scan = scan
+        self.granted = granted
+        self._found: list[tuple[str, RetainedMessage]] = []
+        self._place = 0
+
+    def has_next(self, count_max: int, looked_max: int) -> bool:
+        """Return whether a message is at hand, after looking for some more if there was none."""
+        if self._place >= len(self._found):
+            self._found = self.scan.take(count_max, looked_max)
+            self._place = 0
+        return len(self._found) > 0
+
+    def next(self) -> MessageBatch:
+        """Return the message at hand."""
+        return self._found[self._place][1].batch
+
+    def passed(self) -> None:
+        """Have done with the message at hand."""
+        self._place += 1
+
+
+@final
+class Session:
+    """One client's session.
+
+    `released` are packet ids between PUBREC and PUBCOMP, `received` those of the client's own QoS 2 publishes between
+    PUBREC and PUBREL.
+    """
+
+    def __init__(self, client_id: str, *, expiry_s: int, row_prefix: bytes = b"") -> None:
+        self.client_id = client_id
+        self._row_prefix = row_prefix  # before the keys of its rows: whose message VPN it is in
+        self.expiry_s = expiry_s
+        self.user = ""  # whose it is: nobody else may have it; empty: anybody's
+        self.subscriber: Subscriber | None = None  # from its first subscription on: see `protocols.mqtt.client`
+        self.table = NO_SUBSCRIPTIONS  # `grant` adds one
+        self.shares = _NO_EXTRAS  # by the whole `$share/...` text; `add_share` adds one
+        self.queues = _NO_EXTRAS  # by the whole `$queue/...` text; `add_queue` adds one
+        self.queue: QueueHandle | None = None  # of its guaranteed messages; None until it subscribes for some
+        self.was_stored = False  # the store has rows of it
+        self.ids_were_stored = False  # and one with packet ids
+        self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
+        self.stored_row = b""  # the state row that it has for certain, until a client comes; empty: that is not known
+        self.received_bytes = 0  # that `received` counts for, see `protocols.mqtt.session.room`
+        # Made when they are asked for: most sessions never are.
+        self._ids: SentIds | None = None
+        self._released: RangeSet | None = None
+        self._not_sent_again: RangeSet | None = None
+        self._received: RangeSet | None = None
+        self._undecided: dict[int, Publication | None] | None = None
+        self._retained_sent: dict[int, RetainedSent] | None = None
+        self._retained_wanted: dict[str, RetainedWanted] | None = None
+
+    @property
+    def ids(self) -> SentIds:
+        """The packet ids of its queue's messages."""
+        ids = self._ids
+        if ids is None:
+            ids = self._ids = SentIds()
+        return ids
+
+    @property
+    def released(self) -> RangeSet:
+        """See the class."""
+        released = self._released
+        if released is None:
+            released = self._released = RangeSet()
+        return released
+
+    @property
+    def not_sent_again(self) -> RangeSet:
+        """Ids of QoS 2 messages under way that after a restart nobody would send again."""
+        ids = self._not_sent_again
+        if ids is None:
+            ids = self._not_sent_again = RangeSet()
+        return ids
+
+    @property
+    def received(self) -> RangeSet:
+        """See the class."""
+        received = self._received
+        if received is None:
+            received = self._received = RangeSet()
+        return received
+
+    @property
+    def received_count(self) -> int:
+        """How many ids are in `received`."""
+        return 0 if self._received is None else int(self._received.total)
+
+    @property
+    def undecided(self) -> dict[int, Publication | None]:
+        """Received ids whose publish was under way as a connection ended; None: only what is retained of it."""
+        undecided = self._undecided
+        if undecided is None:
+            undecided = self._undecided = {}
+        return undecided
+
+    @property
+    def retained_sent(self) -> dict[int, RetainedSent]:
+        """What was sent of retained messages and is not answered, by a number of our own, in the order sent."""
+        sent = self._retained_sent
+        if sent is None:
+            sent = self._retained_sent = {}
+        return sent
+
+    @property
+    def retained_wanted(self) -> dict[str, RetainedWanted]:
+        """What is still to be sent of retained messages, by filter, in the order subscribed."""
+        wanted = self._retained_wanted
+        if wanted is None:
+            wanted = self._retained_wanted = {}
+        return wanted
+
+    @property
+    def has_deliveries(self) -> bool:
+        """Whether anything but direct messages comes for it, or it remembers packet ids of what has come."""
+        return bool(
+            self.queue is not None
+            or self.shares
+            or self.queues
+            or (self._ids is not None and self._ids.remembered)
+            or self._released
+            or self._retained_sent
+            or self._retained_wanted
+        )
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the session outlives its connection, and so has to be stored."""
+        return self.expiry_s > 0
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the store has to know how it is: a session that now ends with its connection may have been kept."""
+        return self.is_durable or self.was_stored
+
+    def queue_name(self) -> str:
+        """Return the name of the session's queue."""
+        return f"#mqtt/{self.client_id}"
+
+    def state_key(self) -> bytes:
+        """Return the key of its row."""
+        return self._row_prefix + STATE_ROW + self.client_id.encode()
+
+    def subscription_key(self, text: str) -> bytes:
+        """Return the key of the row of a subscription. No client id has a zero byte."""
+        return b"%s%s%s\x00%s" % (self._row_prefix, SUBSCRIPTION_ROW, self.client_id.encode(), text.encode())
+
+    def ids_key(self) -> bytes:
+        """Return the key of its row of packet ids."""
+        return self._row_prefix + ids_key(self.client_id)
+
+    def received_key(self, packet_id: int) -> bytes:
+        """Return the key of the row that says that a QoS 2 publish was received. No client id has a zero byte."""
+        number = packet_id.to_bytes(2, "big")
+        return b"%s%s%s\x00%s" % (self._row_prefix, RECEIVED_ROW, self.client_id.encode(), number)
+
+    def state_row(self, *, will: dict[str, Any] | None, closed_wall_ms: int) -> bytes:
+        """Return the form that is stored. `closed_wall_ms` is 0 while the client is connected."""
+        self.was_stored = True
+        return orjson.dumps(
+            {
+                "expiry_s": self.expiry_s,
+                "user": self.user,
+                "closed_wall_ms": closed_wall_ms,
+                "will": will,
+                "maybe_sent_below": 0 if self._ids is None else self._ids.maybe_sent_below,
+            }
+        )
+
+    def grant(self, text: str, granted: GrantedSubscription) -> None:
+        """Add or replace a subscription to topics."""
+        if self.table is NO_SUBSCRIPTIONS:
+            self.table = SubscriptionTable()
+        self.table.grant(text, granted)
+
+    def add_share(self, extra: ExtraSubscription) -> None:
+        """Add or replace the subscription to a shared group."""
+        if self.shares is _NO_EXTRAS:
+            self.shares = {}
+        self.shares[extra.filter_text] = extra
+
+    def add_queue(self, extra: ExtraSubscription) -> None:
+        """Add or replace the subscription to a named queue."""
+        if self.queues is _NO_EXTRAS:
+            self.queues = {}
+        self.queues[extra.filter_text] = extra
+
+    def changed(self, text: str) -> None:
+        """Note that a subscription is new, another or gone, and has to be stored, if the session is."""
+        if self.has_rows:
+            if self.unstored is _NOTHING:
+                self.unstored = {}
+            self.unstored[text] = None
+
+    def all_stored(self) -> None:
+        """Note that the store has all subscriptions as they are."""
+        self.unstored = _NOTHING
+
+    def unstored_rows(self) -> list[tuple[bytes, bytes | None]]:
+        """Return the rows of the subscriptions that the store does not have as they are."""
+        return [(self.subscription_key(text), self._subscription_row(text)) for text in self.unstored]
+
+    def subscription_keys(self) -> list[bytes]:
+        """Return the keys of all rows of subscriptions that the store may have."""
+        texts = {**self.table.by_filter, **self.shares, **self.queues, **self.unstored}
+        return [self.subscription_key(text) for text in texts]
+
+    def _subscription_row(self, text: str) -> bytes | None:
+        """Return the form in which a subscription is stored; None when there is none any more."""
+        granted = self.table.by_filter.get(text)
+        if granted is not None:
+            options = (granted.no_local, granted.retain_as_published, granted.retain_handling, granted.identifier)
+            selector = None if granted.selector is None else granted.selector.text
+            return orjson.dumps({"subscription": [text, granted.qos, *options, selector, granted.priorities]})
+        extra = self.shares.get(text) or self.queues.get(text)
+        return None if extra is None else extra.row()
+
+    def ids_row(self) -> bytes | None:
+        """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
+        is_empty = self._ids is None and self._released is None and self._not_sent_again is None and not self.shares
+        if is_empty and not self.ids_were_stored:
+            return None
+        sent = self.ids.sent_to_store()
+        shared = [
+            [text, each.ids.partition_id, each.ids.sent_to_store(), each.ids.taken_to_store()]
+            for text, each in self.shares.items()
+            if each.ids.remembered or each.ids.exactly_once or each.ids.taken
+        ]
+        # A restart says PUBREL for what nobody sends again: the client may have it, and would pass over another one.
+        released = [*self.released.ranges(), *self.not_sent_again.ranges()]
+        if not (sent or shared or released or self.ids_were_stored):
+            return None
+        self.ids_were_stored = True
+        taken = [self.ids.partition_id, self.ids.taken_to_store()]
+        return orjson.dumps({"released": released, "sent": sent, "taken": taken, "shared": shared})
+
+
+def ids_key(client_id: str) -> bytes:
+    """Return the key of a session's row of packet ids, within its message VPN."""
+    return IDS_ROW + client_id.encode()

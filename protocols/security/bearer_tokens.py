@@ -1,0 +1,89 @@
+"""Bearer tokens: JSON Web Tokens (RFC 7519) that an authorization server signed and we check by its public keys.
+
+No network: the keys are given (RFC 7517), and whoever rotates them reloads the configuration. Which messages carry a
+token is elsewhere: `oauth` for SASL, `authentication` for those that come in place of a password.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from joserfc.jws import JWSRegistry
+from joserfc.jwt import ClaimsOption, JWTClaimsRegistry
+
+from sluicegate.protocols.security.authentication import AuthenticationFailed, Principal
+
+TOKEN_BYTES_MAX: Final = 32_768  # half of what a SASL frame may hold; tokens with many groups have some 8 KiB
+USER_NAME_CHARS_MAX: Final = 255  # as of accounts
+LEEWAY_S: Final = 60  # what two clocks may differ by
+SIGNATURE_BYTES_MAX: Final = 1024  # RSA with 8192 bits
+
+# Public-key algorithms only: with a shared secret everybody who can check a token could make one.
+ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA",
+)  # fmt: skip
+
+
+def read_keys(text: str) -> KeySet:
+    """Return the public keys of a JSON Web Key Set. Raises ValueError for what is none, or holds a secret."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"no JSON: {error}") from None
+    keys = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(keys, list) or not keys:
+        raise ValueError('no key set: an object with a list of "keys" is required')
+    for index, key in enumerate(keys):
+        if not isinstance(key, dict) or key.get("kty") not in ("RSA", "EC", "OKP"):
+            raise ValueError(f"key {index} is no public key of the type RSA, EC or OKP")
+        if "d" in key:
+            raise ValueError(f"key {index} is a private key; only public ones belong here")
+    try:
+        return KeySet.import_key_set({"keys": keys})
+    except (JoseError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"a key cannot be read: {error}") from None
+
+
+class TokenVerifier:
+    """Tells whose token it is."""
+
+    def __init__(
+        self, keys: KeySet, *, issuer: str, audience: str, user_claim: str, wall_ms: Callable[[], int]
+    ) -> None:
+        self._keys = keys
+        self._user_claim = user_claim
+        self._wall_ms = wall_ms
+        self._registry = JWSRegistry(algorithms=list(ALGORITHMS))
+        self._registry.max_signature_length = max(self._registry.max_signature_length, 2 * SIGNATURE_BYTES_MAX)
+        self._registry.max_payload_length = max(self._registry.max_payload_length, TOKEN_BYTES_MAX)
+        required: dict[str, ClaimsOption] = {
+            "exp": {"essential": True},
+            "iss": {"essential": True, "value": issuer},
+            "aud": {"essential": True, "value": audience},
+        }
+        self._claims = JWTClaimsRegistry(now=lambda: wall_ms() // 1000, leeway=LEEWAY_S, **required)
+
+    def principal(self, token: bytes) -> Principal:
+        """Return who the token stands for, and for how long. Raises AuthenticationFailed; why is for the log only."""
+        if len(token) > TOKEN_BYTES_MAX:
+            raise AuthenticationFailed(f"a token of {len(token)} bytes; at most {TOKEN_BYTES_MAX} are read")
+        try:
+            claims = jwt.decode(token, self._keys, algorithms=list(ALGORITHMS), registry=self._registry).claims
+            self._claims.validate(claims)
+        except (
+            JoseError,
+            ValueError,
+            TypeError,
+            KeyError,
+        ) as error:  # the library's own, and what odd input makes of it
+            raise AuthenticationFailed(f"a token that is not valid: {type(error).__name__}: {error}") from None
+        user_name = claims.get(self._user_claim)
+        if not isinstance(user_name, str) or not 0 < len(user_name) <= USER_NAME_CHARS_MAX:
+            raise AuthenticationFailed(f"a token without a user name in its claim {self._user_claim!r}")
+        expires_at_s = claims["exp"]
+        if not isinstance(expires_at_s, int):  # the standard allows fractions; nobody sends them
+            raise AuthenticationFailed("a token whose exp is no whole number of seconds")
+        return Principal(user_name, valid_until_ms=(expires_at_s + LEEWAY_S) * 1000)

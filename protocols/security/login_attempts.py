@@ -1,0 +1,152 @@
+"""Attempts to log in: whoever guesses passwords has to wait, longer each time, and nobody else does.
+
+Two things are counted: failures of one user name from one network, and failures of one network whatever the name. From
+the fourth of the first and the twentieth of the second on, further attempts wait their turn, one after the other. So a
+user cannot be locked out from elsewhere, and many connections guess no faster than one. A user who was right from a
+network lately does not wait for what other names have failed there.
+
+Pure: time is an argument, and waiting is the caller's.
+"""
+
+from collections import Counter, OrderedDict
+from typing import Final, final
+
+from sluicegate.protocols.security.login_line import Standing, network_of
+
+FREE_OF_USER: Final = 3  # failures of a name from a network that cost nothing: people mistype
+FREE_OF_HOST: Final = 20  # of a network: behind one there may be a whole plant
+DELAY_MS: Final = 250  # after the first that counts; doubled by each further one
+DELAY_MS_MAX: Final = 5_000  # below the time that any protocol leaves a client to connect
+WAIT_MS_MAX: Final = 5_000  # an attempt that would have to wait longer is refused at once
+REMEMBERED_MS: Final = 600_000  # without a further failure
+REMEMBERED_MAX: Final = 10_000  # names and networks; the one that was quiet longest is forgotten first
+
+Key = tuple[str, str]  # network and user name, which is empty for the network itself
+
+
+@final
+class _Record:
+    __slots__ = ("failures", "free", "last_ms", "next_ms")
+
+    def __init__(self, free: int, now_ms: int) -> None:
+        self.free = free
+        self.failures = 0
+        self.next_ms = now_ms  # when the next attempt may be looked at
+        self.last_ms = now_ms
+
+    def delay_ms(self) -> int:
+        """Return how far apart attempts have to be."""
+        counted = self.failures - self.free
+        return 0 if counted < 0 else min(DELAY_MS << min(counted, 8), DELAY_MS_MAX)
+
+
+@final
+class LoginAttempts:
+    """Who has failed lately, and who was right. Invariant: at most REMEMBERED_MAX of each are remembered."""
+
+    def __init__(self) -> None:
+        self.delayed_count = 0
+        self.refused_count = 0
+        self._records: OrderedDict[Key, _Record] = OrderedDict()
+        self._known: OrderedDict[Key, None] = OrderedDict()  # who was right
+        self._under_way: Counter[Key] = Counter()  # passwords that are not found right or wrong yet
+
+    def begin(self, host: str, user: str, now_ms: int) -> int | None:
+        """Return for how long an attempt has to wait before it is looked at; None: it is refused."""
+        found = self._found(host, user, now_ms)
+        wait_ms = max([each.next_ms - now_ms for each in found], default=0)
+        if wait_ms > WAIT_MS_MAX:
+            self.refused_count += 1
+            return None
+        for each in found:
+            if each.delay_ms():
+                each.next_ms = max(each.next_ms, now_ms) + each.delay_ms()
+        if wait_ms > 0:
+            self.delayed_count += 1
+        return max(0, wait_ms)
+
+    def wait_in_line(self, host: str, user: str, now_ms: int) -> bool:
+        """Return whether attempts from there wait for each other by now. Until then they may begin side by side."""
+        return any(each.delay_ms() > 0 for each in self._found(host, user, now_ms))
+
+    def standing(self, host: str, user: str, now_ms: int) -> Standing:
+        """Return what is known of who comes."""
+        if self._is_known(host, user) and not self.wait_in_line(host, user, now_ms):
+            return Standing.KNOWN
+        return Standing.FAILED if self._found(host, user, now_ms) else Standing.NEW
+
+    def check_begins(self, host: str, user: str) -> None:
+        """Note that a password is going to be checked."""
+        self._under_way.update(_keys(host, user))
+
+    def check_ended(self, host: str, user: str) -> None:
+        """Note that it was."""
+        for key in _keys(host, user):
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
+
+    def is_crowded(self, host: str, user: str, now_ms: int) -> bool:
+        """Return whether the free failures are used up if all that are under way fail."""
+        for key in self._counted_keys(host, user):
+            record = self._record(key, now_ms)
+            if self._under_way[key] + (0 if record is None else record.failures) >= _free(key):
+                return True
+        return False
+
+    def not_looked_at(self, host: str, now_ms: int) -> None:
+        """Note that there was no time or room for an attempt: its network comes after new ones. It has not failed."""
+        key = (network_of(host), "")
+        if self._record(key, now_ms) is None:
+            self._remember(key, now_ms)
+
+    def failed(self, host: str, user: str, now_ms: int) -> None:
+        """Note that an attempt failed."""
+        for key in _keys(host, user):
+            record = self._record(key, now_ms) or self._remember(key, now_ms)
+            record.failures += 1
+            record.last_ms = now_ms
+            record.next_ms = max(record.next_ms, now_ms + record.delay_ms())
+            self._records.move_to_end(key)
+
+    def succeeded(self, host: str, user: str) -> None:
+        """Note that a user is who it says: its own failures are forgotten, those of the network are not."""
+        if not user:  # a token says whose it is
+            return
+        key = (network_of(host), user)
+        self._records.pop(key, None)
+        self._known[key] = None
+        self._known.move_to_end(key)
+        if len(self._known) > REMEMBERED_MAX:
+            self._known.popitem(last=False)
+
+    def _is_known(self, host: str, user: str) -> bool:
+        return (network_of(host), user) in self._known
+
+    def _counted_keys(self, host: str, user: str) -> list[Key]:
+        keys = _keys(host, user)
+        return keys[:1] if self._is_known(host, user) else keys
+
+    def _found(self, host: str, user: str, now_ms: int) -> list[_Record]:
+        found = [self._record(key, now_ms) for key in self._counted_keys(host, user)]
+        return [each for each in found if each is not None]
+
+    def _remember(self, key: Key, now_ms: int) -> _Record:
+        record = self._records[key] = _Record(_free(key), now_ms)
+        self._records.move_to_end(key)
+        if len(self._records) > REMEMBERED_MAX:
+            self._records.popitem(last=False)
+        return record
+
+    def _record(self, key: Key, now_ms: int) -> _Record | None:
+        record = self._records.get(key)
+        return None if record is None or now_ms - record.last_ms >= REMEMBERED_MS else record
+
+
+def _keys(host: str, user: str) -> list[Key]:
+    network = network_of(host)
+    return [(network, user), (network, "")] if user else [(network, "")]
+
+
+def _free(key: Key) -> int:
+    return FREE_OF_USER if key[1] else FREE_OF_HOST

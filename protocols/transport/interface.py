@@ -1,0 +1,116 @@
+"""What a listener and a connection owe each other: the interface between sockets and protocols.
+
+A connection is whatever speaks a protocol over one byte stream: an MQTT client's session, or the WebSocket framing
+around it. It never sees a socket, so the same connection runs over TCP, TLS and WebSocket, and in a test over lists
+of bytes. The sockets themselves are in `protocols.transport.listeners`.
+
+Order of calls on a `Connection`: `opened` once, then `received`, `writing_paused` and `writing_resumed` as it comes,
+then `closed` once, and nothing after it. After `close`, `close_after_flush` or `abort` nothing but `closed` follows.
+All of them happen on the event loop's thread; an exception out of any of them ends that connection and no other.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias, final
+
+PLACED_BYTES_MIN: Final = 64 * 1024  # of what is missing: less is copied as soon as memory is made for it
+
+
+@final
+class PeerInfo:
+    """Who is at the other end, as far as the transport knows."""
+
+    __slots__ = ("alpn", "certificate_name", "host", "is_encrypted", "listener", "port", "subprotocol")
+
+    def __init__(
+        self,
+        listener: str,
+        host: str,
+        port: int,
+        *,
+        is_encrypted: bool = False,
+        alpn: str | None = None,
+        certificate_name: str | None = None,
+    ) -> None:
+        # Without names the first three take 250 instructions to be handed over by interpreted code, with them 4,500.
+        self.listener = listener  # name of the listener that accepted it
+        self.host = host  # as the socket sees it: of a proxy in between, when there is one
+        self.port = port
+        self.is_encrypted = is_encrypted
+        self.alpn = alpn  # the application protocol TLS agreed on
+        self.certificate_name = certificate_name  # user name in a client certificate that was verified
+        self.subprotocol: str | None = None  # what a WebSocket upgrade selected
+
+
+class Place(Protocol):
+    """Where the rest of something large belongs whose beginning has come."""
+
+    def room(self) -> memoryview | None:
+        """Return memory for what is missing, `PLACED_BYTES_MIN` at first; None when nothing large is under way."""
+
+    def placed(self, count: int) -> None:
+        """The peer sent `count` bytes, one at least, which stand at the beginning of `room`."""
+
+
+class ByteTransport(Protocol):
+    """One end of a byte stream. Verbs on a stream that is closing or closed do nothing."""
+
+    def write(self, data: bytes) -> None:
+        """Send, or buffer what the socket does not take. Never blocks; see `Connection.writing_paused`."""
+
+    def write_all(self, buffers: list[bytes]) -> None:
+        """Send buffers, one behind the other, in one call of the kernel: a head and what belongs to it."""
+
+    def close(self) -> None:
+        """Send what is buffered and close. For a peer that has said goodbye itself or expects no last word."""
+
+    def close_after_flush(self) -> None:
+        """Send what is buffered, then give the peer a moment to read it before the socket goes.
+
+        Closing a socket with input unread makes TCP reset the connection, and a reset destroys data on its way to
+        the peer: the DISCONNECT that says why. So the sending side is shut down first, and input is read and discarded
+        until the peer closes, or has taken nothing more for about a second.
+        """
+
+    def abort(self) -> None:
+        """Close at once. What is buffered is lost."""
+
+    def pause_reading(self) -> None:
+        """Stop calling `received`: the peer is held back by TCP's window. Idempotent.
+
+        Within `opened` it has no effect: reading begins when that returns.
+        """
+
+    def resume_reading(self) -> None:
+        """Undo `pause_reading`. Idempotent."""
+
+    def read_into(self, place: Place) -> None:
+        """Have the peer's next bytes put to the room that `place` has, as long as it has some, and not `received`.
+
+        For something large, which then nobody but the kernel copies. Idempotent while it lasts. A transport that cannot
+        do it goes on calling `received`.
+        """
+
+    def buffered_bytes(self) -> int:
+        """Return how many written bytes the socket has not taken yet."""
+
+
+class Connection(Protocol):
+    """One peer's place in a protocol. See the module for the order of calls."""
+
+    def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
+        """The stream is ready: TLS and WebSocket handshakes are over."""
+
+    def received(self, data: bytes) -> None:
+        """The peer sent bytes, cut wherever the network cut them. Never empty."""
+
+    def closed(self, error: Exception | None) -> None:
+        """The stream is gone. `error` is None when either side closed it in good order."""
+
+    def writing_paused(self) -> None:
+        """More is buffered than the listener's high mark: send no more than the protocol has to."""
+
+    def writing_resumed(self) -> None:
+        """The peer has taken most of what was buffered."""
+
+
+ConnectionFactory: TypeAlias = Callable[[], Connection]  # called once for each accepted stream

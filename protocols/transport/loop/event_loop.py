@@ -1,0 +1,40 @@
+"""The event loop that the gateway runs on: asyncio's own, with `protocols.transport.loop.selector` for its looks at
+sockets.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+from sluicegate.protocols.transport.loop.selector import Sockets
+
+R = TypeVar("R")
+
+
+class SocketLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop. `sockets` are those that are read and written past asyncio."""
+
+    def __init__(self, sockets: Sockets | None = None) -> None:
+        """Make a loop, which nobody runs yet."""
+        self.sockets = Sockets() if sockets is None else sockets
+        super().__init__(cast(selectors.BaseSelector, self.sockets))  # it is compiled, and so of no class of others
+
+
+def run(main: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine to its end on a loop of its own, as `asyncio.run` does."""
+    with asyncio.Runner(loop_factory=SocketLoop) as runner:
+        return runner.run(main)
+
+
+def running_sockets() -> Sockets:
+    """Return the sockets of the running loop. Raises TypeError on another kind of loop."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, SocketLoop):
+        raise TypeError(f"the gateway's ports need a SocketLoop, and this is a {type(loop).__name__}")
+    return loop.sockets
+
+
+def turns_of_sockets() -> Callable[[Callable[[], None]], None]:
+    """Return what calls back at the end of a look at the sockets of the running loop. Raises TypeError as well."""
+    return running_sockets().call_soon

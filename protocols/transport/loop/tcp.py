@@ -1,0 +1,353 @@
+"""One TCP stream: reads when its socket has something, writes what it takes, and keeps the rest.
+
+To who speaks on it this is an asyncio transport, without being one: it is compiled, and so of no class of asyncio's.
+It is not uvloop's or asyncio's own because those cost a client that connects and stays more than all the rest does;
+see docs/decisions/0275.
+
+A stream is known by its file descriptor, which is closed when the stream is gone: when the protocol has been told.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, final
+
+from mypy_extensions import i32, i64
+
+from sluicegate.protocols.transport.loop.selector import READABLE, WRITABLE, Sockets, Watcher, report
+
+READ_BYTES_MIN: Final = 16 * 1024  # taken by one read at first
+READ_BYTES_MAX: Final = 256 * 1024  # taken by one read of a peer that sends that much
+READS_PER_LOOK: Final = 16  # of a peer that fills each; then others have their turn
+LOOK_NS_MAX: Final = 5_000_000  # the same for a peer whose reads are much work; they get smaller, too
+PIECES_PER_WRITE: Final = 64  # handed to the kernel together; it takes 1,024
+WRITE_HIGH_BYTES: Final = 64 * 1024  # asyncio's, until the protocol sets others
+WRITE_LOW_BYTES: Final = 16 * 1024
+ALL_IS_READ: Final = -1  # in place of a time
+
+_NOBODY: Final = asyncio.Protocol()  # who is told when nobody has taken the stream over, and when it is gone
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+@final
+class TcpTransport(Watcher):
+    """The server's end of one stream."""
+
+    __slots__ = (
+        "_ends",
+        "_events",
+        "_fd",
+        "_high_bytes",
+        "_is_closing",
+        "_is_full",
+        "_low_bytes",
+        "_protocol",
+        "_read_bytes",
+        "_received",
+        "_sockets",
+        "_unsent",
+        "_unsent_bytes",
+    )
+
+    def __init__(self, sockets: Sockets, fd: int) -> None:
+        """Take over an open socket that never blocks. Nothing is read before `resume_reading`."""
+        self._sockets = sockets
+        self._fd: i32 = fd  # -1 when the stream is gone
+        self._events: i32 = 0  # that are watched for
+        self._protocol: Any = _NOBODY
+        self._received: Any = _NOBODY.data_received  # None: the protocol says where reads go
+        self._read_bytes: i32 = READ_BYTES_MIN
+        self._unsent: list[Bytes] | None = None  # what the socket has not taken; None: nothing
+        self._unsent_bytes: i64 = 0
+        self._high_bytes: i64 = WRITE_HIGH_BYTES
+        self._low_bytes: i64 = WRITE_LOW_BYTES
+        self._is_full = False  # the protocol was told to pause
+        self._ends = False  # our end is said, or comes behind what is unsent
+        self._is_closing = False
+        sockets.add(fd, self)
+
+    def __repr__(self) -> str:
+        state = "gone" if self._fd < 0 else "closing" if self._is_closing else "open"
+        return f"TcpTransport({state}, {self._unsent_bytes} bytes unsent)"
+
+    # What the protocol asks for: asyncio's Transport.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return an address: `peername` or `sockname`."""
+        if self._fd < 0 or name not in ("peername", "sockname"):
+            return default
+        found = default
+        held = socket.socket(fileno=self._fd)
+        with suppress(OSError):  # the peer is gone already
+            found = held.getpeername() if name == "peername" else held.getsockname()
+        held.detach()
+        return found
+
+    def fileno(self) -> int:
+        """Return the number of its file, the lowest that was free as it came; -1 when the stream is gone."""
+        return self._fd
+
+    def set_protocol(self, protocol: Any) -> None:
+        """Have what comes given to a protocol; one with buffers has it read to these."""
+        self._protocol = protocol
+        self._received = None if isinstance(protocol, asyncio.BufferedProtocol) else protocol.data_received
+
+    def get_protocol(self) -> Any:
+        """Return the protocol."""
+        return self._protocol
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set how many unsent bytes tell the protocol to pause, and to go on."""
+        self._high_bytes = WRITE_HIGH_BYTES if high is None else high
+        self._low_bytes = self._high_bytes // 4 if low is None else low
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes the socket has not taken yet."""
+        return self._unsent_bytes
+
+    def write(self, data: Bytes) -> None:
+        """Send, or keep what the socket does not take. The memory must not change afterwards."""
+        if self._is_closing or self._ends or not data:
+            return
+        if self._unsent is not None:
+            self._keep([data])
+            return
+        try:
+            count = os.write(self._fd, data)
+        except BlockingIOError:
+            self._keep([data])
+        except OSError as error:
+            self._lose(error)
+        else:
+            if count < len(data):
+                self._keep([memoryview(data)[count:]])
+
+    def writelines(self, pieces: Sequence[Bytes]) -> None:
+        """Send all, one behind the other, in as few calls of the kernel as that takes."""
+        if self._is_closing or self._ends:
+            return
+        left = [piece for piece in pieces if piece]
+        if self._unsent is None:
+            self._send(left)
+        if left and not self._is_closing:
+            self._keep(left)
+
+    def write_eof(self) -> None:
+        """Send our end, behind what is unsent. Raises OSError when the peer has reset the connection."""
+        if self._is_closing or self._ends:
+            return
+        self._ends = True
+        if self._unsent is None:
+            self._shut_down()
+
+    def pause_reading(self) -> None:
+        """Read no more for now."""
+        if not self._is_closing:
+            self._watch_for(self._events & ~READABLE)
+
+    def resume_reading(self) -> None:
+        """Read again, from the next look on."""
+        if not self._is_closing:
+            self._watch_for(self._events | READABLE)
+
+    def is_closing(self) -> bool:
+        """Return whether the stream is closing or gone."""
+        return self._is_closing
+
+    def close(self) -> None:
+        """Send what is unsent, then close. Nothing is read any more."""
+        if not self._is_closing:
+            self._is_closing = True
+            if self._unsent is None:
+                self._lose(None)
+            else:
+                self._watch_for(WRITABLE)
+
+    def abort(self) -> None:
+        """Close at once; what is unsent is lost."""
+        self._lose(None)
+
+    # What a look tells: Watcher.
+
+    def ready(self, events: int) -> None:
+        """The socket has something, or takes something, or has failed."""
+        try:
+            if events != WRITABLE:
+                reads = READS_PER_LOOK
+                left_ns: i64 = LOOK_NS_MAX
+                while reads and left_ns > 0 and self._events & READABLE:
+                    took_ns = self._read()
+                    if took_ns == ALL_IS_READ:
+                        break
+                    reads -= 1
+                    left_ns -= took_ns
+            if self._unsent is not None and events != READABLE:
+                self._send_on(self._unsent)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # something that was called off, too, which is no Exception
+            self._fail(error)
+
+    def _read(self) -> i64:
+        """Read once. Where that was as much as there was room for, return how long the protocol was at work with it."""
+        size = self._read_bytes
+        received = self._received
+        try:
+            if received is None:
+                data = b""
+                room = self._protocol.get_buffer(-1)
+                size = len(room)
+                count = os.readv(self._fd, [room])
+            else:
+                data = os.read(self._fd, size)
+                count = len(data)
+        except BlockingIOError:
+            return ALL_IS_READ
+        except OSError as error:
+            self._lose(error)
+            return ALL_IS_READ
+        if count == size:
+            return self._hand_over_much(data, size)
+        if count == 0:
+            self._watch_for(self._events & ~READABLE)
+            if not self._protocol.eof_received():
+                self.close()
+        elif received is None:
+            self._protocol.buffer_updated(count)
+        else:
+            # Memory for a read is made before it is known how much there is, and given back for what there was not.
+            if size > READ_BYTES_MIN and count < size // 16:
+                self._read_bytes = size // 4
+            received(data)
+        return ALL_IS_READ
+
+    def _hand_over_much(self, data: bytes, size: i32) -> i64:
+        """Hand over a read that filled its room, and let the size of the next go by the time that takes; return it."""
+        clock = self._sockets.clock
+        started_ns: i64 = clock.now_ns()
+        if self._received is None:
+            self._protocol.buffer_updated(size)
+            return clock.now_ns() - started_ns
+        self._received(data)
+        took_ns: i64 = clock.now_ns() - started_ns
+        if took_ns > LOOK_NS_MAX:
+            if size > READ_BYTES_MIN:
+                self._read_bytes = size // 4
+        elif size < READ_BYTES_MAX and took_ns * 4 <= LOOK_NS_MAX:
+            self._read_bytes = size * 4
+        return took_ns
+
+    def _keep(self, pieces: list[Bytes]) -> None:
+        """Put behind what is unsent."""
+        for piece in pieces:
+            self._unsent_bytes += len(piece)
+        if self._unsent is None:
+            self._unsent = pieces
+            self._watch_for(self._events | WRITABLE)
+        else:
+            self._unsent.extend(pieces)
+        if not self._is_full and self._unsent_bytes > self._high_bytes:
+            self._is_full = True
+            try:
+                self._protocol.pause_writing()
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # not the fault of whoever writes
+                self._fail(error)
+
+    def _send_on(self, unsent: list[Bytes]) -> None:
+        """Send of what is unsent as much as the socket takes."""
+        sent_bytes = self._send(unsent)
+        if self._fd < 0:
+            return
+        self._unsent_bytes -= sent_bytes
+        if not unsent:
+            self._unsent = None
+            self._all_sent()
+        if self._is_full and self._unsent_bytes <= self._low_bytes and not self._is_closing:
+            self._is_full = False
+            self._protocol.resume_writing()
+
+    def _send(self, pieces: list[Bytes]) -> int:
+        """Send pieces, and take them from the list, as far as the socket takes them; return how many bytes that was."""
+        sent_bytes = 0
+        gone = 0  # pieces; they leave the list together, for each time all that stay are moved
+        while gone < len(pieces):
+            some = pieces[gone : gone + PIECES_PER_WRITE]
+            try:
+                count = os.writev(self._fd, some)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._lose(error)
+                break
+            sent_bytes += count
+            whole = 0
+            while whole < len(some) and count >= len(some[whole]):
+                count -= len(some[whole])
+                whole += 1
+            gone += whole
+            if whole < len(some):
+                if count:
+                    pieces[gone] = memoryview(pieces[gone])[count:]
+                break
+        del pieces[:gone]
+        return sent_bytes
+
+    def _all_sent(self) -> None:
+        if self._is_closing:
+            self._lose(None)
+            return
+        self._watch_for(self._events & ~WRITABLE)
+        if self._ends:
+            try:
+                self._shut_down()
+            except OSError as error:
+                self._lose(error)
+
+    def _shut_down(self) -> None:
+        held = socket.socket(fileno=self._fd)
+        try:
+            held.shutdown(socket.SHUT_WR)
+        finally:
+            held.detach()
+
+    def _watch_for(self, events: int) -> None:
+        before = self._events
+        if events != before:
+            try:
+                self._sockets.watch(self._fd, before, events)
+            except OSError as error:  # nobody would be told of this socket
+                self._lose(error)
+            else:
+                self._events = events
+
+    def _fail(self, error: BaseException) -> None:
+        """A failure of the protocol costs this stream, and no other."""
+        report("a connection failed", error, transport=self, protocol=self._protocol)
+        self._lose(error if isinstance(error, Exception) else ConnectionAbortedError(repr(error)))
+
+    def _lose(self, error: Exception | None) -> None:
+        """The stream is gone; the protocol hears of it when this look is over."""
+        fd = self._fd
+        if fd < 0:
+            return
+        self._fd = -1
+        if self._events:
+            self._sockets.watch(fd, self._events, 0)
+            self._events = 0
+        self._sockets.remove(fd)
+        self._is_closing = True
+        self._unsent = None
+        self._unsent_bytes = 0
+        self._sockets.call_soon(lambda: self._gone(fd, error))
+
+    def _gone(self, fd: int, error: Exception | None) -> None:
+        with suppress(OSError):  # it is closed all the same
+            os.close(fd)
+        protocol = self._protocol
+        self.set_protocol(_NOBODY)  # else each would hold the other
+        protocol.connection_lost(error)

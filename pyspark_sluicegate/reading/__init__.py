@@ -1,0 +1,1 @@
+"""Reading queues: batches and streams, their offsets, plans and tasks."""

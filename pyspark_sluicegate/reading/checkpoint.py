@@ -1,0 +1,91 @@
+"""What Spark's checkpoint says of a query: which batch is through, and up to where it read.
+
+The files are Spark's own, read and never written. A batch is through when `commits/N` is there; what it had read to
+stands in `offsets/N`: a line with a version, one with the query's settings, then a line of JSON for each source.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+from urllib.parse import unquote, urlparse
+
+from pyspark_sluicegate.reading.offsets import Offset, OffsetError
+
+_LINES_BEFORE_SOURCES: Final = 2
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read as one."""
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """The last batch that is through."""
+
+    query_id: str
+    batch_id: int
+    offsets: tuple[Offset, ...]  # of sources that are ours
+
+    @property
+    def reference(self) -> str:
+        """What the batch is called where operators see it."""
+        return f"{self.query_id}/{self.batch_id}"
+
+
+def last_progress(checkpoint: str) -> Progress | None:
+    """Return the last batch that is through; None when none is. Raises CheckpointError.
+
+    Only folders of this host (or mounted there) are read: a path, or a `file:` URL.
+    """
+    folder = _folder(checkpoint)
+    if not (folder / "metadata").exists():
+        return None
+    query = query_id(checkpoint)
+    numbers = [int(each.name) for each in (folder / "commits").glob("[0-9]*") if each.name.isdigit()]
+    if not numbers:
+        return None
+    batch_id = max(numbers)
+    lines = _read(folder / "offsets" / str(batch_id), str.splitlines)
+    return Progress(query, batch_id, ours_among(lines[_LINES_BEFORE_SOURCES:]))
+
+
+def query_id(checkpoint: str) -> str:
+    """Return the id of the query whose checkpoint this is. Raises CheckpointError, also when none has begun there."""
+    return str(_read(_folder(checkpoint) / "metadata", _id_in))
+
+
+def ours_among(texts: list[str]) -> tuple[Offset, ...]:
+    """Return the offsets that are of this source, of texts with offsets of any source."""
+    found: list[Offset] = []
+    for text in texts:
+        try:
+            found.append(Offset.of_json(json.loads(text)))
+        except (ValueError, OffsetError):
+            continue  # another source's; a query may read several
+    return tuple(found)
+
+
+def _folder(checkpoint: str) -> Path:
+    if "://" not in checkpoint and not checkpoint.startswith("file:"):
+        return Path(checkpoint)
+    url = urlparse(checkpoint)
+    if url.scheme != "file":
+        raise CheckpointError(f"{checkpoint}: checkpoints are read from folders of this host, not by {url.scheme}:")
+    return Path(unquote(url.path))
+
+
+def _id_in(metadata: str) -> str:
+    found = json.loads(metadata)
+    if not isinstance(found, dict) or "id" not in found:
+        raise ValueError("it names no id")
+    return str(found["id"])
+
+
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is not as Spark writes it: {error}") from None

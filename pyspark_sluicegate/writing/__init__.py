@@ -1,0 +1,1 @@
+"""Writing to queues: sinks, staged rows, and Spark's columns as the wire's."""

@@ -1,0 +1,1 @@
+"""Backups: writing and restoring one, and reading a spool without a broker."""

@@ -1,0 +1,99 @@
+"""Making a backup of a store that is in use, on a thread of its own: room, copy, checksum, names.
+
+The copy is written through to the disk every few MiB: a disk that is given gigabytes at once makes the commits of the
+spool wait, too. Deliberately elsewhere: how the store is copied (storage.store.copy), what a backup looks like
+(storage.backup.folder), bringing it back (storage.backup.restore).
+"""
+
+import os
+from pathlib import Path
+from typing import Final, final
+
+import xxhash
+
+from sluicegate.storage.backup.folder import PARTIAL_FILE, BackupNote, locked_partial, remove_leftovers, write_note
+from sluicegate.storage.environment.environment import disk_free_bytes, sync_folders
+from sluicegate.storage.environment.folder_lock import DATA_FILE
+from sluicegate.storage.errors import BackupEnded, BackupRefused
+from sluicegate.storage.interface import Store
+
+# What has to be left on the disk of the backup: it may be the disk of the spool.
+SPARE_BYTES: Final = 64 << 20
+_FLUSH_EVERY_BYTES: Final = 32 << 20  # 0.1 s of an ordinary disk
+
+
+@final
+class Backup:
+    """One backup. `run` makes it; the rest may be used from other threads meanwhile."""
+
+    def __init__(self, store: Store, folder: Path, *, incarnation: int, taken_ms: int, node: str, release: str) -> None:
+        self.folder = folder
+        self.written_bytes = 0
+        self.expected_bytes = store.usage().used_bytes  # about: the spool changes until the copy begins
+        self._store = store
+        self._incarnation = incarnation
+        self._taken_ms = taken_ms
+        self._node = node
+        self._release = release
+        self._ended = ""  # why it has to end
+        self._unflushed_bytes = 0
+
+    def end(self, why: str) -> None:
+        """Have the backup end before its next piece; nothing of it will be left."""
+        self._ended = why
+
+    def run(self) -> BackupNote:
+        """Make it, and return when it is on the disk. What dead writers have left beside it is removed before.
+
+        Raises BackupRefused (no room, the folder is taken), BackupEnded, and other StorageErrors; nothing is left then.
+        """
+        try:
+            remove_leftovers(self.folder.parent)
+            with locked_partial(self.folder) as descriptor:
+                self._check_room()
+                note = self._copy_into(descriptor)
+                write_note(self.folder, note)
+                os.rename(self.folder / PARTIAL_FILE, self.folder / DATA_FILE)
+                sync_folders(self.folder)
+        except OSError as error:
+            raise BackupRefused(f"the backup cannot be written: {error}") from error
+        return note
+
+    def _check_room(self) -> None:
+        free = disk_free_bytes(self.folder)
+        if free < self.expected_bytes + SPARE_BYTES:
+            text = f"{free} bytes are free for {self.expected_bytes}; {SPARE_BYTES} have to be left"
+            raise BackupRefused(f"there is no room for the backup in {self.folder}: {text}")
+
+    def _copy_into(self, descriptor: int) -> BackupNote:
+        digest = xxhash.xxh3_128()
+
+        def write(piece: bytes) -> None:
+            if self._ended:
+                raise BackupEnded(self._ended)
+            digest.update(piece)
+            self._write(descriptor, piece)
+
+        self._store.stream_copy(write)
+        os.fsync(descriptor)
+        return BackupNote(
+            incarnation=self._incarnation,
+            taken_ms=self._taken_ms,
+            node=self._node,
+            release=self._release,
+            data_bytes=self.written_bytes,
+            data_xxh3=digest.hexdigest(),
+        )
+
+    def _write(self, descriptor: int, piece: bytes) -> None:
+        try:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            self.written_bytes += len(piece)
+            self._unflushed_bytes += len(piece)
+            if self._unflushed_bytes >= _FLUSH_EVERY_BYTES:
+                os.fdatasync(descriptor)
+                self._unflushed_bytes = 0
+        except OSError as error:  # not to be taken for an error of the store, whose copy is under way
+            raise BackupRefused(f"the backup cannot be written: {error}") from error

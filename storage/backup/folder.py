@@ -1,0 +1,160 @@
+"""What a backup is on disk: a folder with a sealed copy of the data file and a note that says what it is.
+
+    backup.json         which spool it is of, when it was made, how long the data file is and what its checksum is
+    data.mdb            the copy; its appearance under this name makes the backup whole, so it comes last
+    data.mdb.partial    the copy while it is written, locked by who writes it
+
+A folder in which the partial file can be locked was left behind by a process that died; it may be removed. Nothing in
+a whole backup is ever changed.
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+import xxhash
+
+from sluicegate.storage.environment.file_rights import FILE_MODE, make_folder
+from sluicegate.storage.environment.folder_lock import DATA_FILE
+from sluicegate.storage.errors import BackupRefused, UnsupportedFormat
+
+NOTE_FILE: Final = "backup.json"
+PARTIAL_FILE: Final = DATA_FILE + ".partial"
+BACKUP_FORMAT: Final = 1
+
+NAME_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME_ALLOWED: Final = "1 to 100 letters, digits, dots, hyphens and underscores, the first a letter or digit"
+
+_NOTE_BYTES_MAX: Final = 65_536
+_PIECE_BYTES: Final = 1 << 20
+_OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW  # a link under a name of ours is not, wherever it leads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupNote:
+    """What a backup says of itself."""
+
+    incarnation: int  # u64, of the spool it was copied from
+    taken_ms: int  # wall clock: everything committed before is in it
+    node: str
+    release: str
+    data_bytes: int
+    data_xxh3: str  # xxh3-128 of the data file, 32 hex digits
+
+
+def write_note(folder: Path, note: BackupNote) -> None:
+    """Write the note, and return when it is on the disk. Raises OSError."""
+    document = asdict(note) | {"format": BACKUP_FORMAT, "incarnation": f"{note.incarnation:016x}"}
+    descriptor = os.open(folder / NOTE_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OURS, FILE_MODE)
+    with open(descriptor, "wb") as file:
+        file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_note(folder: Path) -> BackupNote:
+    """Return the note of a whole backup.
+
+    Raises BackupRefused for a folder that is none, or is not whole, UnsupportedFormat for one of another release.
+    """
+    if not (folder / DATA_FILE).is_file() or not (folder / NOTE_FILE).is_file():
+        missing = DATA_FILE if (folder / NOTE_FILE).is_file() else NOTE_FILE
+        raise BackupRefused(f"{folder} is no backup, or not a whole one: it has no {missing}")
+    with open(folder / NOTE_FILE, "rb") as file:
+        raw = file.read(_NOTE_BYTES_MAX)
+    try:
+        members = orjson.loads(raw)
+        found = members.pop("format")
+        if found != BACKUP_FORMAT:
+            raise UnsupportedFormat(found, BACKUP_FORMAT, f"the backup in {folder}")
+        note = BackupNote(**members | {"incarnation": int(members["incarnation"], 16)})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BackupRefused(f"{folder / NOTE_FILE} cannot be read: {error!r}") from None
+    size = (folder / DATA_FILE).stat().st_size
+    if size != note.data_bytes:
+        raise BackupRefused(f"{folder / DATA_FILE} has {size} bytes; its note says {note.data_bytes}")
+    return note
+
+
+def checked_pieces(folder: Path, note: BackupNote) -> Iterator[bytes]:
+    """Yield the data file in pieces. Raises BackupRefused behind the last one if it is not what was written."""
+    digest = xxhash.xxh3_128()
+    with open(folder / DATA_FILE, "rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
+            yield piece
+    if digest.hexdigest() != note.data_xxh3:
+        raise BackupRefused(f"{folder / DATA_FILE} is damaged: its checksum is not the one in its note")
+
+
+@contextmanager
+def locked_partial(folder: Path) -> Iterator[int]:
+    """Make the folder and its empty partial file, and lock that for the length of the block; yield its descriptor.
+
+    Raises BackupRefused when there is something in the folder already, or another process is writing it. An error in
+    the block removes what is there.
+    """
+    make_folder(folder.parent)
+    make_folder(folder)
+    if is_taken(folder):
+        raise BackupRefused(f"{folder} is not empty")
+    descriptor = os.open(folder / PARTIAL_FILE, os.O_RDWR | os.O_CREAT | _OURS, FILE_MODE)
+    try:
+        if not _lock(descriptor):
+            raise BackupRefused(f"another process is writing a backup into {folder}")
+        try:
+            os.ftruncate(descriptor, 0)
+            yield descriptor
+        except BaseException:
+            _remove(folder)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: Path) -> list[Path]:
+    """Remove the backups in a folder that their writers did not live to finish; return which. Raises OSError."""
+    removed: list[Path] = []
+    if not folder.is_dir():
+        return removed
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not path.is_dir() or not _is_leftover({each.name for each in path.iterdir()}):
+            continue
+        descriptor = os.open(path / PARTIAL_FILE, os.O_RDWR | _OURS)
+        try:
+            if _lock(descriptor):
+                _remove(path)
+                removed.append(path)
+        finally:
+            os.close(descriptor)
+    return removed
+
+
+def is_taken(folder: Path) -> bool:
+    """Tell whether there is something in a folder but for what a writer that did not finish left. Raises OSError."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return bool(names) and not _is_leftover(names)
+
+
+def _is_leftover(names: set[str]) -> bool:
+    return PARTIAL_FILE in names and names <= {PARTIAL_FILE, NOTE_FILE}
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    for name in (DATA_FILE, NOTE_FILE, PARTIAL_FILE):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()

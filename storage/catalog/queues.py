@@ -1,0 +1,159 @@
+"""A queue's row in the catalog: how it is written, and how it is read back.
+
+The slot map stands in it only when it is not the hash modulo the number of partitions. It is very regular: compressed
+it takes some hundred bytes, and some thousand for hundreds of partitions. While the number of partitions changes both
+maps stand there, with what the change still needs; partition ids then include those that retire.
+"""
+
+import base64
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from sluicegate.messaging.bulk.staging import STAGING_PARTITION_ID
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.assignment.rescale import CUT_UNKNOWN, Rescale
+from sluicegate.messaging.queues.assignment.slots import modulo_slots
+from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
+from sluicegate.storage.errors import UnknownRow
+from sluicegate.storage.interface import Table, TableWrite
+
+QUEUE_ROW: Final = b"queue/"
+COUNTER_ROW: Final = b"counter/partition-id"
+STAGING_ROW: Final = b"staging/partition-id"  # of a message VPN other than `default`
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQueue:
+    """A queue as the catalog knows it."""
+
+    definition: QueueDefinition
+    kind: str
+    partition_ids: list[int]  # by number
+    slots: bytes | None  # None: the hash modulo the number of partitions
+    rescale: Rescale | None  # a change that was under way
+    definition_lost: bool = False  # the definition is one that the broker chose, until an operator decides
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.definition.config.name
+
+
+def stored_queues(catalog: Mapping[bytes, bytes]) -> Iterator[StoredQueue]:
+    """Yield every queue in the catalog. Raises UnknownRow for one of another release, that may know more attributes."""
+    for key, value in catalog.items():
+        if key.startswith(QUEUE_ROW):
+            try:
+                queue = _stored_queue(value)
+            except (ValueError, KeyError, TypeError) as problem:
+                name = key.removeprefix(QUEUE_ROW).decode(errors="backslashreplace")
+                raise UnknownRow(f"queue {name!r}", problem) from None
+            yield queue
+
+
+def _stored_queue(value: bytes) -> StoredQueue:
+    row = orjson.loads(value)
+    definition = definition_from_dict(row["definition"], reserved_name=True)
+    slots, rescale = layout_in(row)
+    is_lost = bool(row.get("definition_lost", False))
+    return StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale, is_lost)
+
+
+def queue_row(stored: StoredQueue) -> TableWrite:
+    """Return the row to write for a queue."""
+    row: dict[str, object] = {
+        "definition": stored.definition.to_dict(),
+        "kind": stored.kind,
+        "partition_ids": stored.partition_ids,
+        **layout_of(stored),
+    }
+    if stored.definition_lost:
+        row["definition_lost"] = True
+    return TableWrite(Table.CATALOG, QUEUE_ROW + stored.name.encode(), orjson.dumps(row))
+
+
+def layout_of(stored: StoredQueue) -> dict[str, object]:
+    """Return the fields of a row that say which partition has which slot, where that is not the modulo."""
+    fields: dict[str, object] = {}
+    if stored.slots is not None:
+        fields["slots"] = _packed(stored.slots)
+    rescale = stored.rescale
+    if rescale is not None:
+        fields["rescale"] = {
+            "count_before": rescale.count_before,
+            "count": rescale.count,
+            "slots_before": _packed(rescale.slots_before),
+            "cuts": [[number, cut] for number, cut in rescale.cuts.items() if cut != CUT_UNKNOWN],
+        }
+    return fields
+
+
+def layout_in(row: Mapping[str, Any]) -> tuple[bytes | None, Rescale | None]:
+    """Return what `layout_of` wrote: the slot map, and a change of the number of partitions that was under way."""
+    slots = _unpacked(row["slots"]) if "slots" in row else None
+    return slots, _rescale(row["rescale"], slots) if "rescale" in row else None
+
+
+def queue_row_deleted(name: str) -> TableWrite:
+    """Return the write that deletes a queue's row."""
+    return TableWrite(Table.CATALOG, QUEUE_ROW + name.encode(), None)
+
+
+class PartitionIds:
+    """The ids that partitions are still to get, of whichever message VPN: none is ever given out twice."""
+
+    def __init__(self, catalog: Mapping[bytes, bytes], used: Iterable[int]) -> None:
+        """`used` are those that the store has anything of: the row may be one that could not be read."""
+        self.next_id = max([int(catalog.get(COUNTER_ROW, b"1")), *[each + 1 for each in used]])
+
+    def take(self, count: int) -> list[int]:
+        """Return so many ids. The row is to be written with what gets them."""
+        ids = list(range(self.next_id, self.next_id + count))
+        self.next_id += count
+        return ids
+
+    def row(self) -> TableWrite:
+        """Return the row that keeps the ids taken so far from being used again."""
+        return TableWrite(Table.CATALOG, COUNTER_ROW, str(self.next_id).encode())
+
+
+def staging_partition_id(vpn: str, catalog: Mapping[bytes, bytes]) -> int | None:
+    """Return the partition in which a message VPN stages transactions; None: it has none yet."""
+    if vpn == DEFAULT_VPN:
+        return STAGING_PARTITION_ID
+    known = catalog.get(STAGING_ROW)
+    return None if known is None else int(known)
+
+
+def staging_row(partition_id: int) -> TableWrite:
+    """Return the row that keeps a message VPN's partition for staged transactions."""
+    return TableWrite(Table.CATALOG, STAGING_ROW, str(partition_id).encode())
+
+
+def _rescale(row: dict[str, object], slots: bytes | None) -> Rescale:
+    count_before, count, packed, cuts = row["count_before"], row["count"], row["slots_before"], row["cuts"]
+    assert isinstance(count_before, int), "rows are sealed: what is read is what was written"
+    assert isinstance(count, int)
+    assert isinstance(packed, str)
+    assert isinstance(cuts, list)
+    rescale = Rescale(
+        count_before=count_before,
+        count=count,
+        slots_before=_unpacked(packed),
+        slots=modulo_slots(count) if slots is None else slots,
+    )
+    for number, cut in cuts:
+        rescale.take_cut(number, cut)
+    return rescale
+
+
+def _packed(slots: bytes) -> str:
+    return base64.b64encode(zlib.compress(slots)).decode("ascii")
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

@@ -1,0 +1,254 @@
+"""Reading everything back after a start. What is damaged is moved into the quarantine, the rest is served.
+
+A damaged cursor is copied there, and stays until another one is written over it: its being there says that sequences
+were given out. A start that ended before that would else leave the next one with a partition that seems new.
+
+Iterators hold no transaction while their caller works: they read a part, close it, and hand it out. So a
+long recovery pins no old database pages, and damaged records can be moved while it goes on.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, final
+
+import lmdb
+
+from sluicegate.storage.environment.databases import (
+    CATALOG_COPY,
+    PAGE_KEY,
+    PARTITION_KEY,
+    RECORD_KEY,
+    Databases,
+    key_numbers,
+)
+from sluicegate.storage.environment.quarantine import describe_page, set_aside
+from sluicegate.storage.errors import DamagedRecord, PageNotFound
+from sluicegate.storage.interface import Quarantined, QuarantineReason, StoredPage, Table
+from sluicegate.storage.records.cursor import CursorState, decode_cursor
+from sluicegate.storage.records.journal import JournalRecord, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.page import PageRuns, PageSummary, decode_page, decode_page_summary, directory_row
+from sluicegate.storage.records.table import decode_row, stored_key
+
+if TYPE_CHECKING:
+    from lmdb import _Database
+
+ROWS_PER_READ: Final = 1000
+
+
+@final
+class RecoveryScan:
+    """One pass over a store. `quarantined` collects what could not be read.
+
+    Without `repairs` nothing is moved, and an environment that is open for reading only will do.
+    """
+
+    def __init__(self, env: lmdb.Environment, databases: Databases, *, repairs: bool = True) -> None:
+        self._env = env
+        self._databases = databases
+        self._repairs = repairs
+        self.quarantined: list[Quarantined] = []
+        self.lost_cursors: set[int] = set()  # of partitions whose cursor is not readable
+
+    def cursors(self) -> dict[int, CursorState]:
+        """Return the readable cursors by partition."""
+        cursors: dict[int, CursorState] = {}
+        for key, data in self._rows(self._databases.cursors):
+            partition_id = key_numbers(PARTITION_KEY, key)[0]
+            where = f"cursor of partition {partition_id}"
+            try:
+                cursor = decode_cursor(data, where)
+            except DamagedRecord as error:
+                self.lost_cursors.add(partition_id)
+                self._set_aside("cursors", key, where, "damaged", error.reason)
+                continue
+            if cursor.partition_id != partition_id:
+                self.lost_cursors.add(partition_id)
+                self._set_aside("cursors", key, where, "misplaced", f"it belongs to {cursor.partition_id}")
+                continue
+            cursors[partition_id] = cursor
+        return cursors
+
+    def pages(self) -> list[StoredPage]:
+        """Return the directory of all pages. A damaged row is taken anew from its page."""
+        pages: list[StoredPage] = []
+        for key, row in self._rows(self._databases.directory):
+            owner, first_sequence = key_numbers(PAGE_KEY, key)
+            summary = self._summary(key, row, owner, first_sequence)
+            if summary is not None:
+                pages.append(StoredPage(owner, summary))
+        return pages
+
+    def journal(self) -> Iterator[tuple[int, JournalRecord]]:
+        """Yield the readable journal records in the order committed, each read when it is asked for."""
+        for key in self._journal_keys():
+            number = key_numbers(RECORD_KEY, key)[0]
+            where = f"journal record {number}"
+            with self._env.begin() as txn:
+                data = txn.get(key, db=self._databases.journal)
+            if data is None:
+                continue  # trimmed meanwhile
+            try:
+                record = decode_journal_record(data, where)
+            except DamagedRecord as error:
+                self._set_aside("journal", key, where, "damaged", error.reason)
+                continue
+            if record.lost:
+                self._keep_the_rest(key, where, record)
+            yield number, record
+
+    def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the readable rows of a table; of the catalog those, too, that only its copy has."""
+        known: set[bytes] = set()
+        database = self._databases.tables.get(table)
+        for key, data in () if database is None else self._rows(database):
+            if not key:
+                raise DamagedRecord("data.mdb", f"a key of {table} in it has 0 bytes: restore a backup")
+            known.add(key)
+            try:
+                row = _decoded(key, data, table)
+            except DamagedRecord as error:
+                found = self._from_copy(key) if table is Table.CATALOG else None
+                if found is None:
+                    reason: QuarantineReason = "misplaced" if isinstance(error, MisplacedRow) else "damaged"
+                    self._set_aside(table.value, key, error.where, reason, error.reason)
+                    continue
+                self._set_aside(table.value, key, error.where, "damaged", f"{error.reason}; its copy is used")
+                self._put_back(key, found)
+                row = _decoded(key, found, table)
+            else:
+                if table is Table.CATALOG:
+                    self._check_copy(key, data)
+            yield row
+        if table is Table.CATALOG:
+            yield from self._only_in_copy(known)
+
+    def _from_copy(self, key: bytes) -> bytes | None:
+        """Return a row of the catalog as its copy has it, None where that is not there, or damaged too."""
+        copy = self._databases.catalog_copy
+        if copy is None:
+            return None
+        with self._env.begin() as txn:
+            data = txn.get(key, db=copy)
+        try:
+            return None if data is None or not _decoded(key, data, Table.CATALOG) else data
+        except DamagedRecord:
+            return None
+
+    def _only_in_copy(self, known: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        copy = self._databases.catalog_copy
+        for key, data in () if copy is None else self._rows(copy):
+            if key in known:
+                continue
+            try:
+                row = _decoded(key, data, Table.CATALOG)
+            except DamagedRecord as error:
+                self._set_aside(CATALOG_COPY, key, error.where, "damaged", error.reason)
+                continue
+            where = f"row {row[0]!r} of {Table.CATALOG}"
+            self.quarantined.append(Quarantined(where, "damaged", "it was lost; its copy is used"))
+            self._put_back(key, data)
+            yield row
+
+    def _check_copy(self, key: bytes, data: bytes) -> None:
+        """Write the copy of a row of the catalog anew where it is not as the row."""
+        copy = self._databases.catalog_copy
+        if copy is None:
+            return
+        with self._env.begin() as txn:
+            found = txn.get(key, db=copy)
+        if found == data:
+            return
+        where = f"copy of row {key!r} of {Table.CATALOG}"
+        if found is None:
+            self.quarantined.append(Quarantined(where, "damaged", "it was lost, and is written anew"))
+        else:
+            self._set_aside(CATALOG_COPY, key, where, "damaged", "it is not as the row, and is written anew")
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                txn.put(key, data, db=copy)
+
+    def _put_back(self, key: bytes, data: bytes) -> None:
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                txn.put(key, data, db=self._databases.tables[Table.CATALOG])
+
+    def _summary(self, key: bytes, row: bytes, partition_id: int, first_sequence: int) -> PageSummary | None:
+        where = describe_page(partition_id, first_sequence)
+        try:
+            return _checked_summary(row, first_sequence, f"directory row of {where}")
+        except DamagedRecord as error:
+            self._set_aside("directory", key, error.where, "damaged", error.reason)
+        with self._env.begin() as txn:
+            page = txn.get(key, db=self._databases.pages)
+        if page is None:
+            return None
+        try:
+            summary = _checked_summary(page, first_sequence, where)
+        except DamagedRecord as error:
+            self._set_aside("pages", key, where, "damaged", error.reason)
+            return None
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                txn.put(key, directory_row(page, where), db=self._databases.directory)
+        return summary
+
+    def _rows(self, database: "_Database") -> Iterator[tuple[bytes, bytes]]:
+        first = b""
+        while True:
+            with self._env.begin() as txn, txn.cursor(db=database) as cursor:
+                found = cursor.set_range(first) if first else cursor.first()
+                part = list(islice(cursor.iternext(), ROWS_PER_READ)) if found else []
+            yield from part
+            if len(part) < ROWS_PER_READ:
+                return
+            first = part[-1][0] + b"\x00"  # the smallest key behind the last one
+
+    def _journal_keys(self) -> list[bytes]:
+        with self._env.begin() as txn, txn.cursor(db=self._databases.journal) as cursor:
+            return list(cursor.iternext(keys=True, values=False))
+
+    def _keep_the_rest(self, key: bytes, where: str, record: JournalRecord) -> None:
+        """Put what can be read of a journal record in its place, and the record into quarantine."""
+        entry = Quarantined(where, "damaged", record.lost)
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                set_aside(txn, self._databases, "journal", key, entry)
+                txn.put(key, encode_journal_record(record.entries, record.settlements), db=self._databases.journal)
+        self.quarantined.append(entry)
+
+    def _set_aside(self, source: str, key: bytes, where: str, reason: QuarantineReason, detail: str) -> None:
+        entry = Quarantined(where, reason, detail)
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                set_aside(txn, self._databases, source, key, entry, stays=source == "cursors")
+        self.quarantined.append(entry)
+
+
+def checked_page(data: bytes | None, partition_id: int, first_sequence: int) -> PageRuns:
+    """Return what can be read of a page. Raises PageNotFound, DamagedRecord and UnsupportedFormat."""
+    if data is None:
+        raise PageNotFound(partition_id, first_sequence)
+    where = describe_page(partition_id, first_sequence)
+    _checked_summary(data, first_sequence, where)
+    return decode_page(data, where)
+
+
+@final
+class MisplacedRow(DamagedRecord):
+    """An intact row that lies under the key of another one."""
+
+
+def _decoded(key: bytes, data: bytes, table: Table) -> tuple[bytes, bytes]:
+    """Return the key and value of a row. Raises DamagedRecord."""
+    where = f"row {key!r} of {table}"
+    own_key, value = decode_row(data, where)
+    if stored_key(own_key) != key:
+        raise MisplacedRow(where, f"it belongs to {own_key!r}")
+    return own_key, value
+
+
+def _checked_summary(data: bytes, first_sequence: int, where: str) -> PageSummary:
+    summary = decode_page_summary(data, where)
+    if summary.first_sequence != first_sequence:
+        raise DamagedRecord(where, f"it belongs to sequence {summary.first_sequence}")
+    return summary

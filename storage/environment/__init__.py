@@ -1,0 +1,1 @@
+"""The data folder and the LMDB environment in it: databases, identity, file rights, lock, quarantine."""

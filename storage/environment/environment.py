@@ -1,0 +1,147 @@
+"""The LMDB environment under a store: opening its files, and what its errors mean. The verbs are in `store`."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import lmdb
+
+from sluicegate.storage.environment.databases import DATABASE_COUNT
+from sluicegate.storage.environment.file_rights import FILE_MODE
+from sluicegate.storage.environment.folder_lock import DATA_FILE
+from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed, StoreFull
+from sluicegate.storage.interface import Quarantined
+
+READERS_FILE: Final = "lock.mdb"  # LMDB's table of readers
+
+
+_READERS_MAX: Final = 8  # the reader thread, recovery, somebody who looks at the quarantine
+_FULL_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FORBIDDEN_ERRORS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR})
+_SHORT_WRITE_SLACK_BYTES: Final = 1 << 20
+# What LMDB says when it meets a page that it cannot have written, or trips over one in the middle of something.
+_DAMAGE_ERRORS: Final = (
+    lmdb.BadDbiError,
+    lmdb.BadTxnError,
+    lmdb.BadValsizeError,
+    lmdb.CorruptedError,
+    lmdb.CursorFullError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.NotFoundError,
+    lmdb.PageFullError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.ProblemError,
+    lmdb.VersionMismatchError,
+)
+
+
+def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Environment:
+    """Open the files. Raises lmdb.Error."""
+    return lmdb.open(
+        str(folder),
+        map_size=map_bytes,
+        mode=FILE_MODE,
+        max_dbs=DATABASE_COUNT,
+        max_readers=_READERS_MAX,
+        max_spare_txns=1,
+        readahead=False,  # pages are read one by one, from anywhere in the file
+        writemap=False,  # a stray write in this process must not reach the file
+        sync=sync,
+        metasync=sync,
+    )
+
+
+def open_to_read(folder: Path) -> lmdb.Environment:
+    """Open the files of a folder that nobody writes to, without changing any, not even the table of readers.
+
+    Raises DamagedRecord for a data file that ends too early: reading behind its end would kill the process. Raises
+    lmdb.Error.
+    """
+    env = lmdb.open(str(folder), max_dbs=DATABASE_COUNT, readonly=True, create=False, lock=False, readahead=False)
+    needed, found = _needed_bytes(env), (folder / DATA_FILE).stat().st_size
+    if found < needed:
+        env.close()
+        raise DamagedRecord(str(folder / DATA_FILE), f"it has {found} bytes of {needed}")
+    return env
+
+
+def fill_to_length(folder: Path, env: lmdb.Environment) -> Quarantined | None:
+    """Fill up a data file that ends before its last page does, and report it; None for a whole one.
+
+    Reading a mapped page behind the end of the file would kill the process with SIGBUS. Filled up, what is missing
+    reads as zeros, which no seal accepts, and everything else can be served.
+    """
+    path = folder / DATA_FILE
+    needed = _needed_bytes(env)
+    found = path.stat().st_size
+    if found >= needed:
+        return None
+    os.truncate(path, needed)
+    return Quarantined(DATA_FILE, "cut short", f"the file had {found} bytes of {needed}; the rest now reads as zeros")
+
+
+def _needed_bytes(env: lmdb.Environment) -> int:
+    return (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+
+
+def sync_folders(folder: Path) -> None:
+    """Make the names of the folder and of its files as durable as their content."""
+    for path in (folder, folder.parent):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def disk_free_bytes(folder: Path) -> int:
+    """Return what an ordinary user may still write to the folder's file system."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+@contextmanager
+def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
+    """Turn errors of LMDB and of the operating system into StoreFull, StoreFailed and StoreDamaged."""
+    try:
+        yield
+    except lmdb.MapFullError as error:
+        raise StoreFull("map", f"no room for {needed_bytes} bytes in one piece ({error})") from error
+    except lmdb.DiskError as error:
+        raise StoreFull("disk", str(error)) from error
+    except lmdb.Error as error:
+        raise _failure(folder, error, error.code, needed_bytes) from error
+    except SystemError as error:  # what py-lmdb makes of a transaction that LMDB has given up
+        raise _damaged(folder, error) from error
+    except OSError as error:
+        raise _failure(folder, error, error.errno or 0, needed_bytes) from error
+
+
+def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> StoreFull | StoreFailed:
+    """Tell a full disk from a broken one. LMDB reports a short write as EIO, and a full disk writes short."""
+    if isinstance(error, lmdb.InvalidError):
+        return StoreDamaged(f"{folder / DATA_FILE} is no database of LMDB, or its first pages are destroyed")
+    if isinstance(error, _DAMAGE_ERRORS):
+        return _damaged(folder, error)
+    if code in _FORBIDDEN_ERRORS:  # LMDB names the folder, which may be in order
+        return StoreFailed(f"{folder / DATA_FILE}, or {READERS_FILE} beside it, cannot be used: {os.strerror(code)}")
+    if code == errno.ENOMEM:  # LMDB has the whole of the map among its addresses, whatever of it is used
+        text = "this process may not have as many addresses as the file may grow to (RLIMIT_AS, `ulimit -v`)"
+        return StoreFailed(f"{folder / DATA_FILE} cannot be mapped: {text}")
+    if code in _FULL_DISK_ERRORS:
+        return StoreFull("disk", str(error))
+    if code == errno.EIO and needed_bytes > 0:
+        free = disk_free_bytes(folder)
+        if free < needed_bytes + _SHORT_WRITE_SLACK_BYTES:
+            return StoreFull("disk", f"{free} bytes are free, and a write fell short ({error})")
+    return StoreFailed(str(error))
+
+
+def _damaged(folder: Path, error: Exception) -> StoreDamaged:
+    text = f"is damaged where LMDB keeps its own order ({error}): stop the broker, and run `sluicegate doctor`"
+    return StoreDamaged(f"{folder / DATA_FILE} {text}")

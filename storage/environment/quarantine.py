@@ -1,0 +1,87 @@
+"""The quarantine: records that could not be read are kept here, out of the way of everything that can.
+
+An item lies under a number, counted up from 1. Sealed (`record_seal`) as kind SGQ, version 1. Content, in the fields of
+`record_fields`: text where, text reason, text detail, text source (the sub-database), bytes key, then the record's own
+bytes to the end.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, cast
+
+import lmdb
+
+from sluicegate.storage.environment.databases import RECORD_KEY, Databases, key_numbers
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.interface import Quarantined, QuarantinedBytes, QuarantineReason
+from sluicegate.storage.records.fields import put_bytes, put_text, take_bytes, take_text
+from sluicegate.storage.records.seal import SEAL_BYTES, seal, unseal_whole
+
+if TYPE_CHECKING:
+    Transaction = lmdb.Transaction[bytes]
+
+QUARANTINE_KIND: Final = b"SGQ"
+QUARANTINE_FORMAT: Final = 1
+
+
+def describe_page(partition_id: int, first_sequence: int) -> str:
+    """Return how a page is called in reports."""
+    return f"page of partition {partition_id} from sequence {first_sequence}"
+
+
+def set_aside(
+    txn: "Transaction", databases: Databases, source: str, key: bytes, entry: Quarantined, *, stays: bool = False
+) -> bool:
+    """Move a record out of its sub-database, or with `stays` copy it, once. Return False when it is not there any more.
+
+    What stays is met again by whoever reads it later.
+    """
+    database = databases.named()[source]
+    data = txn.get(key, db=database)
+    if data is None:
+        return False
+    if stays and _has(txn, databases, source, key, data):
+        return True
+    out: list[bytes] = []
+    for text in (entry.where, entry.reason, entry.detail, source):
+        put_text(out, text)
+    put_bytes(out, key)
+    out.append(data)
+    with txn.cursor(db=databases.quarantine) as cursor:
+        number = key_numbers(RECORD_KEY, cursor.key())[0] + 1 if cursor.last() else 1
+    txn.put(RECORD_KEY.pack(number), seal(QUARANTINE_KIND, QUARANTINE_FORMAT, b"".join(out)), db=databases.quarantine)
+    if not stays:
+        txn.delete(key, db=database)
+    return True
+
+
+def _has(txn: "Transaction", databases: Databases, source: str, key: bytes, data: bytes) -> bool:
+    with txn.cursor(db=databases.quarantine) as cursor:
+        for number, value in cursor.iternext():
+            try:
+                item = _decode(key_numbers(RECORD_KEY, number)[0], value)
+            except DamagedRecord:
+                continue
+            if (item.source, item.key, item.data) == (source, key, data):
+                return True
+    return False
+
+
+def browse(txn: "Transaction", databases: Databases, limit: int) -> Iterator[QuarantinedBytes]:
+    """Yield the first `limit` items, or as many as there are. Raises DamagedRecord for an item damaged in its turn."""
+    with txn.cursor(db=databases.quarantine) as cursor:
+        found = cursor.first()
+        while found and limit > 0:
+            yield _decode(key_numbers(RECORD_KEY, cursor.key())[0], cursor.value())
+            limit -= 1
+            found = cursor.next()
+
+
+def _decode(number: int, data: bytes) -> QuarantinedBytes:
+    unseal_whole(data, QUARANTINE_KIND, QUARANTINE_FORMAT, f"quarantined item {number}")
+    where, offset = take_text(data, SEAL_BYTES)
+    reason, offset = take_text(data, offset)
+    detail, offset = take_text(data, offset)
+    source, offset = take_text(data, offset)
+    key, offset = take_bytes(data, offset)
+    entry = Quarantined(where, cast(QuarantineReason, reason), detail)
+    return QuarantinedBytes(number, entry, source, key, data[offset:])

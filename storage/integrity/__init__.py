@@ -1,0 +1,1 @@
+"""A damaged data file, read without LMDB: the check at each start, the walk of its trees, and salvage."""

@@ -1,0 +1,265 @@
+"""Bringing what can be read of a damaged spool into a new one. The damaged one is only read, and without LMDB.
+
+Where a row is looked for, in this order; the first place that has it counts:
+
+1. the sound leaves of the latest snapshot;
+2. what is readable of the pages that are not sound: a flipped bit mostly costs one entry, or none;
+3. the snapshot before, which LMDB keeps whole until the next commit: of a page that the last commit wrote it has the
+   former state;
+4. pages that no tree leads to and the free list does not have. LMDB accounts for each page, so these hung below a
+   branch that is broken. Which table they belong to is told by the seals of their records.
+
+From 2 on a row has to lie among the keys that were lost, and its seal has to be right. Where the free list is broken,
+a page of 4 may be one that was freed: then only journal records and pages are taken from there. They are never
+rewritten, so an old copy says the same; at worst a message that was settled comes again.
+
+Deliberately elsewhere: the pages themselves (storage.integrity.pages), what is damaged (storage.integrity.walk), the
+words for operators (gateway.process.salvage).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, final
+
+from sluicegate.storage.catalog.partition_owners import owned_partition
+from sluicegate.storage.environment.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
+from sluicegate.storage.environment.identity import STORE_FORMAT, STORE_KIND
+from sluicegate.storage.environment.quarantine import QUARANTINE_FORMAT, QUARANTINE_KIND
+from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.integrity.pages import (
+    LEAF,
+    DataFile,
+    Node,
+    NotSound,
+    check_header,
+    nodes,
+    overflow_pages,
+    readable_nodes,
+)
+from sluicegate.storage.integrity.walk import FREE_LIST, NAMES, TreeDamage, TreeWalk, WalkedTree, readable_roots
+from sluicegate.storage.interface import Table
+from sluicegate.storage.records.cursor import decode_cursor
+from sluicegate.storage.records.journal import decode_journal_record
+from sluicegate.storage.records.page import decode_page, decode_page_summary, directory_row
+from sluicegate.storage.records.seal import unseal_whole
+from sluicegate.storage.records.table import decode_row, stored_key
+
+NEVER_REWRITTEN: Final = frozenset({"journal", "pages", "directory"})
+TABLES: Final = frozenset(
+    {*NEVER_REWRITTEN, "cursors", CATALOG_COPY, "quarantine", "meta", *[table.value for table in Table]}
+)
+
+
+class Place(NamedTuple):
+    """Where the value of a row is."""
+
+    page: int
+    node: Node
+
+
+@dataclass
+class FoundTable:
+    """The rows of one table that can be had."""
+
+    places: dict[bytes, Place] = field(default_factory=dict)
+    wanted: int | None = None  # how many rows there were; None: nothing says so
+    damages: list[TreeDamage] = field(default_factory=list)
+    is_rootless: bool = False  # its root is lost
+
+    def lacks(self, key: bytes) -> bool:
+        """Return whether the key is not found yet, and hung where something is broken."""
+        if key in self.places:
+            return False
+        return self.is_rootless or any(
+            each.first <= key and (each.end is None or key < each.end) for each in self.damages
+        )
+
+
+@final
+class Findings:
+    """The rows of a damaged data file. `looked` is called for each page that is looked into."""
+
+    def __init__(self, file: DataFile, looked: Callable[[], None]) -> None:
+        """Look for everything. Raises OSError where the disk gives nothing."""
+        self.file = file
+        self._looked = looked
+        self.walk = TreeWalk(file, file.snapshots[0])
+        self.walk.run()
+        self.tables = {name: FoundTable() for name in TABLES}
+        self.unclaimed = 0  # rows that may belong to several tables
+        self._take_roots()
+        self._take_reachable()
+        self._take_unsound(self.walk)
+        for snapshot in file.snapshots[1:]:
+            before = TreeWalk(file, snapshot)
+            before.run()
+            self._take_former(before)
+        if any(table.damages or table.is_rootless for table in self.tables.values()):
+            self._take_orphans()
+
+    def value(self, place: Place) -> bytes | None:
+        """Return a row's value as far as it can be read; None: it cannot."""
+        try:
+            return self.file.value(self.file.page(place.page), place.node)
+        except (NotSound, OSError):
+            return None
+
+    def _take_roots(self) -> None:
+        """Walk the trees whose roots are readable though the page that has them is not sound."""
+        for damage in list(self.walk.trees[NAMES].damages):
+            with suppress(NotSound):
+                for name, root in readable_roots(self.file, damage.page).items():
+                    if name in self.tables and name not in self.walk.trees:
+                        self.walk.walk_tree(name, root)
+
+    def _take_reachable(self) -> None:
+        for name, table in self.tables.items():
+            tree = self.walk.trees.get(name)
+            if tree is None:
+                table.is_rootless = bool(self.walk.trees[NAMES].damages)
+                table.wanted = None if table.is_rootless else 0  # a release wrote it that did not have that table
+                continue
+            table.wanted = tree.root.entries
+            table.damages = list(tree.damages)
+            self._take_leaves(tree, table.places)
+
+    def _take_leaves(self, tree: WalkedTree, places: dict[bytes, Place]) -> None:
+        for number in tree.leaves:
+            self._looked()
+            for node in nodes(self.file.page(number), LEAF):
+                places.setdefault(node.key, Place(number, node))
+
+    def _take_unsound(self, walk: TreeWalk) -> None:
+        for name, table in self.tables.items():
+            tree = walk.trees.get(name)
+            if tree is not None and (table.damages or table.is_rootless):
+                for damage in tree.damages:
+                    self._take_page(damage.page, partial(_named_if_it_fits, name))
+
+    def _take_former(self, before: TreeWalk) -> None:
+        """Take what is lost from the snapshot before. A table whose root is lost has its former root."""
+        for name, table in self.tables.items():
+            tree = before.trees.get(name)
+            if tree is None or not (table.damages or table.is_rootless):
+                continue
+            former: dict[bytes, Place] = {}
+            self._take_leaves(tree, former)
+            for key, place in former.items():
+                if table.lacks(key) and fits(name, key, self.value(place) or b""):
+                    table.places[key] = place
+            if table.is_rootless:
+                table.wanted, table.damages, table.is_rootless = tree.root.entries, list(tree.damages), False
+        self._take_unsound(before)
+
+    def _take_orphans(self) -> None:
+        used, freed = self.walk.used, self.walk.freed
+        is_sure = not any(each.table == FREE_LIST for each in self.walk.damages)
+        number = 0
+        while (number := used.find(0, number)) >= 0:
+            ahead = 1
+            if not freed[number]:
+                with suppress(NotSound):
+                    page = self.file.page(number)
+                    ahead = max(1, overflow_pages(page, number))
+                    if ahead == 1 and check_header(page, number) == LEAF:
+                        self._take_page(number, partial(self._claimant, is_sure))
+            number += ahead
+
+    def _claimant(self, is_sure: bool, key: bytes, value: bytes) -> str | None:
+        """Return the table that lacks a row. Where it is not sure that the page was in use, not every table may."""
+        claimants = [name for name, table in self.tables.items() if table.lacks(key) and fits(name, key, value)]
+        if not is_sure:
+            claimants = [name for name in claimants if name in NEVER_REWRITTEN]
+        if len(claimants) > 1:
+            self.unclaimed += 1
+        return claimants[0] if len(claimants) == 1 else None
+
+    def _take_page(self, number: int, table_of: Callable[[bytes, bytes], str | None]) -> None:
+        """Take what is readable of a page for whichever table lacks it."""
+        self._looked()
+        try:
+            page = self.file.page(number)
+        except NotSound:
+            return
+        for node in readable_nodes(page):
+            try:
+                value = self.file.value(page, node)
+            except OSError:
+                continue
+            name = table_of(node.key, value)
+            if name is not None and self.tables[name].lacks(node.key):
+                self.tables[name].places[node.key] = Place(number, node)
+
+    def rows(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows of a table whose seals are right, by key."""
+        for key, place in sorted(self.tables[name].places.items()):
+            value = self.value(place)
+            if value is not None and fits(name, key, value):
+                yield key, value
+
+
+def _named_if_it_fits(name: str, key: bytes, value: bytes) -> str | None:
+    return name if fits(name, key, value) else None
+
+
+def fits(name: str, key: bytes, value: bytes) -> bool:
+    """Return whether a row may stand in a table: its seal is right, and of that table, and it belongs to the key.
+
+    One of another release's format may: whoever opens the spool says so.
+    """
+    try:
+        return _FITS.get(name, _is_row)(key, value)
+    except UnsupportedFormat:
+        return True
+    except (DamagedRecord, IndexError, ValueError):
+        return False
+
+
+def _is_record(key: bytes, value: bytes) -> bool:
+    decode_journal_record(value)
+    return len(key) == RECORD_KEY.size
+
+
+def _is_page(key: bytes, value: bytes) -> bool:
+    decode_page(value)
+    return len(key) == PAGE_KEY.size and PAGE_KEY.unpack(key)[1] == decode_page_summary(value).first_sequence
+
+
+def _is_summary(key: bytes, value: bytes) -> bool:
+    first = decode_page_summary(value).first_sequence
+    return len(directory_row(value)) == len(value) and len(key) == PAGE_KEY.size and PAGE_KEY.unpack(key)[1] == first
+
+
+def _is_cursor(key: bytes, value: bytes) -> bool:
+    return key == PARTITION_KEY.pack(decode_cursor(value).partition_id)
+
+
+def _is_item(key: bytes, value: bytes) -> bool:
+    unseal_whole(value, QUARANTINE_KIND, QUARANTINE_FORMAT, "")
+    return len(key) == RECORD_KEY.size
+
+
+def _is_identity(_: bytes, value: bytes) -> bool:
+    unseal_whole(value, STORE_KIND, STORE_FORMAT, "")
+    return True
+
+
+def _is_owner(key: bytes, value: bytes) -> bool:
+    return _is_row(key, value) and owned_partition(key) >= 0
+
+
+def _is_row(key: bytes, value: bytes) -> bool:
+    return stored_key(decode_row(value)[0]) == key
+
+
+_FITS: Final[dict[str, Callable[[bytes, bytes], bool]]] = {
+    "journal": _is_record,
+    "pages": _is_page,
+    "directory": _is_summary,
+    "cursors": _is_cursor,
+    "quarantine": _is_item,
+    "meta": _is_identity,
+    Table.OWNERS.value: _is_owner,
+}

@@ -1,0 +1,106 @@
+"""The batches of a record, each with a checksum of its own: where one is damaged, the others can still be read.
+
+    head            what the record says of its batches, and of anything else
+    u32[], u64[]    bytes and xxh3_64 of each batch, as two columns
+    u64             xxh3_64 of all that stands before it
+    batches         one behind the other, see `record`
+
+The record's seal covers all of this. Only where it does not match are the checksums in here looked at.
+"""
+
+import struct
+from typing import Final, NamedTuple, final
+
+import xxhash
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.records.batch import batch_end, column_bytes, decode_whole_rows, take_column
+
+_CHECKSUM: Final = struct.Struct("<Q")
+
+
+class BatchRead(NamedTuple):
+    """A batch of a record, as far as it can be read."""
+
+    batch: MessageBatch | None  # None: nothing of it
+    half_count: int = 0  # messages that were left out at its end
+
+
+@final
+class Losses:
+    """What of a record's batches cannot be read."""
+
+    def __init__(self) -> None:
+        self.damaged_count = 0  # batches whose checksum does not match
+        self.unreadable_count = 0  # batches that are as they were written, and yet cannot be decoded
+        self.half_count = 0  # messages whose headers cannot be read
+
+    def told(self, batches_count: int, *, is_sealed: bool) -> str:
+        """Return it in words for operators; nothing when the record is whole."""
+        parts: list[str] = []
+        if self.damaged_count:
+            parts.append(f"the checksums of {self.damaged_count} of {batches_count} batches do not match")
+        if self.unreadable_count:
+            parts.append(f"{self.unreadable_count} of {batches_count} batches cannot be decoded")
+        if self.half_count:
+            parts.append(f"it holds half of {self.half_count} messages, whose headers cannot be read")
+        if not parts and not is_sealed:
+            parts.append("its checksum does not match, and those of all its batches do")
+        return " and ".join(parts)
+
+
+def put_batches(head: bytes, batches: list[bytes]) -> list[bytes]:
+    """Return the pieces of a record's content."""
+    sizes = column_bytes("I", [len(batch) for batch in batches])
+    checksums = column_bytes("Q", [xxhash.xxh3_64_intdigest(batch) for batch in batches])
+    table = head + sizes + checksums
+    return [table, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(table)), *batches]
+
+
+def take_batches(
+    data: bytes, start: int, offset: int, count: int, where: str, losses: Losses, *, is_sealed: bool
+) -> list[BatchRead]:
+    """Read the batches behind a head that goes from `start` to `offset`; they go to the end of `data`.
+
+    `is_sealed`: the record's seal is right, so the checksums of its batches are. Raises DamagedRecord, ValueError and
+    struct.error for a head that cannot be right, and UnsupportedFormat.
+    """
+    sizes = take_column("I", data, offset, count)
+    checksums = take_column("Q", data, offset + 4 * count, count)
+    table_end = offset + 12 * count
+    if not is_sealed:
+        (checksum,) = _CHECKSUM.unpack_from(data, table_end)
+        if xxhash.xxh3_64_intdigest(data[start:table_end]) != checksum:
+            raise DamagedRecord(where, "the checksum of its head does not match")
+    batches: list[BatchRead] = []
+    at = table_end + _CHECKSUM.size
+    for size, checksum in zip(sizes, checksums, strict=True):
+        end = at + size
+        if not is_sealed and xxhash.xxh3_64_intdigest(data[at:end]) != checksum:
+            losses.damaged_count += 1
+            batches.append(BatchRead(None))
+        else:
+            found, found_end = take_batch(data, at, where, losses)
+            if found_end != end:
+                raise ValueError(f"a batch that ends at byte {found_end} instead of {end}")
+            batches.append(found)
+        at = end
+    if is_sealed and at != len(data):
+        raise ValueError(f"{len(data) - at} bytes follow the last batch")
+    return batches
+
+
+def take_batch(data: bytes, at: int, where: str, losses: Losses) -> tuple[BatchRead, int]:
+    """Return what can be read of the batch at `at`, whose bytes are right, and the offset behind it.
+
+    Raises DamagedRecord where even its end is not known, and UnsupportedFormat.
+    """
+    try:
+        batch, end, half_count = decode_whole_rows(data, at, where)
+    except DamagedRecord:
+        end = batch_end(data, at, where)
+        losses.unreadable_count += 1
+        return BatchRead(None), end
+    losses.half_count += half_count
+    return BatchRead(batch, half_count), end
