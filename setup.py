@@ -28,50 +28,34 @@ PACKAGE: Final = ROOT / "sluicegate"  # by its links: a module is compiled under
 # Patterns below PACKAGE.
 COMPILED: Final = (
     "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
-    "storage/records/*.py",  # the at-rest format: one call per message written or read back
-    "storage/commit/journal.py",  # which records of the journal may go; the planner's own
-    "storage/commit/planner.py",  # the spool's accounts: every guaranteed batch passes through them
-    "storage/commit/pending.py",  # and waits here for its commit
-    "actors/runtime/asking.py",
-    "actors/partitions/browse.py",  # an address, like inboxes: what inherits from a compiled class is compiled
-    "actors/partitions/jobs/dead_lettering.py",  # so are errands, and those that derive from them
-    "actors/partitions/jobs/job.py",
-    "actors/runtime/events.py",  # what each client does is told
-    "actors/runtime/asks.py",  # an answer comes with each request of a client
-    "actors/partitions/jobs/move.py",
-    "actors/partitions/jobs/pick.py",
-    "actors/partitions/jobs/prepare.py",
-    "actors/partitions/jobs/operator_actions.py",
-    "actors/routing/router.py",  # each SUBSCRIBE asks it
-    "actors/partitions/commit_watch.py",
-    "actors/partitions/consumer_requests.py",  # who waits is looked at in every turn of a partition
+    "storage/commit/*.py",  # what a commit writes: every guaranteed batch passes through the planner
+    "storage/records/*.py",  # the at-rest format: one call for each message written or read back
+    "actors/messages/data.py",  # what actors say to each other for each batch
     "actors/messages/router.py",  # each SUBSCRIBE makes some
-    "actors/runtime/runtime.py",  # an actor begins with each connection
-    "actors/spool/stored_answer.py",
-    "actors/partitions/jobs/unburied.py",  # errands hold it
-    "actors/runtime/tasks.py",  # what waits stands in the dispatcher's line
-    "actors/transactions/commit.py",  # has an address
     "actors/messages/transactions.py",
-    "actors/runtime/cell.py",  # what every message between actors costs, whatever it says
-    "actors/runtime/clock.py",
-    "actors/messages/data.py",
-    "actors/partitions/delivering.py",
-    "actors/runtime/inbox.py",
-    "actors/partitions/page_arrivals.py",
+    "actors/partitions/browse.py",  # an address, like inboxes: what inherits from a compiled class is compiled
+    "actors/partitions/consumer_requests.py",  # credit is looked at in every turn of a partition
+    "actors/partitions/jobs/*.py",  # jobs are addresses
     "actors/partitions/paging.py",
-    "actors/partitions/parking.py",
     "actors/partitions/partition.py",
-    "actors/partitions/range_reads.py",  # has an address as well
-    "actors/partitions/pressure_watch.py",
-    "actors/publishing/result.py",
+    "actors/partitions/range_reads.py",  # an address as well
+    "actors/partitions/triggers.py",  # each settlement wakes who waits for room
     "actors/publishing/publisher.py",
+    "actors/publishing/result.py",
     "actors/publishing/retain.py",
+    "actors/routing/router.py",  # each SUBSCRIBE asks it
+    "actors/runtime/asks.py",  # an answer comes with each request of a client
+    "actors/runtime/clock.py",
+    "actors/runtime/events.py",  # what each client does is an event
+    "actors/runtime/inbox.py",
+    "actors/runtime/runtime.py",  # what every message between actors costs; an actor begins with each connection
+    "actors/runtime/tasks.py",  # tasks stand in the dispatcher's line
     "actors/spool/actor.py",  # what is published or settled durably comes to it
-    "actors/partitions/turn_timer.py",  # compiled code sets it in every turn
-    "actors/partitions/triggers.py",  # so it does with each settlement
+    "actors/spool/stored_answer.py",
+    "actors/transactions/commit.py",  # has an address
     "protocols/transport/loop/accepting.py",  # each client comes by it
     "protocols/connection/counters.py",
-    "protocols/connection/gathered.py",  # every write passes it
+    "protocols/connection/write_control.py",  # every write passes it
     "protocols/connection/identity.py",  # compiled connections ask it
     "protocols/connection/message_vpns.py",  # each connection is in one
     "protocols/connection/pieces.py",  # large messages come in many
@@ -83,9 +67,7 @@ COMPILED: Final = (
     "protocols/transport/loop/tcp.py",  # and one of these beneath
     "protocols/transport/interface.py",  # who is at its other end
     "protocols/transport/unfinished.py",  # every large packet is counted there
-    "protocols/connection/unread_answers.py",  # the watch holds it
     "protocols/transport/origins.py",  # each HTTP request asks it
-    "protocols/connection/write_control.py",  # every direct message to a client passes it
     "protocols/amqp/**/*.py",  # wire engines and codecs
     "protocols/flow/**/*.py",
     "protocols/http/**/*.py",
@@ -113,8 +95,8 @@ BUILDING: Final = frozenset({"bdist_wheel", "build", "build_ext", "develop", "ed
 def compiled_sources() -> list[str]:
     """Return the files to compile, relative to the root, in a fixed order."""
     chosen = {path for pattern in COMPILED for path in PACKAGE.glob(pattern)}
-    left_out = {path for pattern in INTERPRETED for path in PACKAGE.glob(pattern)}
-    return sorted(path.relative_to(ROOT).as_posix() for path in chosen - left_out)
+    compiled = (path for path in chosen if not any(path.match(pattern) for pattern in INTERPRETED))
+    return sorted(path.relative_to(ROOT).as_posix() for path in compiled)
 
 
 def go_on_without(why: str) -> None:

@@ -8,9 +8,21 @@ import importlib
 import importlib.util
 import pkgutil
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from sluicegate.gateway.version import VERSION
+# The release that runs, as its installed package says.
+
+
+def _installed() -> str:
+    try:
+        return version("sluicegate")
+    except PackageNotFoundError:
+        return "0+source"  # run from a checkout that was never installed
+
+
+VERSION: Final = _installed()
+
 
 ROOMS_WITH_COMPILED_MODULES: Final = ("messaging", "storage", "actors", "protocols")
 # The build compiles all of its modules or none, so one can speak for all.

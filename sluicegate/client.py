@@ -4,17 +4,20 @@ The code lives in `protocols.flow.client`; `docs/flow-client.md` is for its user
 """
 
 from sluicegate.messaging.message.headers import UserPropertyValue
-from sluicegate.protocols.flow.client.aio.browser import Browser
 from sluicegate.protocols.flow.client.aio.bulk import Bulk, Column, Cursor, RangeReader
 from sluicegate.protocols.flow.client.aio.client import Client
-from sluicegate.protocols.flow.client.aio.consumer import Consumer
+from sluicegate.protocols.flow.client.aio.consumer import Browser, Consumer
 from sluicegate.protocols.flow.client.aio.publisher import Publisher
 from sluicegate.protocols.flow.client.aio.queues import Queue, Queues
 from sluicegate.protocols.flow.client.aio.subscriber import Subscriber
-from sluicegate.protocols.flow.client.blocking.blocking_queues import BlockingQueues
-from sluicegate.protocols.flow.client.blocking.blocking_subscriber import BlockingSubscriber
 from sluicegate.protocols.flow.client.blocking.bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
-from sluicegate.protocols.flow.client.blocking.client import BlockingClient, BlockingConsumer, BlockingPublisher
+from sluicegate.protocols.flow.client.blocking.client import (
+    BlockingClient,
+    BlockingConsumer,
+    BlockingPublisher,
+    BlockingQueues,
+    BlockingSubscriber,
+)
 from sluicegate.protocols.flow.client.blocking.owner import BlockingReceiver
 from sluicegate.protocols.flow.client.errors import (
     AuthenticationRefused,

@@ -19,6 +19,7 @@ from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
 from sluicegate.protocols.amqp.codec.performatives import (
     CLOSE,
     END,
+    INIT,
     SENDER_MIXED,
     SENDER_SETTLED,
     SENDER_UNSETTLED,
@@ -29,7 +30,6 @@ from sluicegate.protocols.amqp.codec.performatives import (
     Open,
     encode_ending,
 )
-from sluicegate.protocols.amqp.codec.sasl_frames import INIT
 from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
 from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong

@@ -1,8 +1,7 @@
 """An owner of an AMQP engine that says yes to everything, for tests that write the client's frames themselves."""
 
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, RECEIVED
-from sluicegate.protocols.amqp.codec.performatives import Open
-from sluicegate.protocols.amqp.codec.sasl_frames import SASL_OK
+from sluicegate.protocols.amqp.codec.performatives import SASL_OK, Open
 from sluicegate.protocols.amqp.engine.engine import CLOSED, AmqpEngine
 from sluicegate.protocols.amqp.engine.events import (
     AmqpEvent,

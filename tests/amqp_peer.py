@@ -5,8 +5,7 @@ from collections.abc import Callable
 from proton import Collector, Connection, Delivery, Link, Message, Receiver, Sender, Session, Transport
 
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE
-from sluicegate.protocols.amqp.codec.performatives import Open
-from sluicegate.protocols.amqp.codec.sasl_frames import SASL_OK
+from sluicegate.protocols.amqp.codec.performatives import SASL_OK, Open
 from sluicegate.protocols.amqp.engine.engine import AmqpEngine
 from sluicegate.protocols.amqp.engine.events import (
     AmqpEvent,

@@ -6,8 +6,16 @@ from amqp_heard import Ended, Heard, understood
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.codec.performatives import SENDER_UNSETTLED, TRANSFER, Attach, Begin, Detach, Flow, Open
-from sluicegate.protocols.amqp.codec.sasl_frames import INIT
+from sluicegate.protocols.amqp.codec.performatives import (
+    INIT,
+    SENDER_UNSETTLED,
+    TRANSFER,
+    Attach,
+    Begin,
+    Detach,
+    Flow,
+    Open,
+)
 from sluicegate.protocols.amqp.codec.termini import NEVER, Source, Target
 from sluicegate.protocols.amqp.types.encoding import encode, encode_composite, encode_performative
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong

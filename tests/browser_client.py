@@ -4,11 +4,19 @@ import asyncio
 
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.messages.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.queues import BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.actors.messages.queues import (
+    BindBrowser,
+    Browsed,
+    BrowsedMessage,
+    BrowserBound,
+    BrowserCredit,
+    DeleteBrowsed,
+    FlowGone,
+    UnbindFlow,
+)
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 
 

@@ -6,11 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from running_broker import RunningBroker
-from sluicegate.actors.messages.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
 from sluicegate.actors.messages.data import WAKE, Confirmed, Deliveries, Refused, Settle
-from sluicegate.actors.messages.directory import CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
-from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadRange
+from sluicegate.actors.messages.readers import (
+    AckCursor,
+    AskPartitions,
+    BindCursor,
+    CursorBound,
+    CursorPosition,
+    CursorStatus,
+    RangeChunk,
+    ReadRange,
+)
 from sluicegate.actors.messages.staging import (
     CommitStaged,
     DescribeStaging,
@@ -21,16 +28,17 @@ from sluicegate.actors.messages.staging import (
 )
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.queues.assembly import NAMED
+from sluicegate.actors.queues.requests import CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.messaging.bulk.durable_cursors import LIMITS_DEFAULT, TAP, CursorLimits
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.outcomes import ACCEPTED
-from sluicegate.messaging.message.partitioning import key_hash
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.state.gaps import Gap
 from sluicegate.messaging.queues.credit import CreditWindow

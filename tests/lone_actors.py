@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Inbox
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.bulk.retained_log import RetainedLog, RetentionRules
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.memory import MemoryBudget
+from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits

@@ -19,8 +19,7 @@ from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.codec.performatives import Begin, Detach, Flow, Open
-from sluicegate.protocols.amqp.codec.sasl_frames import INIT
+from sluicegate.protocols.amqp.codec.performatives import INIT, Begin, Detach, Flow, Open
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.values import Symbol
 from sluicegate.protocols.flow.codec.frame import SUBSCRIBE

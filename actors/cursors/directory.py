@@ -11,38 +11,35 @@ import orjson
 from pykka import ActorDeadError
 
 from sluicegate.actors.cursors.long_polls import StatusWaiters
-from sluicegate.actors.messages.cursor_messages import (
+from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.queues import BindRefused, WriteTables
+from sluicegate.actors.messages.readers import (
     AckCursor,
+    AskPartitions,
     BindCursor,
     CommitSeen,
+    ConsumeThrough,
     CursorBound,
     CursorOverview,
     CursorPosition,
     CursorStatus,
     DeleteCursor,
+    DescribeLog,
     HearCursor,
+    HoldLog,
     ListCursors,
+    LogOverview,
+    PartitionRequest,
     PinCursor,
     ReleaseQueue,
     ReserveQueue,
     UnbindCursor,
 )
-from sluicegate.actors.messages.data import Confirmed, Refused
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.queues import BindRefused, WriteTables
-from sluicegate.actors.messages.readers import (
-    AskPartitions,
-    ConsumeThrough,
-    DescribeLog,
-    HoldLog,
-    LogOverview,
-    PartitionRequest,
-)
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.bulk.durable_cursors import (
     AHEAD,

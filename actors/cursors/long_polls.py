@@ -6,10 +6,9 @@ One look at the queues is under way at a time, however many commits come meanwhi
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sluicegate.actors.messages.cursor_messages import STATUS_WAIT_MS_MAX, CursorPosition, CursorStatus, WatchCommits
+from sluicegate.actors.messages.readers import STATUS_WAIT_MS_MAX, CursorPosition, CursorStatus, WatchCommits
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.bulk.durable_cursors import CursorFenced, DurableCursor
 from sluicegate.messaging.message.address import Address

@@ -1,6 +1,7 @@
 """What operators ask of single messages of a queue, and the answer. One ask covers a bounded part of one partition."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from sluicegate.messaging.queues.message_filter import MessageFilter
 from sluicegate.messaging.routing.destinations import QueueTarget
@@ -41,3 +42,61 @@ class MessagesTaken:
     done_count: int = 0
     kept: dict[str, int] = field(default_factory=dict)  # reason -> messages that were meant and stay
     not_found: list[int] = field(default_factory=list)  # of the sequences asked for
+
+
+# What is asked of queues and partitions to explain where messages are. What else they are told is in `messages`.
+
+
+@dataclass(slots=True)
+class ExplainKey:
+    """Ask of a partition, or of a queue that asks its partition: where a key stands. Answered with a KeyStanding."""
+
+    key: str
+    partition_number: int
+
+
+# What is said to the actor that makes backups, and what it answers.
+
+
+RUNNING: Final = "running"
+DONE: Final = "done"
+CANCELLED: Final = "cancelled"
+FAILED: Final = "failed"
+
+
+class BackupUnavailable(Exception):
+    """What was asked for cannot be done now: one is running already, or there was none."""
+
+
+@dataclass(slots=True)
+class StartBackup:
+    """Ask: make a backup under this name, a form that backup_folder.NAME_FORM has.
+
+    Answered with BackupProgress; BackupUnavailable is raised while another one is running.
+    """
+
+    name: str
+
+
+@dataclass(slots=True)
+class DescribeBackup:
+    """Ask: the latest backup. Answered with BackupProgress, or BackupUnavailable is raised when there was none."""
+
+
+@dataclass(slots=True)
+class CancelBackup:
+    """Ask: end the backup that is running, if one is. Answered like DescribeBackup, once it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupProgress:
+    """How far the latest backup has come."""
+
+    name: str
+    folder: str
+    state: str
+    started_ms: int  # wall clock; what was confirmed before is in it
+    ended_ms: int  # 0: it runs
+    written_bytes: int
+    expected_bytes: int  # about
+    failure: str

@@ -88,3 +88,57 @@ class FoundSequences:
 
     unsettled: list[tuple[int, int]]  # half-open ranges
     suspect_end: int  # after a crash: everything below may have been delivered by the run of the node that crashed
+
+
+# What a queue and a consumer that acknowledges handoffs say to each other.
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Queue -> consumer: these partitions are yours, and nothing else is. Behind the FlowState that says so as well.
+
+    `partitions` has partition, epoch, and 0 or the time (Clock.now_ms) at which it is given to somebody else, whatever
+    the consumer says: such a partition delivers nothing any more.
+    """
+
+    flow_id: int
+    partitions: list[tuple[int, int, int]]
+
+
+@dataclass(slots=True)
+class AcknowledgeHandoff:
+    """Consumer -> queue: I have let go of these, each a partition and an epoch. Others than drain are passed over."""
+
+    flow_id: int
+    partitions: list[tuple[int, int]]
+
+
+# What is said when a consumer drains a flow: it wants all there is for it now, and to hear when that is all.
+
+
+@dataclass(slots=True)
+class DrainFlow:
+    """Consumer -> queue, or browser: let me have what you can, up to my credit. Answered with FlowDrained.
+
+    A browser answers at the tail of its queue only: one whose credit is used up has shown what it was asked for.
+
+    `number` tells apart what the same flow has asked for before.
+    """
+
+    flow_id: int
+    number: int
+
+
+@dataclass(slots=True)
+class FlowDrained:
+    """Queue, or browser -> consumer: you have what there was for you since you asked. Comes behind the deliveries."""
+
+    flow_id: int
+    number: int
+
+
+@dataclass(slots=True)
+class DrainPartition:
+    """Ask of a partition: answer, with None, once there is nothing more that the flow can get from you now."""
+
+    flow_id: int

@@ -6,19 +6,69 @@ the directory of queues is in `directory_messages`, to the router in `router_mes
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar, final
 
-from sluicegate.actors.queues.queue_totals import QueueTotals
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.paging import PagePlan
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.messaging.partitions.state.flows import UNBOUNDED, Flow
+from sluicegate.messaging.queues.assignment.slots import Rescale
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.queues.definition import QueueConfig
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.storage.interface import TableWrite
+
+Key = TypeVar("Key")
+
+
+def _add(totals: dict[Key, int], counts: dict[Key, int]) -> None:
+    for key, count in counts.items():
+        totals[key] = totals.get(key, 0) + count
+
+
+@final
+@dataclass(slots=True)
+class QueueTotals:
+    """Counts of one queue, of part of it, or of several. None of them ever falls."""
+
+    accepted_count: int = 0
+    delivered_count: int = 0
+    redelivered_count: int = 0
+    settled_count: int = 0
+    annotations_lost_count: int = 0
+    lock_losses_count: int = 0
+    rebalances_count: int = 0
+    bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> binds
+    discards: dict[str, int] = field(default_factory=dict)  # reason -> messages
+    buried: dict[str, int] = field(default_factory=dict)  # reason -> messages
+
+    def add(self, totals: "QueueTotals") -> None:
+        """Count what others have counted."""
+        self.accepted_count += totals.accepted_count
+        self.delivered_count += totals.delivered_count
+        self.redelivered_count += totals.redelivered_count
+        self.settled_count += totals.settled_count
+        self.annotations_lost_count += totals.annotations_lost_count
+        self.lock_losses_count += totals.lock_losses_count
+        self.rebalances_count += totals.rebalances_count
+        _add(self.bind_refusals, totals.bind_refusals)
+        _add(self.discards, totals.discards)
+        _add(self.buried, totals.buried)
+
+    def add_partition(self, overview: "PartitionOverview") -> None:
+        """Count what a partition has counted."""
+        self.delivered_count += overview.delivered_count
+        self.redelivered_count += overview.redelivered_count
+        self.settled_count += overview.settled_count
+        self.annotations_lost_count += overview.remarks_lost_count
+        self.lock_losses_count += overview.lock_losses_count
+        _add(self.discards, overview.discards)
+        _add(self.buried, overview.buried)
+
 
 # --- queue <-> partition ---
 
@@ -263,7 +313,7 @@ class QueueOverview:
     config: QueueConfig
     durable: bool
     rebalance_status: str
-    scale_status: str  # of messaging.queues.assignment.rescale
+    scale_status: str  # of messaging.queues.assignment.slots
     partition_statuses: list[tuple[str, int, int]]  # status, owning flow (0: none or many), epoch
     partitions: list[PartitionOverview]
     flows: list[FlowOverview]
@@ -399,3 +449,167 @@ class PurgeFromStore:
     """Queue -> spool: a partition is gone with all its pages."""
 
     partition_id: int
+
+
+# What directory, queue and partitions say to each other while the number of a queue's partitions changes.
+
+
+class RescaleOrder:
+    """Queue -> partition: what to do while slots move."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class HoldSlots(RescaleOrder):
+    """Queue -> partition: from here on hold what the sources had by this slot map, each until it is opened."""
+
+    number: int  # the partition's own
+    slots_before: bytes
+    sources: list[int]
+
+
+@dataclass(slots=True)
+class OpenSource(RescaleOrder):
+    """Queue -> partition: what was held for this source may go."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class TakeCut(RescaleOrder):
+    """Queue -> partition: slots leave you. Answered by SourceDrained when everything below the cut is settled.
+
+    The cut is the next sequence, and CutTaken says which; unless the queue knows it from before a restart.
+    """
+
+    cut: int  # CUT_UNKNOWN: it is taken now
+
+
+@dataclass(slots=True)
+class Retire(RescaleOrder):
+    """Queue -> partition: you are empty, and end. What you keep for readers ends with you."""
+
+
+@dataclass(slots=True)
+class CutTaken:
+    """Partition -> queue: where my cut is."""
+
+    partition_number: int
+    cut: int
+
+
+@dataclass(slots=True)
+class SourceDrained:
+    """Partition -> queue: everything below the cut is settled."""
+
+    partition_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddedPartition:
+    """A partition that was started, and that no publisher knows yet."""
+
+    partition_id: int
+    cell: ActorCell
+
+
+@dataclass(slots=True)
+class RescaleQueue:
+    """Directory -> queue: change to another number of partitions. The plan is stored.
+
+    The queue answers with RescaleAdvanced when it knows all cuts, and with RescaleFinished at the end.
+    """
+
+    rescale: Rescale
+    added: list[AddedPartition]
+    begun: bool = False  # the queue has it
+
+
+@dataclass(slots=True)
+class RescaleAdvanced:
+    """Queue -> directory: all cuts are known, and worth storing."""
+
+    queue_name: str
+
+
+@dataclass(slots=True)
+class RescaleFinished:
+    """Queue -> directory: nothing is held any more, and the partitions that retired are gone."""
+
+    queue_name: str
+    retired_ids: list[int]
+
+
+# What a browser and its queue say to each other: looking at messages without consuming them.
+
+
+@dataclass(slots=True)
+class BindBrowser:
+    """Ask of a queue: show me its messages, oldest first, and new ones as they arrive. Answered with BrowserBound.
+
+    Raises BindRefused; the right needed is `read-only`. The consumer chooses the flow's id (Runtime.next_urn), for
+    messages may reach it before the answer does. Sequences up to `after` are passed over, in every partition.
+    """
+
+    flow_id: int
+    client: str
+    protocol: str  # that the client speaks, for operators to see
+    user: str | None  # as authentication found it, empty for anonymous; None: an operator, who may look at anything
+    address: Address  # gets Browsed, and FlowGone when the queue ends
+    window: int  # messages that it is shown before it asks for more; at most 10,000 count
+    partition_number: int | None = None  # None: all
+    after: int = 0
+    selector: Selector | None = None  # what the browser wants to see
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserBound:
+    """The browser's own actor, for BrowserCredit and DeleteBrowsed. `UnbindFlow` to the queue ends it."""
+
+    browser: ActorCell
+
+
+@dataclass(slots=True)
+class Browsed:
+    """Browser -> consumer: copies of messages. Within a partition in order; between partitions by time of arrival."""
+
+    flow_id: int
+    messages: list[BrowsedMessage]
+
+
+@dataclass(slots=True)
+class BrowserCredit:
+    """Consumer -> browser: show so many more."""
+
+    count: int
+
+
+@dataclass(slots=True)
+class DeleteBrowsed:
+    """Ask of a browser: settle messages it has shown, each a partition and a sequence.
+
+    Answered with how many were removed: one that a consumer holds, or that is gone already, is passed over. Raises
+    BindRefused when the browser's user may no longer remove messages: that needs `consume`.
+    """
+
+    places: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class DeleteMessages:
+    """Ask of a partition: remove these sequences, where no consumer holds them. Answered with how many."""
+
+    sequences: list[int]
+
+
+@dataclass(slots=True)
+class PartitionsChanged:
+    """Queue -> browser: there are more partitions than before, or fewer."""
+
+
+@dataclass(slots=True)
+class EndBrowse:
+    """Browser -> partition: nobody waits for new messages any more."""
+
+    flow_id: int

@@ -6,13 +6,13 @@ Anybody may ask.
 from dataclasses import dataclass
 from typing import final
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
+from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.routing.virtual.definitions import VirtualDestinations
 from sluicegate.messaging.selectors.durable import CacheRules
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.retained import RetainedScan
-from sluicegate.messaging.topics.retained_messages import RetainedMessage
 from sluicegate.messaging.topics.syntax import TopicFilter
 
 

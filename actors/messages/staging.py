@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.queues.permissions import ANONYMOUS
+from sluicegate.messaging.queues.definition import ANONYMOUS
 
 
 @dataclass(slots=True)

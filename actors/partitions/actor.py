@@ -4,7 +4,7 @@ from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.messages.queues import Attach, Detach, PartitionOverview, Pause
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.partitions.recovery import StoredPartition
 
 

@@ -1,17 +1,37 @@
 """What is asked of a partition beside settling: time, remarks, and to hear when something is stored or at its end."""
 
 from collections import deque
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeVar, final
 
 from sluicegate.actors.messages.data import Confirmed, Refused, Remark, RenewLock, SettleDurably
-from sluicegate.actors.messages.drain_messages import DrainPartition
+from sluicegate.actors.messages.partitions import (
+    DeliverAgain,
+    DrainPartition,
+    FoundSequences,
+    GiveBack,
+    LookUpSequences,
+    Park,
+    RestoreParked,
+    Unpark,
+)
 from sluicegate.actors.messages.queues import WriteTables
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.ledger import Ledger
+from sluicegate.messaging.partitions.parking import (
+    deliver_again,
+    deliver_kept,
+    give_back,
+    keeps,
+    park,
+    restore_parked,
+    unpark,
+    unsettled_among,
+)
 from sluicegate.messaging.partitions.rules.in_flight import held_as, remark, renew
-from sluicegate.messaging.partitions.rules.supply import has_more_for
+from sluicegate.messaging.partitions.rules.selection import has_more_for
+from sluicegate.messaging.partitions.state.effects import Delivery
 
 T = TypeVar("T")
 
@@ -131,3 +151,43 @@ class ConsumerAsks:
         self._drains[flow_id] = answer
         self.is_awaited = True
         return answer
+
+
+# Flows of a partition whose client goes or is away. It holds no rule: see messaging.partitions.parking,
+# messaging.partitions.parking.
+
+
+ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | GiveBack | LookUpSequences | DeliverAgain
+ParkingAnswer: TypeAlias = FoundSequences | list[tuple[int, int]] | None
+
+
+@final
+class Parking:
+    """The parked flows of one partition."""
+
+    def __init__(self) -> None:
+        self.has_kept = False  # a client is back for which messages have waited
+
+    def receive(self, ledger: Ledger, request: ParkingRequest) -> ParkingAnswer:
+        """Carry out one request."""
+        if isinstance(request, Park):
+            park(ledger, request.flow_id, request.kept)
+        elif isinstance(request, Unpark):
+            unpark(ledger, request.flow)
+            self.has_kept = True
+        elif isinstance(request, RestoreParked):
+            restore_parked(ledger, request.flow, request.epoch, request.kept)
+        elif isinstance(request, GiveBack):
+            give_back(ledger, request.flow_id, request.epoch, request.ranges)
+        elif isinstance(request, DeliverAgain):
+            self.has_kept = True
+            return deliver_again(ledger, request.flow_id, request.epoch, request.ranges)
+        else:
+            return FoundSequences(unsettled_among(ledger, request.ranges), ledger.suspect_end)
+        return None
+
+    def deliver(self, ledger: Ledger) -> list[Delivery]:
+        """Return what goes to clients that are back, before anything else does."""
+        again = deliver_kept(ledger)
+        self.has_kept = keeps(ledger)
+        return again

@@ -5,15 +5,14 @@ outside is carried out. Its actor is in `partition_actor`.
 """
 
 import logging
-from typing import Any
+from typing import Any, final
 
 from mypy_extensions import i64
 
-from sluicegate.actors.messages.browser_messages import DeleteMessages, EndBrowse
-from sluicegate.actors.messages.cursor_messages import CommitSeen
 from sluicegate.actors.messages.data import (
     WAKE,
     Append,
+    Deliveries,
     Remark,
     RenewLock,
     Settle,
@@ -22,17 +21,21 @@ from sluicegate.actors.messages.data import (
     Store,
     Wake,
 )
-from sluicegate.actors.messages.drain_messages import DrainPartition
-from sluicegate.actors.messages.explain_messages import ExplainKey
-from sluicegate.actors.messages.operations import TakeMessages
+from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
+from sluicegate.actors.messages.partitions import DrainPartition
 from sluicegate.actors.messages.queues import (
     Attach,
     BrowsedMessage,
     BrowsePartition,
     ClosedLedger,
     CloseLedger,
+    CutTaken,
+    DeleteMessages,
     DescribePartition,
     Detach,
+    EndBrowse,
+    HoldSlots,
+    OpenSource,
     PageOut,
     PageRead,
     PagesWritten,
@@ -43,49 +46,165 @@ from sluicegate.actors.messages.queues import (
     PurgePartition,
     ReadPage,
     ReloadPartition,
+    RescaleOrder,
+    Retire,
+    SourceDrained,
+    TakeCut,
     Withdraw,
 )
-from sluicegate.actors.messages.readers import PartitionRequest
-from sluicegate.actors.messages.rescale_messages import RescaleOrder
+from sluicegate.actors.messages.readers import CommitSeen, PartitionRequest
 from sluicegate.actors.messages.transactions import PrepareSettlement
 from sluicegate.actors.partitions.browse import PartitionBrowse
-from sluicegate.actors.partitions.commit_watch import CommitWatch
-from sluicegate.actors.partitions.delivering import Delivering
+from sluicegate.actors.partitions.consumer_requests import Parking, ParkingRequest
 from sluicegate.actors.partitions.jobs.dead_lettering import bury
 from sluicegate.actors.partitions.jobs.job import ErrandAnswer, ErrandPlace
 from sluicegate.actors.partitions.jobs.operator_actions import Taking
 from sluicegate.actors.partitions.jobs.prepare import begin_prepared, holds_prepared
-from sluicegate.actors.partitions.page_arrivals import PageArrivals
-from sluicegate.actors.partitions.paging import PagingOut
-from sluicegate.actors.partitions.parking import Parking, ParkingRequest
-from sluicegate.actors.partitions.partition_overview import overview_of
-from sluicegate.actors.partitions.pressure_watch import PressureWatch
+from sluicegate.actors.partitions.paging import PageArrivals, PagingOut
 from sluicegate.actors.partitions.range_reads import PartitionReading
 from sluicegate.actors.partitions.reload import fresh_ledger
-from sluicegate.actors.partitions.rescale_part import RescalePart
-from sluicegate.actors.partitions.triggers import wake_waiters
-from sluicegate.actors.partitions.turn_timer import TurnTimer
+from sluicegate.actors.partitions.triggers import CommitWatch, PressureWatch, TurnTimer, wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import Behaviour
+from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Inbox
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import Behaviour, Runtime
 from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
 from sluicegate.messaging.partitions.explain import key_standing
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.memory import MemoryBudget
+from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.parking import discard_kept
 from sluicegate.messaging.partitions.recovery import StoredPartition, redelivered_ranges
 from sluicegate.messaging.partitions.rules.expiry import deadline_ms
 from sluicegate.messaging.partitions.rules.in_flight import held_as
+from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
+from sluicegate.messaging.partitions.state.rescale_holds import Holds
 from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.messaging.routing.destinations import QueueTarget
+
+# What a partition does while slots of its queue move: it holds what it gains, or tells when what they left is settled.
+#
+# Deliberately elsewhere: which partition does which (`rescaling`), and what may be delivered
+# (messaging.partitions.state.rescale_holds).
+
+
+class RescalePart:
+    """One partition's part in changes of the number of partitions. What is to be remembered is in its ledger."""
+
+    def __init__(self, number: int, queue: Address) -> None:
+        self._number = number
+        self._queue = queue
+        self.retired = False  # it ends, and nothing of it is needed any more
+
+    def receive(self, ledger: Ledger, order: RescaleOrder) -> None:
+        """Apply an order of the queue."""
+        if isinstance(order, HoldSlots):
+            holds = ledger.holds = ledger.holds or Holds()
+            holds.close(order.number, order.slots_before, order.sources)
+        elif isinstance(order, OpenSource):
+            ledger.open_source(order.number)
+        elif isinstance(order, Retire):
+            self.retired = True
+        else:
+            assert isinstance(order, TakeCut)
+            ledger.watched_cut = order.cut or ledger.next_sequence
+            if not order.cut:
+                self._queue.post(CutTaken(self._number, ledger.watched_cut))
+
+    def look_at(self, ledger: Ledger) -> None:
+        """Tell the queue when everything below the cut is settled; end what holds nothing any more."""
+        if ledger.watched_cut and ledger.is_settled_below(ledger.watched_cut):
+            ledger.watched_cut = 0
+            self._queue.post(SourceDrained(self._number))
+        if ledger.holds is not None and ledger.holds.are_over():
+            ledger.holds = None
+
+
+# What operators see of a partition: its ledger in numbers.
+
+
+def overview_of(
+    ledger: Ledger,
+    log: RetainedLog,
+    *,
+    number: int,
+    partition_id: int,
+    delivered_count: int,
+    redelivered_count: int,
+    settled_count: int,
+) -> PartitionOverview:
+    """Return how a partition stands; the counts are the partition's own, over all of its ledgers."""
+    in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
+    in_flight_count = sum(in_flight.values())
+    delayed_count = ledger.delayed.total + ledger.unstored.total + ledger.back_off.total()
+    return PartitionOverview(
+        number=number,
+        partition_id=partition_id,
+        waiting_count=ledger.waiting_count,
+        waiting_bytes=ledger.waiting_bytes,
+        ready_count=ledger.waiting_count - in_flight_count - ledger.leaving.total - delayed_count,
+        delayed_count=delayed_count,
+        in_flight_count=in_flight_count,
+        memory_bytes=ledger.memory_bytes,
+        first_unsettled=ledger.floor,
+        next_sequence=ledger.next_sequence,
+        delivered_count=delivered_count,
+        redelivered_count=redelivered_count,
+        settled_count=settled_count,
+        lock_losses_count=ledger.lock_losses_count,
+        remarks_lost_count=0 if ledger.remarks is None else ledger.remarks.lost_count,
+        discards=dict(ledger.effects.discards),
+        buried=dict(ledger.effects.buried_counts),
+        in_flight_by_flow=in_flight,
+        kept_from=log.low(),
+        kept_bytes=log.settled_bytes(),
+        held_count=0 if ledger.holds is None else ledger.holds.count(),
+    )
+
+
+# What a partition delivers, on its way to the consumers. Who gets what is decided in messaging.partitions.ledger.
+
+
+@final
+class Delivering:
+    """The way out of one partition, and how much went it."""
+
+    def __init__(self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None) -> None:
+        self.delivered_count: i64 = 0
+        self.redelivered_count: i64 = 0
+        self._clock = clock
+        self._partition = partition
+        self._number = number
+        self._trace = trace  # None: nothing of this queue is traced
+
+    def hand(self, deliveries: list[Delivery]) -> None:
+        """Hand deliveries to their consumers, to each its own together."""
+        if self._trace is not None:
+            self._trace.delivered(deliveries, self._clock.wall_ms())
+        if len(deliveries) == 1:
+            only = deliveries[0]
+            self._count(only)
+            only.flow.address.hand(Deliveries(only.flow, self._partition, self._number, deliveries))
+            return
+        by_flow: dict[Flow, list[Delivery]] = {}
+        for delivery in deliveries:
+            self._count(delivery)
+            by_flow.setdefault(delivery.flow, []).append(delivery)
+        for flow, its in by_flow.items():
+            flow.address.hand(Deliveries(flow, self._partition, self._number, its))
+
+    def _count(self, delivery: Delivery) -> None:
+        count = delivery.stop_row - delivery.start_row
+        self.delivered_count += count
+        if delivery.redelivered:
+            self.redelivered_count += count
+
 
 log = logging.getLogger("sluicegate.queues")
 

@@ -6,10 +6,14 @@ woken may have nothing any more, or be gone, and then those behind it are to hav
 
 from typing import final
 
-from sluicegate.actors.messages.data import WAKE
+from sluicegate.actors.messages.data import WAKE, Resume
+from sluicegate.actors.messages.readers import WatchCommits
 from sluicegate.actors.runtime.inbox import Dispatcher, Flushed
+from sluicegate.actors.runtime.runtime import Runtime, TimerHandle
 from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
+from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 
 
 def wake_waiters(window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
@@ -74,3 +78,110 @@ class _LookForRoom(Flushed):
             room -= len(waiters)
             if room <= 0:
                 self.ask()
+
+
+# A timer that gives a partition a turn at the moment at which time has something to do to its messages.
+
+
+DELAY_MS_MAX = 60_000  # what is later is looked at again: the wall clock may have been set meanwhile
+
+
+@final
+class TurnTimer:
+    """One timer, for the earliest moment only."""
+
+    def __init__(self, runtime: Runtime, address: Address) -> None:
+        self._runtime = runtime
+        self._address = address
+        self._handle: TimerHandle | None = None
+        self._at_ms = 0  # wall clock; 0: it is not set
+
+    def set(self, at_ms: int, wall_ms: int) -> None:
+        """Wake the partition at a moment; 0: not at all."""
+        if at_ms == self._at_ms:
+            return
+        self.cancel()
+        self._at_ms = at_ms
+        if at_ms > 0:
+            self._handle = self._runtime.after(min(max(at_ms - wall_ms, 1), DELAY_MS_MAX), self._ended)
+
+    def cancel(self) -> None:
+        """Call it off."""
+        self._at_ms = 0
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _ended(self) -> None:
+        self._handle = None
+        self._at_ms = 0
+        self._address.post(WAKE)
+
+
+# A partition's part in slowing down publishers: it tells them to go on. The levels are messaging.queues.pressure's.
+
+
+@final
+class PressureWatch:
+    """Holds back the publishers that feed a queue, and lets them go on when it empties or nobody empties it."""
+
+    def __init__(
+        self, runtime: Runtime, address: Address, *, gate: QueueGate, pressure: Pressure, limits: PressureLimits
+    ) -> None:
+        self._runtime = runtime
+        self._address = address  # the partition's
+        self._clock = runtime.clock
+        self._gate = gate
+        self._pressure = pressure
+        self._limits = limits
+        self._timer: TimerHandle | None = None
+
+    def look(self, released: bool) -> None:
+        """Look at the level; `released`: something was settled since the last look.
+
+        When nothing was for a while, publishers go on: one dead consumer must not hold up the others.
+        """
+        pressure = self._pressure
+        usage_bytes = self._gate.usage_bytes
+        if pressure.calm(usage_bytes):
+            return
+        now_ms = self._clock.now_ms()
+        if released:
+            pressure.progress(now_ms)
+        stall_ms = self._limits.stall_ms
+        for publisher in pressure.level(usage_bytes, now_ms) + pressure.waive_if_stalled(now_ms, stall_ms):
+            publisher.post(Resume())
+        if pressure.over and self._timer is None:
+            self._timer = self._runtime.after(stall_ms, self._look_again)
+
+    def end(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_again(self) -> None:
+        """Give the partition a turn, which ends with a look."""
+        self._timer = None
+        self._address.post(WAKE)
+
+
+# Waking a partition after each commit while something in it waits for one.
+#
+# What does is in messaging.partitions.rules.last_value and messaging.partitions.rules.delivery_after_commit.
+
+
+@final
+class CommitWatch:
+    """What a partition has asked the spool for."""
+
+    def __init__(self, address: Address, spool: Address | None) -> None:
+        self._address = address
+        self._spool = spool  # None: nothing is written, and nothing waits for it
+        self.on = False
+
+    def want(self, on: bool) -> None:
+        """Be woken from now on, or no longer."""
+        if on != self.on and self._spool is not None:
+            self.on = on
+            self._spool.post(WatchCommits(self._address, on))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.vpn import DEFAULT_VPN

@@ -17,11 +17,9 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
 from sluicegate.messaging.observability.trace_records import PublishTraced
 from sluicegate.messaging.queues.pressure import Pressure
-from sluicegate.messaging.routing.dealing import deal
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
-from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.fans import Fan
-from sluicegate.messaging.routing.routes import Route, TopicSpace
+from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, deal
+from sluicegate.messaging.routing.routes import Fan, Route, TopicSpace
 from sluicegate.messaging.routing.virtual.copies import Expansion
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of
 

@@ -6,8 +6,8 @@ from sluicegate.actors.messages.data import Resume
 from sluicegate.actors.messages.queues import WriteTables
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.routing.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.messaging.topics.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
 from sluicegate.storage.interface import Table, TableWrite
 from sluicegate.storage.records.batch import encode_batch
 

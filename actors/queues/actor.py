@@ -6,15 +6,13 @@ Messages pass it by: publishers post to the partitions, and partitions to the co
 import logging
 from typing import Any
 
-from sluicegate.actors.messages.browser_messages import BindBrowser, BrowserBound
-from sluicegate.actors.messages.cursor_messages import ReleaseQueue, ReserveQueue
 from sluicegate.actors.messages.data import WAKE
-from sluicegate.actors.messages.directory import QueueExpired, TellConsumers
-from sluicegate.actors.messages.drain_messages import DrainFlow
-from sluicegate.actors.messages.explain_messages import ExplainKey
-from sluicegate.actors.messages.handoff_messages import AcknowledgeHandoff
-from sluicegate.actors.messages.operations import TakeMessages
+from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
 from sluicegate.actors.messages.partitions import (
+    AcknowledgeHandoff,
+    DrainFlow,
+    DrainPartition,
+    FlowDrained,
     LookUpSequences,
     Park,
     ParkFlow,
@@ -29,9 +27,12 @@ from sluicegate.actors.messages.queues import (
     PERMISSION_DENIED,
     QUEUE_EXPIRED,
     Attach,
+    BindBrowser,
     BindFlow,
     BindRefused,
     BrowseQueue,
+    BrowserBound,
+    CutTaken,
     DescribeQueue,
     Detach,
     FlowGone,
@@ -42,30 +43,30 @@ from sluicegate.actors.messages.queues import (
     PurgePartition,
     PurgeQueue,
     Reconfigure,
-    UnbindFlow,
-)
-from sluicegate.actors.messages.readers import AskPartitions, ReplayQueue
-from sluicegate.actors.messages.rescale_messages import (
-    CutTaken,
     RescaleAdvanced,
     RescaleFinished,
     RescaleQueue,
     SourceDrained,
+    UnbindFlow,
+)
+from sluicegate.actors.messages.readers import (
+    AskPartitions,
+    PrepareReplay,
+    ReleaseQueue,
+    ReplayQueue,
+    ReplayRefused,
+    ReserveQueue,
 )
 from sluicegate.actors.partitions.actor import PartitionActor
-from sluicegate.actors.queues.assignment import AssignmentsTold
+from sluicegate.actors.queues.assignment import AssignmentsTold, RebalanceTold
 from sluicegate.actors.queues.browser import BrowserActor
 from sluicegate.actors.queues.core import BoundBrowser, QueueCore
 from sluicegate.actors.queues.overview import browse, describe, tell_consumers
-from sluicegate.actors.queues.queue_draining import drain_flow
-from sluicegate.actors.queues.queue_replay import replay
-from sluicegate.actors.queues.rebalance_told import RebalanceTold
+from sluicegate.actors.queues.requests import QueueExpired, TellConsumers
 from sluicegate.actors.queues.rescale import begin_rescale, end_rescale, source_drained
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.gathering import gather
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.asks import LoopFuture, gather
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.bulk.durable_cursors import QUEUE_IN_USE
 from sluicegate.messaging.message.address import Address
@@ -80,8 +81,60 @@ from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.queues.assignment.rebalance import ATTACH, PAUSE, Move
 from sluicegate.messaging.queues.attributes import CONSUME, READ_ONLY
-from sluicegate.messaging.queues.definition import QueueConfig, is_named
-from sluicegate.messaging.queues.permissions import denial, permits
+from sluicegate.messaging.queues.definition import QueueConfig, denial, is_named, permits
+
+# A queue has its partitions offer what they keep to its consumers again.
+
+
+def replay(core: QueueCore, message: ReplayQueue) -> LoopFuture[int]:
+    """Have each partition that keeps some of it made anew: its consumers get the old messages before the newer.
+
+    Raises ReplayRefused.
+    """
+    if not core.retention.on():
+        raise ReplayRefused(f"{core.config.name!r} keeps nothing: retention_time_s and retention_size_mb are 0")
+    if core.reserved_for:
+        raise ReplayRefused(f"{core.config.name!r} is consumed by the durable cursor {core.reserved_for!r}")
+    if core.rescale is not None:
+        raise ReplayRefused(f"the number of partitions of {core.config.name!r} is changing; try again later")
+    answer: LoopFuture[int] = LoopFuture()
+    number = message.number
+    chosen = list(core.partitions if number is None else core.partitions[number : number + 1])
+
+    def prepared(counts: list[int]) -> None:
+        if core.rescale is not None:  # it began just now, and waits for what is settled once
+            changing = ReplayRefused(f"the number of partitions of {core.config.name!r} has just begun to change")
+            answer.set_exception((ReplayRefused, changing, None))
+            return
+        for partition, count in zip(chosen, counts, strict=True):
+            actor = partition.actor
+            assert isinstance(actor, PartitionActor)
+            if count:
+                actor.replay()
+        answer.set(sum(counts))
+
+    request = PrepareReplay(message.first, message.since_ms, message.end)
+    gather([each.ask(request) for each in chosen], prepared, answer)
+    return answer
+
+
+# A queue answers a flow that drains: when each of its partitions has given it what it could.
+
+
+def drain_flow(core: QueueCore, message: DrainFlow) -> None:
+    """Ask every partition, and tell the consumer when all have answered; one that ends meanwhile has nothing more."""
+    flow = core.flows.get(message.flow_id)
+    if flow is None:  # its consumer has let go of it, or hears that it is gone
+        return
+    address = flow.address
+
+    def tell(_: object) -> None:
+        address.post(FlowDrained(message.flow_id, message.number))
+
+    failed: LoopFuture[None] = LoopFuture()
+    failed.then(tell)
+    gather([each.ask(DrainPartition(message.flow_id)) for each in core.partitions], tell, failed)
+
 
 log = logging.getLogger("sluicegate.queues")
 

@@ -5,17 +5,14 @@ The cores outlive their actors: an actor that its supervisor restarts goes on wi
 
 from dataclasses import dataclass
 
-from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.queues.actor import QueueActor
-from sluicegate.actors.queues.core import QueueCore
-from sluicegate.actors.queues.queue_expiry import NEVER, QueueExpiry
-from sluicegate.actors.queues.queue_totals import GoneQueues
+from sluicegate.actors.queues.core import NEVER, GoneQueues, QueueCore, QueueExpiry
 from sluicegate.actors.queues.quota_events import QueueWatch
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import RELOADED, RESTARTED
 from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.messaging.bulk.durable_cursors import CONSUME, CursorBook
@@ -24,12 +21,12 @@ from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.memory import MemoryBudget
+from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.recovery import StoredPartition, restore
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate, SpoolGate
-from sluicegate.messaging.queues.assignment.rescale import Rescale
+from sluicegate.messaging.queues.assignment.slots import Rescale
 from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget

@@ -10,24 +10,27 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from sluicegate.actors.messages.browser_messages import (
+from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
+from sluicegate.actors.messages.queues import (
+    PERMISSION_DENIED,
     BindBrowser,
+    BindRefused,
     Browsed,
+    BrowsedMessage,
+    BrowsePartition,
     BrowserCredit,
     DeleteBrowsed,
     DeleteMessages,
     EndBrowse,
+    FlowGone,
     PartitionsChanged,
 )
-from sluicegate.actors.messages.drain_messages import DrainFlow, FlowDrained
-from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindRefused, BrowsedMessage, BrowsePartition, FlowGone
 from sluicegate.actors.queues.core import QueueCore
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.gathering import gather
+from sluicegate.actors.runtime.asks import LoopFuture, gather
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.queues.attributes import CONSUME
-from sluicegate.messaging.queues.permissions import denial, permits
+from sluicegate.messaging.queues.definition import denial, permits
 
 WINDOW_MAX: Final = 10_000  # as many copies may wait for a consumer; more than any protocol's window needs
 FETCHED_MAX: Final = 1000  # messages at hand, of all partitions together

@@ -4,27 +4,103 @@ A queue actor that its supervisor restarts goes on with the same core, and so un
 and not the one it was first started with.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.messages.browser_messages import BindBrowser
 from sluicegate.actors.messages.data import WAKE
-from sluicegate.actors.queues.queue_expiry import QueueExpiry
-from sluicegate.actors.queues.queue_totals import QueueTotals
+from sluicegate.actors.messages.queues import BindBrowser, QueueTotals, _add
 from sluicegate.actors.queues.quota_events import QueueWatch
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime, TimerHandle
 from sluicegate.messaging.bulk.retained_log import RetentionRules
-from sluicegate.messaging.message.key_source import key_source_from
+from sluicegate.messaging.message.keys import key_source_from
 from sluicegate.messaging.message.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from sluicegate.messaging.queues.assignment.access import Access, access_for
 from sluicegate.messaging.queues.assignment.rebalance import Rebalancer
-from sluicegate.messaging.queues.assignment.rescale import Rescale
+from sluicegate.messaging.queues.assignment.slots import Rescale
 from sluicegate.messaging.queues.attributes import EXCLUSIVE
-from sluicegate.messaging.queues.definition import QueueConfig, is_named
-from sluicegate.messaging.queues.permissions import denial, permits
+from sluicegate.messaging.queues.definition import QueueConfig, denial, is_named, permits
 from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.messaging.routing.destinations import QueueTarget
+
+if TYPE_CHECKING:
+    from sluicegate.actors.messages.queues import QueueOverview
+
+
+# When a queue that nobody consumes from is deleted: temporary queues, and durable ones that are told to expire.
+#
+# The time runs from the queue's creation, or the start of the node, or the end of its last flow, whichever is latest.
+
+
+TIMER_MS_MAX: Final = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
+NEVER: Final = 0
+
+
+class QueueExpiry:
+    """One queue's rule, and how long it has been without a consumer. It outlives restarts of the queue's actor."""
+
+    def __init__(self, runtime: Runtime, *, grace_s: int, only_client: str | None, only_user: str) -> None:
+        self.grace_s = grace_s  # unless the queue's own attribute says otherwise; NEVER for durable queues
+        self.only_client = only_client  # who may consume from a temporary queue that a client declared; None: anybody
+        self.only_user = only_user  # whose client that is: others may have the same name
+        self.ended = False  # it is being deleted, and takes no flow any more
+        self._runtime = runtime
+        self._unbound_since_ms: int | None = runtime.clock.now_ms()
+        self._timer: TimerHandle | None = None
+
+    def review(self, config: QueueConfig, *, is_bound: bool, look_again: Callable[[], None]) -> bool:
+        """Look anew, after a flow came or went or time has passed; return whether the queue is to be deleted now."""
+        self.stop()
+        if is_bound:
+            self._unbound_since_ms = None
+            return False
+        now_ms = self._runtime.clock.now_ms()
+        if self._unbound_since_ms is None:
+            self._unbound_since_ms = now_ms
+        period_s = config.expires_unbound_s or self.grace_s
+        if period_s == NEVER or self.ended:
+            return False
+        left_ms = self._unbound_since_ms + period_s * 1000 - now_ms
+        if left_ms <= 0:
+            self.ended = True
+            return True
+        self._timer = self._runtime.after(min(left_ms, TIMER_MS_MAX), look_again)
+        return False
+
+    def stop(self) -> None:
+        """Call off the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+# What queues have counted since the node started, what is gone of them included.
+#
+# Metrics add up the partitions of a queue, the queues of sessions, and what all queues refused. A partition that
+# retires or a session that ends must not take its share out of such a sum: a counter that falls is taken for one that
+# began anew, and all that is left in it for new.
+
+
+@final
+class GoneQueues:
+    """What the queues of a message VPN that were deleted had counted."""
+
+    def __init__(self) -> None:
+        self.refusals: dict[
+            int, int
+        ] = {}  # verdict of messaging.message.refusals -> messages refused to their publishers
+        self.drops: dict[int, int] = {}  # verdict -> messages dropped there, and nobody heard of it
+        self.sessions: Final = QueueTotals()  # of those that are shown as one; a named one takes its own with it
+
+    def add(self, name: str, overview: "QueueOverview") -> None:
+        """Keep what a queue has counted, which is about to go."""
+        _add(self.refusals, overview.refusals)
+        _add(self.drops, overview.drops)
+        if not is_named(name):
+            self.sessions.add(overview.totals)
+
 
 REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
 

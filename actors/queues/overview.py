@@ -11,14 +11,12 @@ from sluicegate.actors.messages.queues import (
     FlowOverview,
     PartitionOverview,
     QueueOverview,
+    QueueTotals,
 )
 from sluicegate.actors.messages.router import ConsumersChanged
 from sluicegate.actors.queues.core import QueueCore
-from sluicegate.actors.queues.queue_totals import QueueTotals
-from sluicegate.actors.runtime.asking import ask_at
-from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.gathering import gather
-from sluicegate.messaging.queues.assignment.rescale import SCALE_READY
+from sluicegate.actors.runtime.asks import LoopFuture, ask_at, gather
+from sluicegate.messaging.queues.assignment.slots import SCALE_READY
 from sluicegate.messaging.selectors.selector import Selector
 
 

@@ -32,7 +32,7 @@ from sluicegate.messaging.observability.events import (
 from sluicegate.messaging.queues.admission import NO_LIMIT, QueueGate, SpoolGate
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.queues.definition import MEGABYTE, QueueConfig
-from sluicegate.messaging.topics.retained_messages import RetainedMessages
+from sluicegate.messaging.routing.retained_messages import RetainedMessages
 
 KILOBYTE = 1024
 

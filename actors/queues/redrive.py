@@ -11,8 +11,7 @@ from typing import Any, Final
 from sluicegate.actors.messages.operations import REDRIVE, MessagesTaken, TakeMessages
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.messaging.queues.message_filter import MessageFilter
 from sluicegate.messaging.routing.destinations import QueueTarget
 

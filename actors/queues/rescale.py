@@ -5,22 +5,21 @@ before is ahead, in the inboxes, of the orders to take a cut (in partitions that
 gain some).
 
 Deliberately elsewhere: preparing and storing it (`rescale_plans`), what is waited for
-(messaging.queues.assignment.rescale), and the wait itself (messaging.partitions.state.rescale_holds).
+(messaging.queues.assignment.slots), and the wait itself (messaging.partitions.state.rescale_holds).
 """
 
-from sluicegate.actors.messages.browser_messages import PartitionsChanged
-from sluicegate.actors.messages.rescale_messages import (
+from sluicegate.actors.messages.queues import (
     HoldSlots,
     OpenSource,
+    PartitionsChanged,
     RescaleQueue,
     Retire,
     TakeCut,
 )
 from sluicegate.actors.queues.core import QueueCore
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.queues.assignment.rebalance import Move
-from sluicegate.messaging.queues.assignment.rescale import Rescale
-from sluicegate.messaging.queues.assignment.slots import modulo_slots
+from sluicegate.messaging.queues.assignment.slots import Rescale, modulo_slots
 from sluicegate.messaging.routing.destinations import PartitionTarget
 
 

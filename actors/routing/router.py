@@ -7,7 +7,6 @@ and from its answer on the subscription is in force for everybody.
 from collections.abc import Callable
 from typing import Any, final
 
-from sluicegate.actors.messages.directory import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
 from sluicegate.actors.messages.router import (
     AddSubscription,
     ConsumersChanged,
@@ -24,9 +23,10 @@ from sluicegate.actors.messages.router import (
     SubscriptionAdded,
 )
 from sluicegate.actors.queues.assembly import SHARED
+from sluicegate.actors.queues.requests import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.queues.definition import QueueDefinition, is_named
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscription

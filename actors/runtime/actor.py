@@ -13,8 +13,8 @@ from typing import Any, Self
 import pykka
 
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
 from sluicegate.actors.runtime.inbox import Inbox
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 
 
 class LoopActor(pykka.Actor):
@@ -83,3 +83,13 @@ class _StopFlag:
     def is_set(self) -> bool:
         """Return whether the actor has stopped."""
         return self._cell.is_stopped()
+
+
+# The root of the actor tree: it supervises and does nothing else.
+
+
+class SupervisorActor(LoopActor):
+    """A node's root actor. It gets no messages; a failure below that nobody answered ends the node."""
+
+    def on_receive(self, message: Any) -> None:
+        """Nobody has anything to say to it."""

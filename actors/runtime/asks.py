@@ -5,7 +5,11 @@ import sys
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar, final
 
+import pykka
 from pykka._types import OptExcInfo
+
+from sluicegate.actors.runtime.inbox import Inbox
+from sluicegate.messaging.message.address import Address
 
 T = TypeVar("T")
 
@@ -95,3 +99,63 @@ class LoopFuture(Generic[T]):
             self._callbacks = None
             for callback in callbacks:
                 callback(self)
+
+
+# Waiting for several answers at once, without a task.
+
+
+def gather(answers: list[LoopFuture[T]], combine: Callable[[list[T]], None], failed: LoopFuture[Any]) -> None:
+    """Call `combine` with all the answers, in order; or give the first exception to `failed`."""
+    left = len(answers)
+    if left == 0:
+        combine([])
+        return
+
+    def one_more(_: LoopFuture[T]) -> None:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            return
+        try:
+            values = [answer.get() for answer in answers]
+        except Exception as error:  # whoever asked gets it
+            failed.set_exception((type(error), error, error.__traceback__))
+            return
+        combine(values)
+
+    for answer in answers:
+        answer.then(one_more)
+
+
+# Asking somebody of whom only the address is known.
+
+
+@final
+class Ask:
+    """A message whose sender waits for the answer."""
+
+    __slots__ = ("answer", "message")
+
+    def __init__(self, message: object, answer: LoopFuture[Any]) -> None:
+        self.message = message
+        self.answer = answer
+
+
+def ask_at(address: Address, message: object) -> LoopFuture[Any]:
+    """Ask whoever has this address; it is an error, and never a wait without end, when that has stopped."""
+    assert isinstance(address, Inbox), "who is asked is an actor of this loop"
+    answer: LoopFuture[Any] = LoopFuture()
+    if address.closed:
+        dead = pykka.ActorDeadError("whoever was asked is gone")
+        answer.set_exception((pykka.ActorDeadError, dead, None))
+    else:
+        address.post(Ask(message, answer))
+    return answer
+
+
+async def ask_unless_gone(address: Address, message: object) -> Any:
+    """Ask whoever has this address; None when that has stopped."""
+    try:
+        return await ask_at(address, message)
+    except pykka.ActorDeadError:
+        return None

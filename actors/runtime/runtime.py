@@ -6,22 +6,413 @@ are given to it, and everybody else asks it for them: under a virtual loop and a
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, final
 
 import pykka
+from mypy_extensions import i64
+from pykka import messages as pykka_messages
+from pykka._envelope import Envelope
 
-from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour, EndedActors
+from sluicegate.actors.runtime.asks import Ask, LoopFuture, ask_at
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.runtime.inbox import CallSoon, Dispatcher
-from sluicegate.actors.runtime.supervision import RestartPolicy
+from sluicegate.actors.runtime.inbox import CallSoon, Dispatcher, Inbox, Scheduled
+from sluicegate.actors.runtime.supervision import OnFailure, RestartLog, RestartPolicy
 from sluicegate.messaging.message.address import Address
 
 if TYPE_CHECKING:
     from sluicegate.actors.runtime.actor import LoopActor
+
+
+# An actor's place in the tree: its address, its figures and its supervision. It outlives restarts of the actor.
+
+
+log = logging.getLogger("sluicegate.actors")
+
+# To compiled code a Final is a C variable; the name itself would be looked up in a dict for every message.
+ENVELOPE: Final = Envelope
+
+
+@dataclass(frozen=True)
+class ActorOverview:
+    """One actor in the tree that `/actors` and the metrics show."""
+
+    name: str
+    kind: str
+    state: str  # "running", "suspended" (its state is being made anew) or "stopped"
+    inbox_depth: int
+    handled_count: int
+    batches_count: int
+    batch_size_max: int
+    handling_ns: int
+    restarts_count: int
+    dead_letters: int
+    children: list["ActorOverview"] = field(default_factory=list)
+
+
+@final
+class EndedActors:
+    """What the actors of one kind that were stopped had counted: connections come and go, and a counter never falls."""
+
+    def __init__(self) -> None:
+        self.handled_count: int = 0
+        self.batches_count: int = 0
+        self.handling_ns: int = 0
+        self.restarts_count: int = 0
+
+
+class Behaviour:
+    """What an actor does: compiled, and called directly, which takes a call of Python's for each message less.
+
+    It is the whole actor of a connection, of which there are thousands; over others stands a shell of pykka's.
+    """
+
+    def receive(self, message: Any) -> Any:
+        """Handle a message; return the answer to an ask."""
+        raise AssertionError("an actor does something")
+
+    def drained(self) -> None:
+        """Do what is done once after the messages of a turn."""
+        raise AssertionError("an actor does something")
+
+    def carried_out(self, error: BaseException | None) -> None:
+        """Go on behind a request that `actors.runtime.tasks` carried out for the actor; `error` is what it has failed
+        over.
+        """
+        raise AssertionError("who has requests carried out hears of them")
+
+    def fail(self) -> None:
+        """Do what is left to do when something here has failed, before the actor begins anew or is stopped."""
+
+    def stopped(self) -> None:
+        """Let others go on who wait for the actor: it has been stopped."""
+
+
+NOTHING: Final = Behaviour()  # what a stopped actor does
+
+
+@final
+class _Interpreted(Behaviour):
+    """What an interpreted actor does itself."""
+
+    def __init__(self, actor: Any) -> None:
+        self._receive: Callable[[Any], Any] = actor.on_receive
+        self._drained: Callable[[], None] = actor.on_drained
+
+    def receive(self, message: Any) -> Any:
+        """Handle a message."""
+        return self._receive(message)
+
+    def drained(self) -> None:
+        """End a turn."""
+        self._drained()
+
+
+class ActorCell(Scheduled):
+    """An actor's place in the tree: its address, its figures and its supervision."""
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        *,
+        kind: str,
+        name: str,
+        number: int,
+        factory: Callable[["ActorCell"], "LoopActor | Behaviour"],
+        parent: "ActorCell | None",
+        policy: RestartPolicy,
+    ) -> None:
+        self.runtime = runtime
+        self.kind = kind
+        self._name = name
+        self._number = number  # among many of the name; 0: there is one
+        self.parent = parent
+        self.policy = policy
+        self.children: dict[ActorCell, None] | None = None  # in the order they came; most actors have none
+        self._stopped = False
+        self.suspended = False  # nothing is handled until the actor's state was made anew
+        self.handled_count: i64 = 0
+        self.batches_count: i64 = 0
+        self.batch_size_max = 0
+        self.handling_ns = 0
+        self._factory = factory
+        self._restarts: RestartLog | None = None  # most actors never fail
+        self.actor: Any = None  # a LoopActor, until it is stopped; None of one that is its behaviour and no more
+        self._behaviour = NOTHING
+        # Behind all else: what the cell has when others first see it, compiled code need not look for.
+        self.inbox = Inbox(runtime.dispatcher, self)
+        self._install()
+
+    def _install(self) -> None:
+        """Make a fresh instance of the actor."""
+        made = self._factory(self)
+        if isinstance(made, Behaviour):
+            self._behaviour = made
+            return
+        self.actor = made
+        self._behaviour = _Interpreted(made) if made.behaviour is None else made.behaviour
+
+    def drain(self, started_ns: int) -> int:
+        """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled.
+
+        What stands behind the message over which the actor stops is refused, as what comes later is. One actor's end is
+        the next one's start, so each drain reads the clock once.
+        """
+        if self.is_stopped() or self._is_suspended():
+            return started_ns
+        items = self.inbox.swap()
+        count = len(items)
+        handled = 0
+        while handled < count:
+            behaviour = self._behaviour  # what it handles may stop it, or have it begin anew
+            try:
+                while handled < count and self._behaviour is behaviour:
+                    item = items[handled]
+                    handled += 1
+                    if isinstance(item, Ask):
+                        _answer(behaviour, item.message, item.answer)
+                    elif type(item) is ENVELOPE:
+                        self._handle_envelope(behaviour, item)
+                    else:
+                        behaviour.receive(item)
+                if self._behaviour is behaviour:
+                    behaviour.drained()
+            except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
+                self.failed(error)
+            if self.is_stopped():
+                self._refuse(items[handled:])
+                return started_ns
+            if self._is_suspended():
+                self.inbox.put_back(items[handled:])
+                return started_ns
+        self.handled_count += count
+        self.batches_count += 1
+        if count > self.batch_size_max:
+            self.batch_size_max = count
+        ended_ns = self.runtime.clock.now_ns()
+        self.handling_ns += ended_ns - started_ns
+        return ended_ns
+
+    def handle(self, message: object) -> None:
+        """Handle a message in the midst of its sender's turn, supervised like any other."""
+        if self.suspended:
+            self.inbox.post(message)
+            return
+        behaviour = self._behaviour
+        try:
+            behaviour.receive(message)
+            if self._behaviour is behaviour:
+                behaviour.drained()
+        except Exception as error:  # the boundary of supervision, as in `drain`
+            self.failed(error)
+        self.handled_count += 1
+        self.batches_count += 1
+
+    def do(self, work: Callable[[], object]) -> None:
+        """Do some of the actor's work that no message brings, supervised as what they bring is."""
+        try:
+            work()
+        except Exception as error:
+            self.failed(error)
+
+    def after(self, delay_ms: int, work: Callable[[], object]) -> "TimerHandle":
+        """Do some of the actor's work after a delay."""
+        return self.runtime.after(delay_ms, lambda: self.do(work))
+
+    def failed(self, error: Exception) -> None:
+        """Take a failure of the actor: it begins anew, or stops, or its parent has failed, as its policy says."""
+        log.error("actor %s failed: %r", self.path(), error, exc_info=error)
+        if self.is_stopped():
+            return
+        try:
+            if self.actor is None:
+                self._behaviour.fail()
+            else:
+                self.actor.on_failure(type(error), error, error.__traceback__)
+        except Exception:  # it was not whole any more
+            log.exception("actor %s failed over its failure", self.path())
+        if self.is_stopped():
+            return
+        if self._restarts is None:
+            self._restarts = RestartLog(self.policy)
+        if self._restarts.may_restart(self.runtime.clock.now_ms()):
+            self.do(self._begin_anew)
+        elif self.policy.on_failure is OnFailure.STOP:
+            self.stop()
+        elif self.policy.on_failure is OnFailure.RELOAD and not self.suspended:
+            self._suspend()
+        else:
+            self.stop()
+            if self.parent is not None:
+                self.parent.failed(error)
+            else:
+                self.runtime.fatal(error)
+
+    def ask(self, message: object) -> LoopFuture[Any]:
+        """Ask the actor; the future carries its answer or its exception."""
+        return ask_at(self.inbox, message)
+
+    def ask_now(self, message: object) -> LoopFuture[Any]:
+        """Ask the actor; if it takes messages at once and has nothing else to do, it is asked here and now.
+
+        As with `Inbox.hand`. Whoever asks so often in one turn keeps everybody else waiting.
+        """
+        if self.suspended or not self.inbox.is_free():
+            return self.ask(message)
+        self.inbox.takes_at_once = False
+        answer: LoopFuture[Any] = LoopFuture()
+        behaviour = self._behaviour
+        try:
+            _answer(behaviour, message, answer)
+            if self._behaviour is behaviour:
+                behaviour.drained()
+        except Exception as error:  # the boundary of supervision, as in `drain`
+            self.failed(error)
+        self.handled_count += 1
+        self.batches_count += 1
+        return answer
+
+    def stop(self) -> None:
+        """Stop the actor and its children, children first. What waits in the inbox is refused.
+
+        The actor is let go of: it knows its cell, and together they would wait for the cycle collector, which hardly
+        ever looks at what has been there for long. So would the actor and its handlers.
+        """
+        if self.is_stopped():
+            return
+        if self.children:
+            for child in list(self.children):
+                child.stop()
+        self._stopped = True
+        self.inbox.closed = True
+        actor = self.actor
+        try:
+            if actor is None:
+                self._behaviour.stopped()
+            else:
+                actor.on_stop()  # which may look through what waits
+        except Exception:
+            log.exception("actor %s failed while stopping", self.path())
+        if actor is not None:
+            if self.parent is None:
+                pykka.ActorRegistry.unregister(actor.actor_ref)
+            actor.handlers = {}
+            self.actor = None
+        self._behaviour = NOTHING
+        self._factory = _nobody  # what makes a partition knows the queue's actor, which is this one's parent
+        self._refuse(self.inbox.let_go())
+        self._leave_counts()
+        if self.parent is not None and self.parent.children is not None:
+            self.parent.children.pop(self, None)
+
+    def resume(self) -> None:
+        """Go on, with the messages that waited: the state was made anew, and failures count from the beginning."""
+        self.suspended = False
+        self._restarts = None if self._restarts is None else self._restarts.anew()
+        self.do(self._begin_anew)
+        self.inbox.go_on()
+
+    def is_stopped(self) -> bool:
+        """Return whether the actor has stopped."""
+        return self._stopped  # asked by a call, where mypy, and compiled code, would go by an older value
+
+    @property
+    def name(self) -> str:
+        """What it is called among its parent's children. Of one of many it is made for who wants to read it."""
+        return f"{self._name}-{self._number}" if self._number else self._name
+
+    @property
+    def behaviour(self) -> Any:
+        """What the actor does, for who had it started and knows what that is."""
+        return self._behaviour
+
+    def path(self) -> str:
+        """Return the names from the root down to this actor."""
+        return self.name if self.parent is None else f"{self.parent.path()}/{self.name}"
+
+    def overview(self) -> ActorOverview:
+        """Return this actor's figures, and those of all below it."""
+        return ActorOverview(
+            name=self.name,
+            kind=self.kind,
+            state="stopped" if self.is_stopped() else "suspended" if self.suspended else "running",
+            inbox_depth=len(self.inbox.items),
+            handled_count=self.handled_count,
+            batches_count=self.batches_count,
+            batch_size_max=self.batch_size_max,
+            handling_ns=self.handling_ns,
+            restarts_count=0 if self._restarts is None else self._restarts.count,
+            dead_letters=self.inbox.dead_letters,
+            children=[child.overview() for child in self.children or ()],
+        )
+
+    def _leave_counts(self) -> None:
+        ended = self.runtime.ended.setdefault(self.kind, EndedActors())
+        ended.handled_count += self.handled_count
+        ended.batches_count += self.batches_count
+        ended.handling_ns += self.handling_ns
+        ended.restarts_count += 0 if self._restarts is None else self._restarts.count
+
+    def _handle_envelope(self, behaviour: Behaviour, envelope: Envelope[Any]) -> None:
+        if isinstance(envelope.message, pykka_messages._ActorStop):
+            self.stop()
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(None)
+            return
+        if envelope.reply_to is None:
+            behaviour.receive(envelope.message)
+        else:
+            _answer(behaviour, envelope.message, cast(LoopFuture[Any], envelope.reply_to))
+
+    def _begin_anew(self) -> None:
+        self._install()
+        if self.actor is not None:
+            self.actor.on_start()
+
+    def _is_suspended(self) -> bool:
+        return self.suspended  # asked by a call, as `is_stopped`
+
+    def _suspend(self) -> None:
+        self.suspended = True
+        try:
+            self.actor.on_failing_too_often()
+        except Exception as error:
+            self.failed(error)  # there is nothing left to try: the parent counts as failed
+
+    def _refuse(self, items: list[object]) -> None:
+        for item in items:
+            if type(item) is Envelope and item.reply_to is not None:
+                self._refuse_answer(cast(LoopFuture[Any], item.reply_to))
+            elif isinstance(item, Ask):
+                self._refuse_answer(item.answer)
+        self.inbox.dead_letters += len(items)
+
+    def _refuse_answer(self, answer: LoopFuture[Any]) -> None:
+        dead = pykka.ActorDeadError(f"{self.path()} stopped before handling the message")
+        answer.set_exception((pykka.ActorDeadError, dead, None))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.path()}>"
+
+
+def _answer(behaviour: Behaviour, message: object, answer: LoopFuture[Any]) -> None:
+    try:
+        found = behaviour.receive(message)
+    except Exception:  # an ask carries its failure back to who asked
+        answer.set_exception()
+        return
+    if isinstance(found, LoopFuture):  # the actor answers later
+        found.pass_on(answer)
+    else:
+        answer.set(found)
+
+
+def _nobody(cell: ActorCell) -> Behaviour:
+    raise AssertionError("an actor that is stopped is not made anew")
 
 
 class TimerHandle(Protocol):

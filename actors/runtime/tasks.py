@@ -10,9 +10,8 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar, final
 
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
 from sluicegate.actors.runtime.inbox import Scheduled
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Runtime
 
 log = logging.getLogger("sluicegate.actors")
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from sluicegate.actors.messages.cursor_messages import CommitSeen, WatchCommits
 from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows, Settled, Store
 from sluicegate.actors.messages.queues import (
     PageOut,
@@ -26,10 +25,10 @@ from sluicegate.actors.messages.queues import (
     WritePages,
     WriteTables,
 )
+from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.messages.transactions import SettleTogether
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
 from sluicegate.actors.spool.health import COMMIT_FAILURES, DAMAGED, FULL, SpoolHealth
 from sluicegate.actors.spool.store_threads import CommitDone, CommitFailed, PartitionFound, StoreWriter
 from sluicegate.messaging.message.address import Address

@@ -11,7 +11,7 @@ from typing import final
 
 import pykka
 
-from sluicegate.actors.messages.backup_messages import (
+from sluicegate.actors.messages.operations import (
     CANCELLED,
     DONE,
     FAILED,
@@ -24,8 +24,7 @@ from sluicegate.actors.messages.backup_messages import (
 )
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import SYSTEM_BACKUP_COMPLETE, SYSTEM_BACKUP_FAILED
 from sluicegate.storage.backup.backup import Backup

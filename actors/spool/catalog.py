@@ -10,7 +10,7 @@ from sluicegate.actors.messages.data import Confirmed, Refused
 from sluicegate.actors.messages.queues import WriteTables
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.address import Address
 from sluicegate.storage.interface import TableWrite

@@ -25,8 +25,7 @@ from sluicegate.actors.messages.transactions import COMMIT_FAILED, COMMIT_MADE, 
 from sluicegate.actors.partitions.jobs.prepare import Prepared
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import PublishResult
-from sluicegate.actors.runtime.asking import ask_at
-from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.asks import LoopFuture, ask_at
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_NOT_FOUND, refusal_text

@@ -24,8 +24,7 @@ from sluicegate.actors.messages.staging import (
 )
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.actors.transactions.staged_commit import StagedCommit

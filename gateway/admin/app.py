@@ -18,12 +18,11 @@ from sluicegate.gateway.admin.access.guard import Guard
 from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.admin.access.turnstile import Desk, Door
 from sluicegate.gateway.admin.console_files import console_routes
-from sluicegate.gateway.admin.operation import Operation
-from sluicegate.gateway.admin.permission import permit
-from sluicegate.gateway.admin.problems import Unacceptable, answer_error
+from sluicegate.gateway.admin.operation import VPN_PARAMETER, Operation
+from sluicegate.gateway.admin.problems import Unacceptable, answer_error, permit
 from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, text
 from sluicegate.gateway.admin.rest.api import AdminApi
-from sluicegate.gateway.admin.rest.operations import OPERATIONS, PROBED, VPN_PARAMETER
+from sluicegate.gateway.admin.rest.operations import OPERATIONS, PROBED
 from sluicegate.gateway.admin.semp.routes import semp_routes
 from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.operations.interface import NodePort

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
+from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
 
 JSON: Final = "application/json"
 
@@ -64,3 +65,4 @@ UNREADABLE: Final = Answer(400, "The body is not a JSON object", "Problem")
 NOT_SIGNED_IN: Final = Answer(401, "There are accounts, and this is none of them", "Problem")
 NOT_PERMITTED: Final = Answer(403, "The account's access level is too low; `detail` says which it takes", "Problem")
 BAD_BODY: Final = (UNREADABLE, TOO_SLOW, TOO_LARGE, NOT_JSON, INVALID)
+VPN_PARAMETER: Final = TextParameter("vpn", "message VPN; without it, `default`", NAME_CHARS_MAX)

@@ -8,15 +8,14 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
-from sluicegate.gateway.admin.operation import Parameter, TextParameter
+from sluicegate.gateway.admin.operation import VPN_PARAMETER, Parameter, TextParameter
 from sluicegate.gateway.admin.problems import Unacceptable
-from sluicegate.gateway.admin.rest.operations import VPN_PARAMETER
 from sluicegate.gateway.config.sections.admin import BODY_TIMEOUT_S_MAX
 from sluicegate.gateway.views.adapters import adapter
-from sluicegate.gateway.views.replay_start import SEQUENCE_MAX
+from sluicegate.gateway.views.selections import SEQUENCE_MAX
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid
-from sluicegate.messaging.queues.wrong_value import seen
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes

@@ -10,8 +10,11 @@ from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 
 def version(as_json: JsonOption = False) -> None:
     """Print the release, and whether it is compiled."""
-    from sluicegate.gateway.build import compiled, release  # late: every command is imported with the option below
-    from sluicegate.gateway.version import VERSION
+    from sluicegate.gateway.build import (  # late: every command is imported with the option below
+        VERSION,
+        compiled,
+        release,
+    )
 
     if as_json:
         print_json({"version": VERSION, "compiled": compiled(), "python": sys.version.split()[0]})

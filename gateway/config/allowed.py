@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.sections.security.authentication import AllowAnonymous
-from sluicegate.gateway.config.sections.sizes import Size, format_size
+from sluicegate.gateway.config.sections.values import Size, format_size
 from sluicegate.messaging.queues.definition import QueueDefinition
 
 PATH: Final = "a path"

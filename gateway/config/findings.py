@@ -1,14 +1,17 @@
 """What pydantic finds wrong with a section, in our words: which key, what is wrong with it, and what would do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sluicegate.gateway.config.allowed import PATH, TEXT, Setting, allowed_by, allowed_item, is_secret, setting_at
-from sluicegate.gateway.config.document import Path
-from sluicegate.gateway.config.errors import no_such_key
-from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.gateway.config.document import Path, no_such_key
+from sluicegate.gateway.config.sections.section import NamedSection, Section
+from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +59,26 @@ def _wrong_value(setting: Setting, details: ErrorDetails) -> Finding:
     if details["type"] in ("string_type", "path_type") and not several and details["input"] is not None:
         allowed += ", in quotes"  # which YAML needs, and JSON, to take it for one
     return Finding(setting.path, f"{shown} is not allowed", allowed)
+
+
+# Sections of a configuration as operators describe them in a body: with the same keys, checked by the same models.
+
+
+S = TypeVar("S", bound=Section)
+N = TypeVar("N", bound=NamedSection)
+
+
+def described(model: type[S], values: Mapping[str, object]) -> S:
+    """Return the section that a body describes. Raises QueueInvalid."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        found = finding_of(model, error.errors(include_url=False)[0])
+        raise QueueInvalid(found.field, found.reason, found.allowed or "keys that go together") from None
+
+
+def changed(section: N, changes: Mapping[str, object]) -> N:
+    """Return a section with some of its keys changed; lists as a whole. Raises QueueInvalid."""
+    if changes.get("name", section.name) != section.name:
+        raise QueueInvalid("name", "an object keeps its name", section.name)
+    return described(type(section), {**section.to_dict(), **changes})

@@ -7,8 +7,7 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sluicegate.gateway.config.document import BYTES_MAX, Document, Path
-from sluicegate.gateway.config.errors import ConfigError, Place, Problem, no_such_key
+from sluicegate.gateway.config.document import BYTES_MAX, ConfigError, Document, Path, Place, Problem, no_such_key
 from sluicegate.gateway.config.findings import Finding, finding_of
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.rest_refusals import refused_hosts, reserved_headers
@@ -24,10 +23,9 @@ from sluicegate.gateway.config.sources import (
     apply_settings,
 )
 from sluicegate.messaging.message.vpn import NAME_CHARS_MAX, NAME_PATTERN
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, seen
 from sluicegate.messaging.queues.definition import QueueInvalid, check_queue_name
 from sluicegate.messaging.queues.template import NOT_IN_TEMPLATES
-from sluicegate.messaging.queues.wrong_value import seen
 from sluicegate.messaging.selectors.selector import Selectors
 
 TEMPLATE_KEYS: Final = (

@@ -9,9 +9,8 @@ line.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from sluicegate.gateway.config.document import Document, Path
-from sluicegate.gateway.config.errors import ConfigError, Place, Problem
-from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.gateway.config.document import ConfigError, Document, Path, Place, Problem
+from sluicegate.messaging.queues.attributes import seen
 
 ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
 LEVEL_SEPARATOR: Final = "__"

@@ -8,9 +8,8 @@ from typing import Final
 
 import yaml
 
-from sluicegate.gateway.config.document import Document, Path
-from sluicegate.gateway.config.errors import ConfigError, Place, Problem
-from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.gateway.config.document import ConfigError, Document, Path, Place, Problem
+from sluicegate.messaging.queues.attributes import seen
 
 DEPTH_MAX: Final = 50  # sections and lists within one another; an alias of what it stands in is deeper than any
 NODES_MAX: Final = 100_000  # aliases of aliases can make a small file endless

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import RESTARTED
 from sluicegate.actors.spool.backups import BackupActor, BackupRecord
-from sluicegate.gateway.version import VERSION
+from sluicegate.gateway.build import VERSION
 
 if TYPE_CHECKING:
     from sluicegate.gateway.node.node import Node

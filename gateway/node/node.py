@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sluicegate.actors.partitions.triggers import watch_for_room
-from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.actor import LoopActor, SupervisorActor
 from sluicegate.actors.runtime.clock import Clock
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import VITAL
-from sluicegate.actors.runtime.tree import SupervisorActor
 from sluicegate.actors.spool.actor import Spool
 from sluicegate.actors.spool.health import SpoolHealth
 from sluicegate.actors.spool.store_threads import StoreThreads
@@ -21,9 +19,8 @@ from sluicegate.gateway.build import release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes, diff, in_force
 from sluicegate.gateway.node.backups import spawn_backups
-from sluicegate.gateway.node.closing import last_cursors
 from sluicegate.gateway.node.environment import THE_MACHINE, Surroundings
-from sluicegate.gateway.node.recovery import Recovered, read_store, register_partitions
+from sluicegate.gateway.node.recovery import Recovered, last_cursors, read_store, register_partitions
 from sluicegate.gateway.node.servers.amqp import AmqpFront
 from sluicegate.gateway.node.servers.flow import FlowFront
 from sluicegate.gateway.node.servers.front import ProtocolFront
@@ -39,12 +36,12 @@ from sluicegate.gateway.security.certificates import Validity, look_at_certifica
 from sluicegate.gateway.security.credentials import Proofs, Secrets, read_secrets
 from sluicegate.gateway.security.operators import AdminAccounts
 from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
-from sluicegate.gateway.views.start_errors import CannotStart
+from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.headers import NATIVE_AMQP
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.observability.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
-from sluicegate.messaging.partitions.memory import MemoryBudget
+from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.selectors.selector import Selectors

@@ -4,16 +4,18 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from sluicegate.actors.messages.queues import ClosedLedger
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.recovery import StoredPartition
+from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.messaging.topics.retained_messages import RetainedMessage
 from sluicegate.storage.catalog.partition_owners import find_lost
 from sluicegate.storage.catalog.queues import PartitionIds, staging_partition_id
 from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
 from sluicegate.storage.commit.planner import SpoolPlanner
 from sluicegate.storage.interface import Store
 from sluicegate.storage.records.batch import decode_batch
+from sluicegate.storage.records.cursor import CursorState
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -79,3 +81,21 @@ def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:
     for key in list(rows):
         batch, _ = decode_batch(rows.pop(key), 0, "retained message")
         space.retained.put(key.decode(), RetainedMessage(batch))
+
+
+# What a node that stops in good order leaves behind for the next start: the exact state of every partition.
+
+
+def last_cursors(closed: list[ClosedLedger], planner: SpoolPlanner) -> list[CursorState]:
+    """Return the cursors to write last: the next start skips no sequences, and knows what was delivered and waits."""
+    states = []
+    for each in closed:
+        cursor = planner.cursors[each.partition_id]
+        cursor.next_sequence_reserved = each.next_sequence
+        # What a replay offers again lies below the floor, and does not outlive the node.
+        redelivered = [
+            (max(first, cursor.floor), end, count) for first, end, count in each.redelivered if end > cursor.floor
+        ]
+        delays = tuple([delay for delay in each.delays if delay[0] >= cursor.floor])
+        states.append(cursor.state(redelivered, delays))
+    return states

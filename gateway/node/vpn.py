@@ -9,21 +9,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sluicegate.actors.cursors.directory import CursorDirectory
-from sluicegate.actors.messages.directory import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from sluicegate.actors.messages.queues import ClosedLedger, CloseLedger, WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.queues.assembly import QueueServices
+from sluicegate.actors.queues.core import GoneQueues
 from sluicegate.actors.queues.directory.directory import QueueDirectory
-from sluicegate.actors.queues.queue_totals import GoneQueues
 from sluicegate.actors.queues.quota_events import bound_vpn, watch_retained, watch_vpn
+from sluicegate.actors.queues.requests import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.routing.router import TopicRouter
-from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.actor import LoopActor, SupervisorActor
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.supervision import VITAL
-from sluicegate.actors.runtime.tree import SupervisorActor
 from sluicegate.actors.spool.catalog import CatalogActor
 from sluicegate.actors.transactions.staging import StagingActor, StagingServices
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
@@ -31,8 +29,7 @@ from sluicegate.gateway.node.recovery import bring_back_retained
 from sluicegate.gateway.observability.rates import SAMPLE_MS, QueueRates
 from sluicegate.gateway.observability.reader_batches import ReaderBatches
 from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, Profiles
-from sluicegate.gateway.provisioning.queue_kinds import group_queue, own_queue
-from sluicegate.gateway.provisioning.queues import declare_queues
+from sluicegate.gateway.provisioning.queues import declare_queues, group_queue, own_queue
 from sluicegate.gateway.provisioning.rest_points import RestPoints
 from sluicegate.gateway.provisioning.users import Users
 from sluicegate.gateway.provisioning.virtual_destinations import define_virtual_destinations

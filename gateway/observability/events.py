@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sluicegate.actors.publishing.event_log import EventLog
 from sluicegate.actors.queues.quota_events import KILOBYTE, exceedance, watch_credit, watch_node
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import RESTARTED
 from sluicegate.gateway.config.model import Config
 from sluicegate.messaging.message.thresholds import ThresholdPair

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, final
 
-from sluicegate.actors.messages.cursor_messages import CursorOverview
-from sluicegate.gateway.views.samples import Sample, queue_label
+from sluicegate.actors.messages.readers import CursorOverview
+from sluicegate.gateway.views.figures import Sample, queue_label
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid
-from sluicegate.messaging.queues.wrong_value import seen
 
 JOB_CHARS_MAX: Final = 64
 REFERENCE_CHARS_MAX: Final = 250

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 import pykka
 
 from sluicegate.actors.runtime.runtime import Runtime, TimerHandle
+from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.sections.tracing import Tracing as TracingSection
-from sluicegate.gateway.version import VERSION
-from sluicegate.gateway.views.start_errors import CannotStart
-from sluicegate.messaging.message.native_fields import NativeFields
+from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.messaging.message.headers import NativeFields
 from sluicegate.messaging.observability.trace_records import TraceBuffer, TraceRecord
 from sluicegate.messaging.observability.tracing import TraceSampler, Tracing
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter

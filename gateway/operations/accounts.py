@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
-from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView
-from sluicegate.gateway.views.user_views import UserView
+from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 
 if TYPE_CHECKING:
     from sluicegate.gateway.node.vpn import MessageVpn

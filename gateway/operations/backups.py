@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.messages.backup_messages import (
+from sluicegate.actors.messages.operations import (
     BackupProgress,
     BackupUnavailable,
     CancelBackup,

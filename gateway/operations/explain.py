@@ -6,25 +6,107 @@ It asks what publishing asks, in the same order, of the very message, and change
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sluicegate.gateway.operations.explain_checks import checks_of
-from sluicegate.gateway.views.explanations import DestinationView, PublishExplanation
-from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.actors.messages.operations import ExplainKey
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
+from sluicegate.gateway.operations.queues import ask_queue, overview_of
+from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.gateway.views.explanations import (
+    CheckView,
+    DestinationView,
+    KeyExplanation,
+    PublishExplanation,
+    Specimen,
+)
+from sluicegate.gateway.views.queues import PartitionStatus
 from sluicegate.messaging.clients.rights import ClientRights
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.refusals import (
     ADMITTED,
+    REFUSAL_COUNTERS,
+    REFUSED_LOW_PRIORITY,
+    REFUSED_MESSAGE_TOO_LARGE,
     REFUSED_NO_MATCH,
     REFUSED_NOT_FOUND,
     REFUSED_PUBLISH_ACL,
+    REFUSED_QUEUE_COUNT,
+    REFUSED_QUEUE_FULL,
+    REFUSED_SHUT_DOWN,
+    REFUSED_SPOOL_COUNT,
+    limited_text,
     refusal_text,
 )
+from sluicegate.messaging.partitions.explain import KeyStanding, WaitReason
+from sluicegate.messaging.queues.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
 from sluicegate.messaging.routing.deliver_to_one import whose_turn
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.fans import Way
-from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.routing.routes import TopicSpace, Way
 from sluicegate.messaging.selectors.selector import Selector
-from sluicegate.messaging.topics.syntax import is_queue_topic, matches, queue_name_of
+from sluicegate.messaging.topics.syntax import (
+    TopicError,
+    check_published_topic,
+    check_topic_name,
+    is_queue_topic,
+    matches,
+    queue_name_of,
+    queue_topic,
+)
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.node.vpn import MessageVpn
+
+
+# Explaining a gate: what each of its checks would say of one message. The gates are `messaging.queues.admission`.
+
+
+def checks_of(gate: QueueGate, size_bytes: int, priority: int) -> list[CheckView]:
+    """Return every check of a gate on one message, in the order in which they are made."""
+    chain: list[SpoolGate] = []
+    spool = gate.spool
+    while spool is not None:
+        chain.insert(0, spool)
+        spool = spool.parent
+    checks = [
+        _check(
+            gate,
+            each.blocked_refusal if each.blocked else each.refusal,
+            each.usage_bytes,
+            each.usage_bytes_max,
+            size_bytes,
+            "bytes",
+            each.blocked,
+        )
+        for each in chain
+    ]
+    checks.append(_check(gate, REFUSED_QUEUE_FULL, gate.usage_bytes, gate.usage_bytes_max, size_bytes, "bytes"))
+    checks.append(_check(gate, REFUSED_MESSAGE_TOO_LARGE, 0, gate.message_bytes_max, size_bytes, "bytes"))
+    shut = "" if gate.ingress_enabled else "ingress is shut down"
+    checks.append(_check(gate, REFUSED_SHUT_DOWN, 0, NO_LIMIT, 0, "", shut))
+    low_max = gate.low_priority_count_max if priority < LOW_PRIORITY_BELOW else NO_LIMIT
+    checks.append(_check(gate, REFUSED_LOW_PRIORITY, gate.usage_count, low_max, 1, "messages"))
+    checks.append(_check(gate, REFUSED_QUEUE_COUNT, gate.usage_count, gate.usage_count_max, 1, "messages"))
+    checks += [
+        _check(gate, REFUSED_SPOOL_COUNT, each.usage_count, each.usage_count_max, 1, "messages")
+        for each in reversed(chain)
+        if each.usage_count_max != NO_LIMIT
+    ]
+    return checks
+
+
+def _check(gate: QueueGate, verdict: int, usage: int, limit: int, more: int, unit: str, blocked: str = "") -> CheckView:
+    refused = bool(blocked) or usage + more > limit
+    return CheckView(
+        check=REFUSAL_COUNTERS[verdict],
+        usage=usage,
+        adds=more,
+        limit=None if limit == NO_LIMIT else limit,
+        unit=unit,
+        refused=refused,
+        publisher_hears=refused and gate.refuses_publisher(verdict),
+        reason=blocked or (limited_text(verdict, gate.limit(verdict)) if refused else ""),
+    )
+
 
 TAKEN = ("spooled", "delivered")
 NOT_SENT = ("kept-out", "not-selected", "not-its-turn")  # it does not even try to go there
@@ -266,3 +348,65 @@ def _direct(kind: str, name: str, filter_text: str, present: bool) -> Destinatio
     verdict = "delivered" if present else "dropped"
     reason = "" if present else "nobody of it is connected, and direct messages are not kept"
     return DestinationView(kind=kind, name=name, filter=filter_text, verdict=verdict, reason=reason)
+
+
+# The questions of `explain`, asked of a running node.
+
+
+async def publish_explained(
+    vpn: "MessageVpn", message: Specimen, queue: str | None, *, wall_ms: int
+) -> PublishExplanation:
+    """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
+    if queue is not None:
+        await _find(vpn, queue)
+        message = replace(message, topic=queue_topic(queue))
+    rights = vpn.clients.rights_of(message.client_username, message.client_id)
+    problem = "" if queue is not None else _topic_problem(message.topic)
+    return explain_publish(vpn.space, message, rights, topic_problem=problem, wall_ms=wall_ms)
+
+
+async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanation:
+    """Explain where a key of a queue stands. Raises QueueNotFound."""
+    handle = await _find(vpn, queue)
+    hashed = key_hash(key)
+    number = handle.target.partition_of(hashed)
+    standing: KeyStanding = await ask_queue(handle, ExplainKey(key, number))
+    overview = await overview_of(handle)
+    status, flow_id, epoch = overview.partition_statuses[number]
+    clients = {flow.flow_id: flow.client for flow in overview.flows}
+    first = standing.first_waiting
+    reason = standing.reason
+    if reason is WaitReason.NO_CONSUMER and status == PartitionStatus.UNBOUND:
+        reason = WaitReason.HOLDDOWN
+    return KeyExplanation(
+        queue=queue,
+        key=key,
+        key_hash=hashed,
+        partition=number,
+        partition_status=status,
+        assignment_epoch=epoch,
+        flow_id=str(flow_id) if flow_id else None,
+        client=clients.get(flow_id),
+        waiting_count=standing.waiting_count,
+        in_flight_count=standing.in_flight_count,
+        first_waiting=f"{number}:{first}" if first else None,
+        reason=reason,
+        unseen_count=standing.unseen_count,
+    )
+
+
+def _topic_problem(topic: str) -> str:
+    """Return why no client may publish to a topic; empty: clients may. MQTT's clients name queues by their topics."""
+    check = check_topic_name if is_queue_topic(topic) else check_published_topic
+    try:
+        check(topic)
+    except TopicError as error:
+        return f"400 Invalid Topic: {error}"
+    return ""
+
+
+async def _find(vpn: "MessageVpn", name: str) -> QueueHandle:
+    handle: QueueHandle | None = await vpn.queues.ask(FindQueue(name))
+    if handle is None:
+        raise QueueNotFound(name)
+    return handle

@@ -7,22 +7,26 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
-from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView
-from sluicegate.gateway.views.clients import ClientQuestion, ClientsView
+from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
+from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, MessageVpnsView
 from sluicegate.gateway.views.errors import TemplateNotFound
-from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuestion
-from sluicegate.gateway.views.queues import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
-from sluicegate.gateway.views.replay_start import ReplayStart
+from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen
+from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuestion, Sample
+from sluicegate.gateway.views.queues import (
+    ActorView,
+    DurableSelectorView,
+    EventView,
+    Health,
+    MessageView,
+    QueueView,
+    RedriveView,
+    ReloadView,
+    TakenView,
+)
 from sluicegate.gateway.views.rest import RestDeliveryPointView
-from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
-from sluicegate.gateway.views.samples import Sample
-from sluicegate.gateway.views.selections import MessageSelection
-from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
 from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
-from sluicegate.gateway.views.user_views import UserView
-from sluicegate.gateway.views.vpn_views import MessageVpnsView
 from sluicegate.messaging.queues.template import QueueTemplate
 
 

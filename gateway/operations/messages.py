@@ -3,26 +3,28 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.operations import MessagesTaken, QueueGone, TakeMessages
-from sluicegate.actors.messages.queues import PartitionOverview
+from sluicegate.actors.messages.queues import BrowsedMessage, BrowseQueue, PartitionOverview
 from sluicegate.actors.queues.redrive import RUNNING, CancelRedrive, RedriveActor, RedriveOrder, RedriveProgress
-from sluicegate.actors.runtime.asking import ask_unless_gone
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
+from sluicegate.actors.runtime.asks import ask_unless_gone
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
-from sluicegate.gateway.operations.queue_questions import ask_queue, overview_of
+from sluicegate.gateway.operations.queues import ask_queue, overview_of
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues import RedriveView, TakenView
 from sluicegate.gateway.views.selections import MessageSelection
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageId
 from sluicegate.messaging.routing.destinations import QueueTarget
+from sluicegate.messaging.selectors.selector import Selector
 
 if TYPE_CHECKING:
     from sluicegate.gateway.node.node import Node
     from sluicegate.gateway.node.vpn import MessageVpn
+
 
 AT_ONCE_MAX = 1000  # messages of one ask of a partition
 REDRIVES_MAX = 100  # of as many queues, running or remembered
@@ -201,3 +203,32 @@ def _redrive_view(name: str, redrive: _Redrive) -> RedriveView:
         limit=selection.limit,
         failure=progress.failure,
     )
+
+
+# One page of a browse: messages of a queue oldest first, all of them or those that a selector selects.
+
+
+LOOKED_AT_ONCE: Final = 500  # messages of one ask: a millisecond or two in which the node does nothing else
+
+
+async def browse_page(
+    handle: QueueHandle, *, partition: int | None, after: int, limit: int, selector: Selector | None
+) -> list[BrowsedMessage]:
+    """Return at most `limit` messages with sequences above `after`, partition by partition.
+
+    With a selector everything is looked at until so many are found, a part at a time.
+    """
+    if selector is None:
+        found: list[BrowsedMessage] = await ask_queue(handle, BrowseQueue(partition, after, limit))
+        return found
+    numbers = range(len(handle.target.partitions)) if partition is None else (partition,)
+    selected: list[BrowsedMessage] = []
+    for number in numbers:
+        looked_to = after
+        while len(selected) < limit:
+            part: list[BrowsedMessage] = await ask_queue(handle, BrowseQueue(number, looked_to, LOOKED_AT_ONCE))
+            if not part:
+                break
+            selected += [each for each in part if selector.matches(each.batch, each.row)]
+            looked_to = part[-1].sequence
+    return selected[:limit]

@@ -4,20 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.messages.cursor_messages import CursorOverview
-from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.queues import QueueOverview
+from sluicegate.actors.messages.queues import QueueOverview, QueueTotals
+from sluicegate.actors.messages.readers import CursorOverview
 from sluicegate.actors.messages.staging import StagingOverview
-from sluicegate.actors.queues.queue_totals import QueueTotals
-from sluicegate.actors.runtime.cell import ActorOverview, EndedActors
+from sluicegate.actors.queues.requests import QueueHandle
+from sluicegate.actors.runtime.runtime import ActorOverview, EndedActors
 from sluicegate.actors.spool.backups import BackupActor
 from sluicegate.actors.spool.health import FAILURES
-from sluicegate.gateway.version import VERSION
+from sluicegate.gateway.build import VERSION
+from sluicegate.gateway.views.figures import SESSIONS, Sample, queue_label
 from sluicegate.gateway.views.rest import point_samples
-from sluicegate.gateway.views.samples import SESSIONS, Sample, queue_label
 from sluicegate.gateway.views.spool import cursor_view
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
-from sluicegate.messaging.topics.retained_messages import RetainedMessages
+from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.transport.listeners import Listener

@@ -6,8 +6,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.messages.cursor_messages import CursorOverview, DeleteCursor, ListCursors
-from sluicegate.actors.messages.directory import (
+from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
+from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
+from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
+from sluicegate.actors.queues.requests import (
     DeclareQueue,
     DefinitionLost,
     DeleteQueue,
@@ -23,19 +25,15 @@ from sluicegate.actors.messages.directory import (
     UpdateQueue,
     UpdateRefused,
 )
-from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
-from sluicegate.actors.messages.readers import ReplayQueue, ReplayRefused
-from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountsView
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
-from sluicegate.gateway.operations.browse_pages import browse_page
-from sluicegate.gateway.operations.explain_node import key_explained, publish_explained
+from sluicegate.gateway.operations.explain import key_explained, publish_explained
 from sluicegate.gateway.operations.interface import NodePort, template_of
-from sluicegate.gateway.operations.messages import MessageDeeds
+from sluicegate.gateway.operations.messages import MessageDeeds, browse_page
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
-from sluicegate.gateway.operations.queue_questions import ask_queue, overview_of, overviews_of
+from sluicegate.gateway.operations.queues import ask_queue, overview_of, overviews_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.views import actor_view, event_view, message_view, queue_view
 from sluicegate.gateway.provisioning.virtual_destinations import (
@@ -44,7 +42,14 @@ from sluicegate.gateway.provisioning.virtual_destinations import (
     reload_configuration,
     selector_views,
 )
-from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, client_views, wanted_clients
+from sluicegate.gateway.views.clients import (
+    ClientQuestion,
+    ClientsView,
+    MessageVpnsView,
+    client_views,
+    vpns_view,
+    wanted_clients,
+)
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -57,25 +62,31 @@ from sluicegate.gateway.views.errors import (
     TemplateNotFound,
     VpnNotFound,
 )
-from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen
 from sluicegate.gateway.views.figures import (
     NodeFigures,
     QueuesFigures,
     QueuesQuestion,
+    Sample,
     node_figures,
     queue_figures,
     wanted_queues,
 )
-from sluicegate.gateway.views.queues import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
-from sluicegate.gateway.views.replay_start import ReplayStart
+from sluicegate.gateway.views.queues import (
+    ActorView,
+    DurableSelectorView,
+    EventView,
+    Health,
+    MessageView,
+    QueueView,
+    RedriveView,
+    ReloadView,
+    TakenView,
+)
 from sluicegate.gateway.views.rest import RestDeliveryPointView
-from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
-from sluicegate.gateway.views.samples import Sample
-from sluicegate.gateway.views.selections import MessageSelection, selector_of
-from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.gateway.views.selections import MessageSelection, ReplayStart, selector_of
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
 from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
-from sluicegate.gateway.views.vpn_views import MessageVpnsView, vpns_view
 from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed

@@ -1,19 +1,56 @@
 """A browser on behalf of an HTTP client: it shows messages as fast as they are read, and ends with its connection."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Final
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, Final
 
-from sluicegate.actors.messages.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
-from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.queues import BrowsedMessage, FlowGone, UnbindFlow
+import pykka
+
+from sluicegate.actors.messages.queues import (
+    BindBrowser,
+    Browsed,
+    BrowsedMessage,
+    BrowserBound,
+    BrowserCredit,
+    DescribeQueue,
+    FlowGone,
+    QueueOverview,
+    UnbindFlow,
+)
+from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
-from sluicegate.gateway.operations.queue_questions import ask_queue
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.messaging.selectors.selector import Selector
+
+# What operators ask of a queue's actor, which may be deleted before it has answered.
+
+
+async def ask_queue(handle: QueueHandle, message: object) -> Any:
+    """Ask a queue. Raises QueueNotFound when it was deleted before it answered, and what the queue raises."""
+    try:
+        return await handle.cell.ask(message)
+    except pykka.ActorDeadError:
+        raise QueueNotFound(handle.name) from None
+
+
+async def overview_of(handle: QueueHandle) -> QueueOverview:
+    """Return what can be seen of a queue. Raises QueueNotFound when it is deleted meanwhile."""
+    overview: QueueOverview = await ask_queue(handle, DescribeQueue())
+    return overview
+
+
+async def overviews_of(handles: Iterable[QueueHandle]) -> list[tuple[QueueHandle, QueueOverview]]:
+    """Return what can be seen of each queue, without those that are deleted meanwhile: sessions' queues come and go."""
+    found = []
+    for handle in handles:
+        try:
+            found.append((handle, await overview_of(handle)))
+        except QueueNotFound:
+            continue
+    return found
+
 
 WINDOW: Final = 100  # messages on their way to a client that reads slowly
 CLIENT: Final = "admin"

@@ -1,9 +1,8 @@
 """What actors say of queues, messages and themselves, in the form in which operators see it."""
 
-from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.queues import INACTIVE, BrowsedMessage, FlowOverview, QueueOverview
-from sluicegate.actors.queues.queue_totals import QueueTotals
-from sluicegate.actors.runtime.cell import ActorOverview
+from sluicegate.actors.messages.queues import INACTIVE, BrowsedMessage, FlowOverview, QueueOverview, QueueTotals
+from sluicegate.actors.queues.requests import QueueHandle
+from sluicegate.actors.runtime.runtime import ActorOverview
 from sluicegate.gateway.views.queues import (
     ActorView,
     DeathView,
@@ -17,9 +16,8 @@ from sluicegate.gateway.views.queues import (
     ScaleStatus,
     payload_preview,
 )
-from sluicegate.messaging.message.dead_letter import DeadLetter
-from sluicegate.messaging.message.key_source import KeySource
-from sluicegate.messaging.message.keys import key_in
+from sluicegate.messaging.message.headers import DeadLetter
+from sluicegate.messaging.message.keys import KeySource, key_in
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
 from sluicegate.messaging.observability.events import NOBODY, Event
 

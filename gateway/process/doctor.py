@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.sizes import rounded_size
+from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.process.lint import lint
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from sluicegate.storage.backup.backup import SPARE_BYTES

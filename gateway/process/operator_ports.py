@@ -14,7 +14,7 @@ from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.config.sections.node import Health
-from sluicegate.gateway.views.start_errors import opening
+from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.transport.listeners import BaseListener, bind
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ IMPORTED: Final = (
     "sluicegate.gateway.views.spool",
     "sluicegate.gateway.views.subscriptions",
     "sluicegate.gateway.operations.interface",
-    "sluicegate.gateway.operations.explain_node",
+    "sluicegate.gateway.operations.explain",
     "sluicegate.gateway.operations.metrics",
     "sluicegate.gateway.operations.node",
     "sluicegate.gateway.admin.semp.objects.attributes",
-    "sluicegate.gateway.admin.semp.refusing",
+    "sluicegate.gateway.admin.semp.envelope",
     "sluicegate.gateway.admin.semp.resources",
     "sluicegate.gateway.admin.semp.actions",
     "sluicegate.gateway.admin.semp.routes",

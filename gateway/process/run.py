@@ -8,18 +8,51 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from typing import final
 
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.build import release
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.node.allocator import keep_freed_memory
 from sluicegate.gateway.node.node import Node, open_store
-from sluicegate.gateway.node.os_limits import raise_file_limit
+from sluicegate.gateway.node.os_limits import keep_freed_memory, raise_file_limit
 from sluicegate.gateway.observability.logs import set_up_logging
-from sluicegate.gateway.process.reloading import Reloading
-from sluicegate.gateway.views.start_errors import CannotStart
+from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.storage.errors import StorageError
+
+# SIGHUP: the configuration is read again and taken over, one time after the other.
+#
+# However often it comes while one is under way, there is one more behind that: a file is read no more often than it can
+# be taken over, and who sends the signal a thousand times keeps the gateway from nothing else.
+
+
+@final
+class Reloading:
+    """The reloads of one node, until it stops: then nothing is taken over any more."""
+
+    def __init__(self, node: "Node", read: Callable[[], Config]) -> None:
+        self._node = node
+        self._read = read
+        self._asked = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._go_on())
+
+    def ask(self) -> None:
+        """Have the configuration read again, now or when what is under way is over."""
+        self._asked.set()
+
+    def end(self) -> None:
+        """Leave what is under way as it is, and hear nobody any more."""
+        self._task.cancel()
+
+    async def _go_on(self) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._node.reload(self._read())
+            except Exception as error:  # a wrong file must not end a running node
+                log.error("the configuration was not taken over: %s", error)
+
 
 log = logging.getLogger("sluicegate.node")
 

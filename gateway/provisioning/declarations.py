@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid
-from sluicegate.messaging.queues.wrong_value import seen
 
 VERSION: Final = 1
 BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from sluicegate.gateway.config.described import changed, described
+from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.security.client_profiles import (
@@ -12,8 +12,7 @@ from sluicegate.gateway.config.sections.security.client_profiles import (
     ClientProfileSettings,
     TopicException,
 )
-from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
-from sluicegate.gateway.provisioning.store import MadeKind, MadeObjects, kind_of_sections
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeKind, MadeObjects, kind_of_sections
 from sluicegate.gateway.views.accounts import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,

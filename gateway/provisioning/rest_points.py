@@ -3,18 +3,16 @@
 import logging
 from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.supervision import VITAL
-from sluicegate.actors.runtime.tree import SupervisorActor
-from sluicegate.gateway.config.described import changed, described
+from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.rest_refusals import ALLOWED_HOSTS, refused_hosts, reserved_headers
 from sluicegate.gateway.config.rest_settings import settings_of
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
-from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
-from sluicegate.gateway.provisioning.store import MadeObjects
-from sluicegate.gateway.provisioning.stored_rest_points import POINTS
-from sluicegate.gateway.views.errors import Refused, RestDeliveryPointNotFound
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects, kind_of_sections
+from sluicegate.gateway.views.errors import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from sluicegate.gateway.views.rest import RestDeliveryPointView, point_view
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.rest.point import RestDeliveryPoint as RunningPoint
@@ -25,6 +23,19 @@ from sluicegate.storage.catalog.recovered import StoredVpn
 if TYPE_CHECKING:
     from sluicegate.gateway.node.node import Node
     from sluicegate.gateway.node.vpn import MessageVpn
+
+
+# REST delivery points that operators make while the node runs: checked like those of a file, kept in the catalog.
+
+
+POINTS: Final = kind_of_sections(
+    RestDeliveryPoint,
+    row_key=b"rest-delivery-point/",
+    count_max=1000,  # each has connections and flows of its own
+    not_found=RestDeliveryPointNotFound,
+    already_exists=RestDeliveryPointAlreadyExists,
+)
+
 
 log = logging.getLogger("sluicegate.rest")
 

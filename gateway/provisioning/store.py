@@ -14,14 +14,21 @@ import orjson
 
 from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.actors.spool.stored_answer import StoreRefused
-from sluicegate.gateway.config.described import described
+from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.section import NamedSection
-from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.storage.interface import Table, TableWrite
 
 if TYPE_CHECKING:
     from sluicegate.gateway.node.vpn import MessageVpn
+
+
+# Where an object comes from that both a configuration and operators can make.
+
+
+CONFIGURATION: Final = "configuration"
+OPERATOR: Final = "operator"  # made while the node ran
+
 
 T = TypeVar("T")
 N = TypeVar("N", bound=NamedSection)

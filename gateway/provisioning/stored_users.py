@@ -11,7 +11,7 @@ import orjson
 from argon2 import PasswordHasher
 from pydantic import Field, SecretStr, ValidationError
 
-from sluicegate.gateway.config.described import described
+from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.provisioning.store import MadeKind
 from sluicegate.gateway.views.adapters import adapter

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
-from sluicegate.gateway.provisioning.store import MadeObjects
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects
 from sluicegate.gateway.provisioning.stored_users import (
     USERS,
     AskedUser,
@@ -18,8 +17,7 @@ from sluicegate.gateway.provisioning.stored_users import (
     asked_user,
     stored_user,
 )
-from sluicegate.gateway.views.accounts import ProfileKind
-from sluicegate.gateway.views.user_views import UserView
+from sluicegate.gateway.views.accounts import ProfileKind, UserView
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.catalog.recovered import StoredVpn

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.messages.directory import DefineConsumerQueues, MakeNamedQueues
 from sluicegate.actors.messages.router import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.actors.queues.requests import DefineConsumerQueues, MakeNamedQueues
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.gateway.views.errors import QueueNotFound, Refused, SelectorNotFound
-from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.views.queues import DurableSelectorView, ReloadView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.selectors.durable import SELECTORS_OF_ONE_MAX
 from sluicegate.messaging.selectors.lexer import SelectorError

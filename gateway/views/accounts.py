@@ -58,3 +58,38 @@ class ProfilesView:
 
     client_profiles: Sequence[ClientProfileView]
     acl_profiles: Sequence[AclProfileView]
+
+
+# What the admin port tells those who use it of themselves.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountView:
+    """Whose request it was. Levels are none, read-only, read-write and admin."""
+
+    name: str  # empty: the gateway has no accounts for operators, and whoever reaches it may do everything
+    global_access_level: str  # in the node
+    msg_vpn_access_level: str  # in the message VPN that was asked about
+
+
+# What operators see of users: nothing of their passwords.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserView:
+    """One account of a message VPN."""
+
+    name: str
+    origin: str  # configuration, or operator
+    enabled: bool
+    reason: str  # why its clients are not let in, though it is enabled
+    client_profile: str
+    acl_profile: str
+    connected_count: int  # its clients' connections
+
+
+@dataclass(frozen=True, slots=True)
+class UsersView:
+    """All there are, by name."""
+
+    users: Sequence[UserView]

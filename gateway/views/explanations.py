@@ -1,8 +1,15 @@
 """What `explain` answers: frozen values, shared by the admin API, the command line and the tests."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from sluicegate.messaging.partitions.wait_reason import WaitReason
+import orjson
+
+from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, Headers, UserPropertyValue
+from sluicegate.messaging.message.keys import key_hash
+from sluicegate.messaging.partitions.explain import WaitReason
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +74,66 @@ class KeyExplanation:
     first_waiting: str | None  # `partition:sequence` of the oldest that waits
     reason: WaitReason
     unseen_count: int  # messages of the partition that lie on disk and were not looked at
+
+
+# The message that is asked about in an explanation of a publish: what its publisher would send, and who that is.
+
+
+PAYLOAD_BYTES_MAX: Final = 1 << 28  # MQTT's largest packet; selectors see a larger payload as one of this size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specimen:
+    """A message."""
+
+    topic: str  # empty for one that is sent to a queue
+    size_bytes: int = 0
+    qos: int = 1
+    key: str | None = None
+    priority: int = PRIORITY_DEFAULT
+    client_id: str = ""  # of its publisher; empty: nobody said
+    client_username: str | None = None  # the publisher's; None: that of the client that is connected, if one is
+    deliver_to_one: bool = False
+    properties: tuple[tuple[str, UserPropertyValue], ...] = ()  # user properties
+
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether it would be spooled for clients that ask for it."""
+        return self.qos > AT_MOST_ONCE
+
+    def batch(self, received_ms: int) -> MessageBatch:
+        """Return the message as it would be published at this moment, wall clock. Its payload is zeros."""
+        properties = list(self.properties)
+        headers = Headers(
+            partition_key=self.key,
+            key_hash=-1 if self.key is None else key_hash(self.key),
+            priority=self.priority,
+            deliver_to_one=self.deliver_to_one,
+            user_properties=properties or None,
+        )
+        return MessageBatch(
+            topic=self.topic,
+            topics=None,
+            payloads=[bytes(min(self.size_bytes, PAYLOAD_BYTES_MAX))],
+            headers=[headers],
+            qos=self.qos,
+            retain=False,
+            publisher=self.client_id,
+            received_ms=received_ms,
+            payload_bytes=self.size_bytes,
+        )
+
+
+def properties_from_json(text: str) -> tuple[tuple[str, UserPropertyValue], ...]:
+    """Return the user properties that a JSON object says. Raises QueueInvalid."""
+    allowed = "a JSON object of texts, numbers, true, false and null"
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as problem:
+        raise QueueInvalid("properties", f"not JSON: {problem.msg} (column {problem.colno})", allowed) from None
+    if not isinstance(found, dict):
+        raise QueueInvalid("properties", f"{text[:40]!r} is no object", allowed)
+    for name, value in found.items():
+        if not isinstance(value, (str, int, float, bool, type(None))):
+            raise QueueInvalid("properties", f"{name!r} is {value!r:.40}", allowed)
+    return tuple(found.items())

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from sluicegate.messaging.message.key_source import FORM as KEY_SOURCE_FORM
+from sluicegate.messaging.message.keys import FORM as KEY_SOURCE_FORM
 from sluicegate.messaging.message.thresholds import PAIR_FORM
 from sluicegate.messaging.queues.attributes import (
     ATTRIBUTES,
@@ -279,3 +279,25 @@ def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], boo
         if truncated and problem.reason == "unexpected end of data" and problem.start >= PREVIEW_BYTES_MAX - 3:
             return head[: problem.start].decode(), "text", True
         return base64.b64encode(head).decode("ascii"), "base64", truncated
+
+
+# What a node shows of virtual destinations and of a reload: frozen values, shared by admin API and command line.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableSelectorView:
+    """What a subscriber of a virtual topic's queue selects, also while it is away."""
+
+    queue: str
+    subscriber: str  # its client id; under compat activemq the selector itself
+    selectors: tuple[str, ...]  # an empty text: everything
+    seen_ms: int  # wall clock: when it last bound or was set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadView:
+    """What a reload of the configuration did."""
+
+    taken_over: tuple[str, ...]  # settings that are in force now
+    restart_needed: tuple[str, ...]  # those that changed and are not
+    warnings: tuple[str, ...]  # of what message VPNs declare: what is hardly meant, and what could not be made

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint as Definition
-from sluicegate.gateway.views.samples import Sample
+from sluicegate.gateway.views.figures import Sample
 from sluicegate.messaging.message.outcomes import OUTCOMES
 
 if TYPE_CHECKING:
-    from sluicegate.protocols.rest.binding import QueueBinding
     from sluicegate.protocols.rest.consumer import RestConsumer
-    from sluicegate.protocols.rest.point import RestDeliveryPoint
+    from sluicegate.protocols.rest.point import QueueBinding, RestDeliveryPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class RestDeliveryPointView:
     """A delivery point. It is up when a consumer and a binding are."""
 
     name: str
-    origin: str  # one of gateway.provisioning.origins
+    origin: str  # one of gateway.provisioning.store
     enabled: bool
     up: bool
     reason: str  # why it does not run, though it is enabled, or has nothing to do; its parts say why they are not up

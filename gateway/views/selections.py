@@ -6,12 +6,13 @@ Checked once, here; what it selects at last is decided message by message, in th
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 from sluicegate.messaging.message.outcomes import DEAD_REASONS
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageFilter, MessageId, parse_message_id
-from sluicegate.messaging.queues.wrong_value import seen
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.messaging.topics.syntax import TopicError, TopicFilter, parse_filter, syntax_of
@@ -158,3 +159,35 @@ def _number(values: Mapping[str, object], name: str, default: int, low: int, hig
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from {low} to {high}")
     return value
+
+
+# Where a replay begins: as people write it, checked.
+
+
+BEGINNING: Final = "beginning"
+ALLOWED: Final = "beginning, a sequence, or a time such as 2026-01-31T12:00:00Z"
+SEQUENCE_MAX: Final = (1 << 63) - 1
+
+
+class ReplayStart(NamedTuple):
+    """A sequence, or with `since_ms` above 0 a time of the wall clock."""
+
+    first: int = 1
+    since_ms: int = 0
+
+
+def replay_start(text: str) -> ReplayStart:
+    """Return where to begin. Raises QueueInvalid for what is neither of the three."""
+    if text.lower() == BEGINNING:
+        return ReplayStart()
+    if text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= SEQUENCE_MAX:
+        return ReplayStart(first=int(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise QueueInvalid("from", f"{text!r} is not allowed", ALLOWED) from None
+    since = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    since_ms = int(since.timestamp() * 1000)
+    if since_ms <= 0:
+        raise QueueInvalid("from", f"{text!r} is before 1970", ALLOWED)
+    return ReplayStart(since_ms=since_ms)

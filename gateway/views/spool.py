@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.messages.backup_messages import CANCELLED, DONE, FAILED, RUNNING
+from sluicegate.actors.messages.operations import CANCELLED, DONE, FAILED, RUNNING
 
 if TYPE_CHECKING:
-    from sluicegate.actors.messages.cursor_messages import CursorOverview
+    from sluicegate.actors.messages.readers import CursorOverview
     from sluicegate.actors.messages.staging import StagingOverview
     from sluicegate.gateway.node.node import Node
 

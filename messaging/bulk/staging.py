@@ -12,7 +12,7 @@ actors.transactions.staged_commit's.
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
-from sluicegate.messaging.queues.permissions import ANONYMOUS
+from sluicegate.messaging.queues.definition import ANONYMOUS
 
 STAGING_PARTITION_ID: Final = 0  # of the message VPN `default`; other partitions begin with 1
 

@@ -3,7 +3,7 @@
 Of publishing it is asked once a batch, and looks a topic up that it was asked before. A refusal is counted and told at
 the one place where it is given, so whoever gets one only has to say it in the protocol's words.
 
-How many of a name may connect is `messaging.clients.roster`; what a queue permits is `messaging.queues.permissions`.
+How many of a name may connect is `messaging.clients.roster`; what a queue permits is `messaging.queues.definition`.
 """
 
 from collections.abc import Callable

@@ -6,8 +6,8 @@ theirs.
 
 from typing import Final, final
 
-from sluicegate.messaging.message.usage import subscription_bytes
 from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import TopicFilter
 
 COUNT_MAX: Final = 1 << 40  # no quota

@@ -8,8 +8,7 @@ before: so no configuration sends messages round in a circle. Driven back, it is
 Deliberately elsewhere: which messages die (messaging.partitions.ledger), and the way into the other queue (the actors).
 """
 
-from sluicegate.messaging.message.dead_letter import DeadLetter
-from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.headers import DeadLetter, Headers
 
 
 def is_eligible(headers: Headers | None, *, respects_flag: bool) -> bool:

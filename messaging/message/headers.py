@@ -5,9 +5,88 @@ some row needs one. Values are normalised, so every protocol finds them under th
 in travels along as `native`, so a consumer of the same protocol gets it back byte for byte.
 """
 
+from collections.abc import Mapping
 from typing import Final, final
 
-from sluicegate.messaging.message.dead_letter import DeadLetter
+# What a dead message carries along: why it died, where, and how often it was tried.
+#
+# It is a field of the headers and no user property, so that no publisher can pretend to it, and what the publisher did
+# write stays as it was. Consumers of every protocol see it as the properties that `properties` names. Deliberately
+# elsewhere: putting it on a message and taking it off (messaging.message.dead_lettering).
+
+
+REASON: Final = "sluicegate-dead-reason"
+QUEUE: Final = "sluicegate-dead-queue"
+PARTITION: Final = "sluicegate-dead-partition"
+DELIVERY_COUNT: Final = "sluicegate-dead-delivery-count"
+TIME_MS: Final = "sluicegate-dead-time-ms"
+CLIENT: Final = "sluicegate-dead-client"
+CAUSE: Final = "sluicegate-dead-cause"
+VIA: Final = "sluicegate-dead-via"
+
+CAUSE_CHARS_MAX: Final = 256  # of what a consumer says; AMQP clients may give any text
+
+
+@final
+class DeadLetter:
+    """The death of one message: the first one, when it died again in a dead message queue. Never changed."""
+
+    __slots__ = ("cause", "client", "delivery_count", "died_ms", "partition", "queue", "reason", "via", "was_eligible")
+
+    def __init__(
+        self,
+        *,
+        reason: str,
+        queue: str,
+        partition: int,
+        delivery_count: int,
+        died_ms: int,
+        client: str,
+        cause: str = "",
+        was_eligible: bool,
+        via: tuple[str, ...],
+    ) -> None:
+        self.reason = reason  # a DISCARD_... of messaging.message.outcomes
+        self.queue = queue  # where it could not be delivered: where a re-drive brings it back
+        self.partition = partition  # number of its partition there
+        self.delivery_count = delivery_count  # deliveries that failed or were rejected, as far as is known
+        self.died_ms = died_ms  # wall clock
+        self.client = client  # the consumer that had it last; empty when none is to blame
+        self.cause = cause[:CAUSE_CHARS_MAX]  # why the consumer rejected it, in its own words; empty: it did not say
+        self.was_eligible = was_eligible  # Headers.dmq_eligible as published
+        self.via = via  # dead message queues it has died in since, in that order
+
+    def properties(self) -> list[tuple[str, str | int]]:
+        """Return names and values as consumers see them."""
+        shown: list[tuple[str, str | int]] = [
+            (REASON, self.reason),
+            (QUEUE, self.queue),
+            (PARTITION, self.partition),
+            (DELIVERY_COUNT, self.delivery_count),
+            (TIME_MS, self.died_ms),
+        ]
+        if self.client:
+            shown.append((CLIENT, self.client))
+        if self.cause:
+            shown.append((CAUSE, self.cause))
+        for name in self.via:
+            shown.append((VIA, name))
+        return shown
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeadLetter):
+            return NotImplemented
+        return (
+            self.properties() == other.properties()
+            and self.client == other.client
+            and self.was_eligible == other.was_eligible
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value in tests only
+
+    def __repr__(self) -> str:
+        return f"DeadLetter({self.reason} in {self.queue!r} after {self.delivery_count}, via {self.via})"
+
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
@@ -176,3 +255,58 @@ class Headers:
         )
 
     __hash__ = None  # type: ignore[assignment]  # compared by value in tests only
+
+
+# What only the form says in which a message came: fields that have no place among the normalised headers.
+#
+# A protocol that keeps such a form in `Headers.native` derives a reader from `NativeFields`; the node hands the readers
+# to whoever asks messages for such fields (`messaging.selectors.selector`), or puts properties of the broker's on them.
+
+
+SUBJECT: Final = "subject"
+TO: Final = "to"
+USER_ID: Final = "user-id"
+CONTENT_ENCODING: Final = "content-encoding"
+GROUP_SEQUENCE: Final = "group-sequence"
+REPLY_TO_GROUP_ID: Final = "reply-to-group-id"
+FIELDS: Final = (SUBJECT, TO, USER_ID, CONTENT_ENCODING, GROUP_SEQUENCE, REPLY_TO_GROUP_ID)
+
+
+class NativeFields:
+    """Reads the native form of one protocol. A class and no protocol, as `Address` is."""
+
+    def field(self, native: bytes, name: str) -> UserPropertyValue:
+        """Return one of FIELDS, or None when the message does not have it."""
+        raise AssertionError("a form is some protocol's")
+
+    def annotation(self, native: bytes, key: str) -> UserPropertyValue:
+        """Return a value that somebody on the way put on the message, or None."""
+        raise AssertionError("a form is some protocol's")
+
+    def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
+        """Return the form with a value put on the message, or put in place of another."""
+        raise AssertionError("a form is some protocol's")
+
+
+def marked(
+    headers: Headers | None,
+    marks: list[tuple[str, UserPropertyValue]],
+    natives: Mapping[int, NativeFields],
+    *,
+    without: tuple[str, ...] = (),
+) -> Headers:
+    """Return the headers of a message that gets user properties in place of those of the same names, or `without`.
+
+    Its native form gets them as annotations, if it is one of `natives`: all others hold what the headers hold, and go.
+    """
+    changed = Headers() if headers is None else headers.copy()
+    names = [*without, *[name for name, _ in marks]]
+    changed.user_properties = [each for each in changed.user_properties or [] if each[0] not in names] + marks
+    native = natives.get(changed.native_format)
+    if native is None:
+        changed.native_format = NATIVE_NONE
+        changed.native = b""
+    else:
+        for name, value in marks:
+            changed.native = native.with_annotation(changed.native, name, value)
+    return changed

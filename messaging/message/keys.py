@@ -4,8 +4,61 @@ What a queue finds is not written with the message: its topic and publisher are,
 source of its own.
 """
 
+import re
+from typing import Final, final
+
+import xxhash
+
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.key_source import NO_HASH, KeySource
+
+# Where a queue takes the partition key of a message from whose publisher gave none.
+#
+# MQTT 3.1 and 3.1.1 know no properties, so their publishers cannot say a key: it is a level of the topic, or the
+# publisher's client id. What a queue makes of it, and of a key that the publisher gave, is `messaging.message.keys`.
+
+
+PROPERTY: Final = "property"  # the key that the publisher gave, and no other
+CLIENT_ID: Final = "client-id"
+TOPIC_LEVEL_MAX: Final = 200  # as many as a topic may have
+FORM: Final = re.compile(r"property|client-id|topic-level:([1-9][0-9]{0,2})")
+ALLOWED: Final = f"{PROPERTY}, {CLIENT_ID}, or topic-level:N with N from 1 to {TOPIC_LEVEL_MAX}"
+NO_HASH: Final = -1
+
+
+class KeySourceInvalid(ValueError):
+    """A text names no source of keys."""
+
+
+@final
+class KeySource:
+    """A source that is looked at when a publisher gave no key."""
+
+    __slots__ = ("topic_level",)
+
+    def __init__(self, topic_level: int) -> None:
+        self.topic_level = topic_level  # counted from 1; 0: the client id
+
+    def key(self, topic: str, publisher: str) -> str:
+        """Return the key of a message; empty when it has none, because its topic has too few levels for one."""
+        level = self.topic_level
+        if level == 0:
+            return publisher
+        levels = topic.split("/", level)
+        return levels[level - 1] if len(levels) >= level else ""
+
+    def hash_of(self, topic: str, publisher: str) -> int:
+        """Return the hash of a message's key, or NO_HASH."""
+        key = self.key(topic, publisher)
+        return key_hash(key) if key else NO_HASH
+
+
+def key_source_from(text: str) -> KeySource | None:
+    """Return the source that a text names, None for the property alone. Raises KeySourceInvalid."""
+    found = FORM.fullmatch(text)
+    level = 0 if found is None or found[1] is None else int(found[1])
+    if found is None or level > TOPIC_LEVEL_MAX:
+        raise KeySourceInvalid(f"{text!r} is no source of keys; allowed: {ALLOWED}")
+    return None if text == PROPERTY else KeySource(level)
 
 
 def key_hashes(source: KeySource, batch: MessageBatch) -> list[int]:
@@ -31,3 +84,18 @@ def key_in(source: KeySource | None, batch: MessageBatch, row: int) -> str | Non
     if headers is not None and headers.partition_key is not None:
         return headers.partition_key
     return None if source is None else source.key(batch.topic_of(row), batch.publisher) or None
+
+
+# From a partition key to a partition: the 16-bit key hash and the map of hash slots.
+#
+# The hash is stored with the message, so that re-routing after a rescale or into a dead message queue needs no key.
+
+
+HASH_SLOTS: Final = 1 << 16
+
+
+def key_hash(partition_key: str) -> int:
+    """Return the 16-bit hash of a partition key: xxh3_64 of its UTF-8 bytes, folded by exclusive or."""
+    wide: int = xxhash.xxh3_64_intdigest(partition_key.encode())
+    wide ^= wide >> 32
+    return (wide ^ (wide >> 16)) & 0xFFFF

@@ -9,16 +9,12 @@ from typing import Final
 from mypy_extensions import i64
 
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.topics.syntax import TopicFilter
 
 # Beside its bytes, of each message. On disk: its share of a record of its own, of its sequence and settlement. In
 # memory: the objects that hold a message which came alone. A durable queue writes to pages what memory has no room for.
 STORED_MESSAGE_BYTES: Final = 128
 MEMORY_MESSAGE_BYTES: Final = 512
 
-# Of a subscription, beside its filter, which is kept twice: measured are 790 with one level, 1,100 with three.
-SUBSCRIPTION_BYTES: Final = 512
-LEVEL_BYTES: Final = 256  # of each level, which may need a node of its own
 
 SELECTOR_FACTOR: Final = 50  # of a selector's text, for what it is compiled to
 
@@ -39,12 +35,6 @@ def topics_bytes(topic: str, topics: list[str] | None, count: i64) -> i64:
     for each in topics:
         size += text_bytes(each)
     return size
-
-
-def subscription_bytes(topic_filter: TopicFilter) -> int:
-    """Return what a subscription counts for: its filter where it is found and where it is kept, and their objects."""
-    levels_count = topic_filter.text.count("/") + 1
-    return int(SUBSCRIPTION_BYTES + 2 * text_bytes(topic_filter.text) + LEVEL_BYTES * levels_count)
 
 
 def share_bytes(share_name: str) -> int:

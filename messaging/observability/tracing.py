@@ -14,8 +14,7 @@ from typing import Final, final
 import xxhash
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.native_fields import NativeFields, marked
+from sluicegate.messaging.message.headers import Headers, NativeFields, marked
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_TEXTS
 from sluicegate.messaging.observability.trace_context import (
     LOW_HALF_AT,

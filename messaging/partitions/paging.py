@@ -7,6 +7,8 @@ place. It is read back when a consumer comes near, one page ahead of the deliver
 from functools import reduce
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.outcomes import DISCARD_DAMAGED
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
@@ -14,8 +16,14 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.expiry import earlier, hold_undue, next_moment, note_moments
 from sluicegate.messaging.partitions.rules.undeliverable import bury_what_is_read
-from sluicegate.messaging.partitions.state.marks import marks_of, marks_together
-from sluicegate.messaging.partitions.state.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
+from sluicegate.messaging.partitions.state.segments import (
+    PAGE_ABSENT,
+    PAGE_LOADED,
+    Page,
+    Segment,
+    marks_of,
+    marks_together,
+)
 
 # Pages read back of which no consumer holds anything. Those read longest ago go first: the store still has them.
 PAGES_LOADED_MAX: Final = 8
@@ -223,3 +231,30 @@ def page_damaged(ledger: Ledger, page_first: int) -> int:
         return 0
     absent.page.state = PAGE_ABSENT  # consumers may hold messages of it: given back, they are asked for and given up
     return ledger.give_up(absent.first, absent.end, DISCARD_DAMAGED)
+
+
+# The node's budget for messages in memory: how much of it one partition may hold before it moves into pages.
+
+
+PARTITION_BYTES_MAX: Final = 4 << 20  # a partition with more than this waiting is a backlog, however much is free
+PARTITION_BYTES_MIN: Final = 64 << 10  # two pages: less would page what consumers are about to take
+
+
+@final
+class MemoryBudget:
+    """Bytes of message batches held by all partitions together. Shared on the node's loop."""
+
+    def __init__(self, *, bytes_max: i64) -> None:
+        self.bytes_max = bytes_max
+        self.used_bytes: i64 = 0
+
+    def count(self, change: i64) -> None:
+        """Note that a partition holds more, or less."""
+        self.used_bytes += change
+
+    def share(self) -> i64:
+        """Return how much one partition may hold now. It shrinks as the budget fills, and never reaches zero."""
+        free = self.bytes_max - self.used_bytes
+        if free <= 0:
+            return PARTITION_BYTES_MIN
+        return min(PARTITION_BYTES_MAX, max(PARTITION_BYTES_MIN, free // 4))

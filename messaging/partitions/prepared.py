@@ -6,7 +6,7 @@ settles them in its own journal record; then they are gone. If it is not made, t
 wait for a consumer if that is gone.
 
 They count for what their flow may hold all the time. If the flow is lost meanwhile, newer messages wait for the
-decision where there is an order to keep (messaging.partitions.state.undecided).
+decision where there is an order to keep (messaging.partitions.state.flows).
 
 Deliberately elsewhere: the transaction (the protocols), its commit (actors.transactions.commit).
 """

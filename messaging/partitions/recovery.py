@@ -14,9 +14,8 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.expiry import hold_undue, note_moments
 from sluicegate.messaging.partitions.state.flows import ORDER_NONE
 from sluicegate.messaging.partitions.state.gaps import GAP_NEVER_USED
-from sluicegate.messaging.partitions.state.marks import Marks
 from sluicegate.messaging.partitions.state.redelivery_delay import NO_KEY
-from sluicegate.messaging.partitions.state.segments import Page, Segment
+from sluicegate.messaging.partitions.state.segments import Marks, Page, Segment
 
 
 @final

@@ -5,11 +5,13 @@ that is not obvious), except where the row says why not. Configuration, catalog,
 all read this table, so a new attribute is one row here and one field in `QueueConfig`.
 """
 
+from datetime import date
 from typing import Final, final
 
-from sluicegate.messaging.message.key_source import ALLOWED as KEY_SOURCE_ALLOWED
-from sluicegate.messaging.message.key_source import PROPERTY, KeySourceInvalid, key_source_from
+from sluicegate.messaging.message.keys import ALLOWED as KEY_SOURCE_ALLOWED
+from sluicegate.messaging.message.keys import PROPERTY, KeySourceInvalid, key_source_from
 from sluicegate.messaging.message.thresholds import PAIR_ALLOWED, ThresholdInvalid, ThresholdPair
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 
 AttributeValue = str | int | bool
 
@@ -26,7 +28,6 @@ REJECT_NEVER: Final = "never"
 REJECT_WHEN_ENABLED: Final = "when-queue-enabled"
 REJECT_ALWAYS: Final = "always"
 
-DEAD_MESSAGE_QUEUE: Final = "#DEAD_MSG_QUEUE"
 PARTITION_COUNT_MAX: Final = 1000
 GROUP_BUCKETS_MAX: Final = 65_536  # what the hash of a key can tell apart
 SECONDS_MAX: Final = 0xFFFF_FFFF
@@ -194,3 +195,25 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
 )
 
 ATTRIBUTE_BY_NAME: Final[dict[str, Attribute]] = {attribute.name: attribute for attribute in ATTRIBUTES}
+
+
+# How a value that is not allowed is shown to whoever wrote it, in YAML, JSON, or on a command line.
+
+
+SEEN_CHARS_MAX: Final = 60  # of a value, in a message
+
+
+def seen(value: object) -> str:
+    """Return a value as a message shows it: quoted when it is text, cut when it is long."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, date):  # which YAML makes of what is tagged so
+        return str(value)
+    shown = repr(value)
+    return shown if len(shown) <= SEEN_CHARS_MAX else shown[: SEEN_CHARS_MAX - 3] + "..."

@@ -7,22 +7,31 @@ at the moment is the business of its actor; the syntax of subscriptions is the t
 from dataclasses import dataclass
 from typing import Final, final
 
-from sluicegate.messaging.message.key_source import PROPERTY
+from sluicegate.messaging.message.keys import PROPERTY
 from sluicegate.messaging.queues.attributes import (
     ATTRIBUTE_BY_NAME,
     ATTRIBUTES,
     CONSUME,
-    DEAD_MESSAGE_QUEUE,
+    DELETE,
     EXCLUSIVE,
+    MODIFY_TOPIC,
     NAME_CHARS_MAX,
     NO_ACCESS,
     NON_EXCLUSIVE,
+    READ_ONLY,
     REJECT_ALWAYS,
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
     AttributeValue,
+    seen,
 )
-from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.messaging.topics.syntax import (
+    DEAD_MESSAGE_QUEUE,
+    TopicError,
+    TopicFilter,
+    parse_queue_subscription,
+    syntax_of,
+)
 
 DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
@@ -356,3 +365,51 @@ def _flag(values: dict[str, object], name: str) -> bool:
     value = _checked_value(values, name)
     assert isinstance(value, bool), name  # the table says so
     return value
+
+
+# Who may do what with a queue: five levels, each with the rights of those before it, and an owner who has them all.
+#
+# Asked of clients only: administrators have no user name here. Who a client is, is the business of authentication; a
+# client that did not say has the empty user name, which owns nothing.
+
+
+ANONYMOUS: Final = ""  # the user name of a client that gave none; the owner of a queue that has none is nobody
+LEVELS: Final = (NO_ACCESS, READ_ONLY, CONSUME, MODIFY_TOPIC, DELETE)  # cumulative [Solace 4.3]
+
+
+def permits(config: QueueConfig, user: str, needed: str) -> bool:
+    """Return whether a user has the rights of the level `needed` on a queue."""
+    if user != ANONYMOUS and user == config.owner:
+        return True
+    return LEVELS.index(config.permission) >= LEVELS.index(needed)
+
+
+def denial(config: QueueConfig, user: str, needed: str) -> str:
+    """Return the text of the refusal: what was wanted, and what there is."""
+    who = f"user {user!r}" if user != ANONYMOUS else "a client without user name"
+    return f"403 Permission Denied: {who} has {config.permission!r} on queue {config.name!r}, and {needed!r} is needed"
+
+
+# The topics that a queue's definition says it attracts, in the form that matches.
+
+
+def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[TopicFilter]]:
+    """Return the topics a queue attracts, and those excepted. Raises QueueInvalid naming the bad one."""
+    filters: list[TopicFilter] = []
+    exceptions: list[TopicFilter] = []
+    for text in definition.subscriptions:
+        try:
+            is_exception, topic_filter = parse_queue_subscription(text, syntax_of(text))
+        except TopicError as error:
+            raise QueueInvalid("subscriptions", str(error), "a topic filter in SMF or MQTT syntax") from error
+        (exceptions if is_exception else filters).append(topic_filter)
+    return filters, exceptions
+
+
+def topics_added(before: QueueDefinition, after: QueueDefinition) -> list[TopicFilter]:
+    """Return the topics by which a queue attracts more than it did; all of them where an exception is gone."""
+    old_filters, old_exceptions = topics_of(before)
+    filters, exceptions = topics_of(after)
+    is_exception_gone = not {each.text for each in old_exceptions} <= {each.text for each in exceptions}
+    known: set[str] = set() if is_exception_gone else {each.text for each in old_filters}
+    return [each for each in filters if each.text not in known]

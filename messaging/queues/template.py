@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, seen
 from sluicegate.messaging.queues.definition import QueueInvalid, check_queue_name, config_from_dict
-from sluicegate.messaging.queues.wrong_value import seen
 from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
     LITERAL,

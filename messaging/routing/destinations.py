@@ -6,7 +6,8 @@ Who has which, and who gets a message on a topic, is `messaging.routing.routes`.
 from typing import Final, final
 
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.message.key_source import KeySource
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.keys import KeySource
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.assignment.slots import partition_in
 from sluicegate.messaging.queues.pressure import Pressure
@@ -146,3 +147,19 @@ class ShareGroup:
 
 
 Destination = Subscription | QueueTarget | ShareGroup
+
+
+# Dealing direct messages out to the members of a shared group, one after the other.
+
+
+def deal(group: ShareGroup, batch: MessageBatch) -> list[tuple[Subscriber, MessageBatch]]:
+    """Return what each connected member gets of a batch; nothing when all are away. Turns are taken."""
+    hands: dict[Subscriber, list[int]] = {}
+    for row in range(batch.count):
+        member = group.next_member()
+        if member is None:
+            return []
+        hands.setdefault(member, []).append(row)
+    if len(hands) == 1:
+        return [(member, batch) for member in hands]
+    return [(member, batch.select(rows)) for member, rows in hands.items()]

@@ -8,11 +8,11 @@ without.
 """
 
 from collections.abc import Hashable, Mapping
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.native_fields import NativeFields
-from sluicegate.messaging.message.usage import selector_bytes, share_bytes, subscription_bytes
+from sluicegate.messaging.message.headers import NativeFields, UserPropertyValue
+from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.message.vpn import DEFAULT_VPN, row_prefix
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.routing.destinations import (
@@ -23,11 +23,73 @@ from sluicegate.messaging.routing.destinations import (
     Subscriber,
     Subscription,
 )
-from sluicegate.messaging.routing.fans import Fan, Way
+from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.messaging.selectors.selector import Selector
-from sluicegate.messaging.topics.retained_messages import RetainedMessages
-from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
+from sluicegate.messaging.topics.subscription_index import SubscriptionIndex, subscription_bytes
 from sluicegate.messaging.topics.syntax import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
+
+# What definitions of virtual destinations add to a route: copies under other topics, and what a refusal means.
+#
+# Routes themselves are `messaging.routing.routes`; how they come to have this, `messaging.routing.virtual.resolver`.
+
+
+@final
+class Fan:
+    """How a message goes out that definitions send on: what else a publisher has to know of a route. Immutable."""
+
+    __slots__ = (
+        "copies",
+        "is_concurrent",
+        "is_nowhere",
+        "is_partial",
+        "lost",
+        "missing",
+        "spared",
+        "unmatched_count",
+    )
+
+    def __init__(
+        self,
+        copies: "list[Copy]",
+        spared: "dict[QueueTarget, None]",
+        missing: list[str],
+        lost: list[str],
+        *,
+        is_partial: bool,
+        is_concurrent: bool,
+        is_nowhere: bool,
+    ) -> None:
+        self.copies = copies  # what goes out under topics of its own
+        self.spared = spared  # queues that go without when they refuse
+        self.missing = missing  # target queues that there are not: the message is refused
+        self.lost = lost  # and those that go without
+        self.is_partial = is_partial  # what queues took before one refused stays theirs
+        self.is_concurrent = is_concurrent  # then also what queues take behind that one
+        self.is_nowhere = is_nowhere  # its definitions' selectors leave the message nobody
+        self.unmatched_count = sum([copy.route.is_empty for copy in copies])  # copies that nobody subscribes to
+
+
+@final
+class Copy:
+    """A message under another topic: what definitions make of it, and who gets that."""
+
+    __slots__ = ("marks", "route", "topic")
+
+    def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]], route: "Route") -> None:
+        self.topic = topic
+        self.marks = marks  # user properties that it has beyond the message's own
+        self.route = route
+
+
+class Way(NamedTuple):
+    """A step on the way of a message that a definition sends on, or would, for explanations."""
+
+    topic: str  # where it leads; a queue's own topic for a queue
+    definition: str  # in words
+    obstacle: str  # why this message does not go there; empty: it does
+    condition: str  # which messages do; empty: all
+    spares: bool  # a queue that refuses goes without
+
 
 NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic

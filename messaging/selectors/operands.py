@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.message.headers import ORIGINAL_DESTINATION, PRIORITY_DEFAULT, Headers, UserPropertyValue
-from sluicegate.messaging.message.native_fields import NativeFields
+from sluicegate.messaging.message.headers import (
+    ORIGINAL_DESTINATION,
+    PRIORITY_DEFAULT,
+    Headers,
+    NativeFields,
+    UserPropertyValue,
+)
 from sluicegate.messaging.selectors.lexer import quoted_name, quoted_text
 from sluicegate.messaging.topics.syntax import queue_topic, shown_destination
 

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.native_fields import NativeFields
+from sluicegate.messaging.message.headers import NativeFields
 from sluicegate.messaging.selectors.conditions import TRUE, Condition
-from sluicegate.messaging.selectors.dialects import ACTIVEMQ
+from sluicegate.messaging.selectors.dialects import ACTIVEMQ, STANDARD, Dialect
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.parser import parse_condition
-from sluicegate.messaging.selectors.selector_dialect import STANDARD, Dialect
 
 DIALECTS: Final[dict[str, Dialect]] = {"none": STANDARD, "activemq": ACTIVEMQ}  # by what they are compatible with
 

@@ -19,7 +19,8 @@ Rules of matching, for both syntaxes:
 from enum import Enum
 from typing import Final, NamedTuple, final
 
-from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+DEAD_MESSAGE_QUEUE: Final = "#DEAD_MSG_QUEUE"
+
 
 MQTT_TOPIC_BYTES_MAX: Final = 65535  # a UTF-8 string on the wire has a length of two bytes [MQTT 4.7.3-3]
 MQTT_TOPIC_LEVELS_MAX: Final = 200  # the standard has no limit; mosquitto's is 200 too
@@ -375,3 +376,22 @@ def _check_text(text: str, bytes_max: int, levels_max: int) -> None:
 
 def _error_at(position: int, reason: str, text: str, allowed: str) -> TopicError:
     return TopicError(reason, text=text, level=text.count("/", 0, position) + 1, allowed=allowed)
+
+
+# Where a publisher's messages go, whatever protocol named it.
+
+
+@final
+class Destination:
+    """Where messages go: by a topic to whoever subscribed, or by a queue's own topic into that queue."""
+
+    __slots__ = ("is_queue", "topic")
+
+    def __init__(self, topic: str, *, is_queue: bool) -> None:
+        self.topic = topic
+        self.is_queue = is_queue
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Destination) and other.topic == self.topic and other.is_queue == self.is_queue
+
+    __hash__ = None  # type: ignore[assignment]  # compared only

@@ -6,7 +6,7 @@ first link needs it.
 
 from typing import TYPE_CHECKING, final
 
-from sluicegate.actors.messages.drain_messages import FlowDrained
+from sluicegate.actors.messages.partitions import FlowDrained
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.protocols.amqp.codec.frames import answer_bytes
 from sluicegate.protocols.amqp.datapath.browsing import BrowsingLink, BrowsingSide
@@ -16,7 +16,7 @@ from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.attach_sender import destination_of_message
 from sluicegate.protocols.amqp.links.coordinator import TransactingSide
-from sluicegate.protocols.connection.unread_answers import UnreadAnswers
+from sluicegate.protocols.connection.write_control import UnreadAnswers
 from sluicegate.protocols.transport.interface import ByteTransport
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from sluicegate.actors.messages.browser_messages import Browsed
 from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume
-from sluicegate.actors.messages.drain_messages import FlowDrained
-from sluicegate.actors.messages.queues import FlowGone, FlowState
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.messages.partitions import FlowDrained
+from sluicegate.actors.messages.queues import Browsed, FlowGone, FlowState
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.tasks import run_for
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED
 from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind, as_word
@@ -47,13 +46,13 @@ from sluicegate.protocols.amqp.links.attach_receiver import attach_consumer, end
 from sluicegate.protocols.amqp.links.attach_sender import attach_publisher
 from sluicegate.protocols.amqp.links.subscriptions import end_look_up
 from sluicegate.protocols.amqp.services import AmqpServices
-from sluicegate.protocols.amqp.types import conditions
-from sluicegate.protocols.connection.gathered import write_gathered
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadingGate
 from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
 from sluicegate.protocols.connection.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.connection.write_control import write_gathered
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 

@@ -8,9 +8,8 @@ has shown waits here for credit, or for a socket that is full.
 from collections import deque
 from typing import Final, final
 
-from sluicegate.actors.messages.browser_messages import BrowserCredit
-from sluicegate.actors.messages.queues import BrowsedMessage
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.messages.queues import BrowsedMessage, BrowserCredit
+from sluicegate.actors.runtime.runtime import ActorCell
 
 SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
 

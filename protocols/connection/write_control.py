@@ -4,15 +4,51 @@ When a client is not read from is in `protocols.connection.read_control`.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, final
 
 from sluicegate.actors.messages.data import Resume
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.unread_answers import UnreadAnswers
 from sluicegate.protocols.transport.interface import ByteTransport
+
+# Answers that a client goes on asking for and does not read: nothing else bounds what then waits for its socket.
+#
+# What a client is sent unasked has bounds of its own: windows, credit, and that direct messages are dropped
+# (`writing_watch`).
+
+
+UNREAD_ANSWERS_BYTES_MAX: Final = 1024 * 1024  # 260,000 PUBACKs; who has a window never has more than a few KiB unread
+
+
+@final
+class UnreadAnswers:
+    """Those of one client, while its socket is full.
+
+    A client may be behind for hours and read on. So what counts is whether anything was taken of what was written since
+    the last look, or since the socket was full: bytes are taken in their order. At most twice the maximum is unread.
+    """
+
+    def __init__(self) -> None:
+        self._answered_from = 0  # what it had been answered at the last look
+        self._written_bytes = 0  # since then
+
+    def begin(self, answered_bytes: int) -> None:
+        """The socket is full, or was looked at; `answered_bytes` is all that the client was ever answered."""
+        self._answered_from = answered_bytes
+        self._written_bytes = 0
+
+    def are_too_many(self, answered_bytes: int, written_bytes: int, transport: ByteTransport) -> bool:
+        """Note what was written just now, answers or not; return whether the client asks and takes nothing."""
+        self._written_bytes += written_bytes
+        if answered_bytes - self._answered_from < UNREAD_ANSWERS_BYTES_MAX:
+            return False
+        if transport.buffered_bytes() >= self._written_bytes:
+            return True
+        self.begin(answered_bytes)
+        return False
+
 
 BURST_FACTOR: Final = 4  # libuv reads up to 8 MiB of one publisher in a turn
 CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark
@@ -87,3 +123,42 @@ class WritingWatch:
 def _let_go_on(publishers: list[Address]) -> None:
     for publisher in publishers:
         publisher.post(Resume())
+
+
+# What a turn has to say to one peer, as the few buffers that are cheapest to write.
+
+
+LARGE_BYTES: Final = 64 * 1024  # to copy as much costs more than a write of its own
+_LOOKED_AT: Final = 64  # pieces: where more came in one turn they are mostly small, and to look costs each of them
+
+
+def write_gathered(transport: ByteTransport, pieces: list[bytes], counters: ProtocolCounters) -> None:
+    """Write all pieces, in order, and count their bytes as sent."""
+    buffers = gathered(pieces)
+    counters.bytes_sent += sum([len(each) for each in buffers])
+    if len(buffers) == 1:
+        transport.write(buffers[0])
+    elif buffers:
+        transport.write_all(buffers)
+
+
+def gathered(pieces: list[bytes]) -> list[bytes]:
+    """Return buffers that make up `pieces`, in order: small ones joined, large ones as they are. None for no pieces."""
+    count = len(pieces)
+    if count < 2:
+        return pieces
+    if count > _LOOKED_AT:
+        return [b"".join(pieces)]
+    buffers: list[bytes] = []
+    begun = 0
+    for index in range(count):
+        if len(pieces[index]) >= LARGE_BYTES:
+            if begun < index:
+                buffers.append(b"".join(pieces[begun:index]))
+            buffers.append(pieces[index])
+            begun = index + 1
+    if begun == 0:
+        return [b"".join(pieces)]
+    if begun < count:
+        buffers.append(b"".join(pieces[begun:]))
+    return buffers

@@ -6,14 +6,13 @@ what they ask for, `publishing` and `consuming` are the two directions of the da
 
 import logging
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, final
 
-from sluicegate.actors.messages.browser_messages import Browsed
 from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume, SharedDirect
-from sluicegate.actors.messages.handoff_messages import Assignment
-from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.messages.partitions import Assignment
+from sluicegate.actors.messages.queues import Browsed, FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.tasks import run_for
 from sluicegate.messaging.clients.rights import (
     LOGINS_BUSY,
@@ -46,24 +45,46 @@ from sluicegate.protocols.flow.codec.frames.session import (
 from sluicegate.protocols.flow.codec.frames.settle import Credit, Settle
 from sluicegate.protocols.flow.datapath.browsing import BrowsingSide
 from sluicegate.protocols.flow.datapath.bulk_reads import ReadingSide
-from sluicegate.protocols.flow.datapath.consuming import ConsumingSide, check_writable
-from sluicegate.protocols.flow.datapath.flow_ids import FlowIds
+from sluicegate.protocols.flow.datapath.consuming import ConsumingSide, FlowIds, check_writable
 from sluicegate.protocols.flow.datapath.output import Output
 from sluicegate.protocols.flow.datapath.publishing import PublishingSide
 from sluicegate.protocols.flow.datapath.subscribing import SubscribingSide
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED, OPEN
-from sluicegate.protocols.flow.frame_place import FramePlace
 from sluicegate.protocols.flow.publishers.messages import FencePublisher
 from sluicegate.protocols.flow.requests.bind import RETRY_AFTER_MS, close_publisher
 from sluicegate.protocols.flow.requests.handshake import authenticate, greet
-from sluicegate.protocols.flow.requests.requests import take_request
-from sluicegate.protocols.flow.requests.session_requests import SessionRequests
+from sluicegate.protocols.flow.requests.requests import SessionRequests, take_request
 from sluicegate.protocols.flow.services import FlowServices
 from sluicegate.protocols.security.authentication import Principal
 from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN, ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
+
+# Where the rest of a peer's large frame is read to: its own memory, not one for reads.
+
+
+@final
+class FramePlace:
+    """Stands between the transport of a client that sends something large, and its engine. A `Place`."""
+
+    def __init__(self, connection: "FlowConnection") -> None:
+        self._connection = connection
+
+    def room(self) -> memoryview | None:
+        """Return memory for what is missing."""
+        return self._connection.engine.room()
+
+    def placed(self, count: int) -> None:
+        """Have the frame read once it is whole."""
+        connection = self._connection
+        connection.services.counters.bytes_received += count
+        connection.engine.alive(connection.runtime.dispatcher.both_ms()[0])
+        if connection.engine.placed(count):
+            connection.received(b"")
+        else:
+            connection.count_unfinished()
+
 
 log = logging.getLogger("sluicegate.flow")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sluicegate.actors.messages.data import Confirmed, Refused, Resume
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.identity import Identity
@@ -26,7 +26,7 @@ from sluicegate.protocols.http.codec.problems import (
     refusal_problem,
 )
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
-from sluicegate.protocols.http.consuming.readers import FlowReader
+from sluicegate.protocols.http.consuming.flow import FlowReader
 from sluicegate.protocols.http.cors import CrossOrigin
 from sluicegate.protocols.http.publishing.publishing import PublishingSide, Submission
 from sluicegate.protocols.http.publishing.request_reply import ReplyBox

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.routing.routes import TopicSpace

@@ -7,23 +7,28 @@ it wait here, and the socket is not read.
 
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from sluicegate.actors.messages.queues import FlowGone, FlowState
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.tasks import run_for
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.protocols.connection.gathered import write_gathered
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadingGate
-from sluicegate.protocols.connection.write_control import WritingWatch
-from sluicegate.protocols.mqtt.attached import AttachedSession
-from sluicegate.protocols.mqtt.client import begin_publishing, delivering_of, gate_of, watch_of, writes_of
+from sluicegate.protocols.connection.write_control import WritingWatch, write_gathered
+from sluicegate.protocols.mqtt.client import (
+    AttachedSession,
+    begin_publishing,
+    delivering_of,
+    gate_of,
+    watch_of,
+    writes_of,
+)
 from sluicegate.protocols.mqtt.codec.events import (
     AcknowledgementReceived,
     AuthReceived,
@@ -49,7 +54,6 @@ from sluicegate.protocols.mqtt.datapath.direct import send_direct, send_shared_d
 from sluicegate.protocols.mqtt.datapath.publishing import PublishingSide, PublishRefused, not_stored_code
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.engine.partial_packet import misses_much
-from sluicegate.protocols.mqtt.packet_place import PacketPlace
 from sluicegate.protocols.mqtt.requests.connect import connect, detach
 from sluicegate.protocols.mqtt.requests.enhanced_auth import Authenticating
 from sluicegate.protocols.mqtt.requests.flows import flow_gone
@@ -59,6 +63,31 @@ from sluicegate.protocols.mqtt.services import MqttServices
 from sluicegate.protocols.mqtt.session.messages import SessionReleased, TakeOver
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
+
+# Where the rest of a client's large packet is read to: its own memory, not one for reads.
+
+
+@final
+class PacketPlace:
+    """Stands between the transport of a client that sends something large, and its engine. A `Place`."""
+
+    def __init__(self, connection: "MqttConnection") -> None:
+        self._connection = connection
+        self._engine = connection.engine
+
+    def room(self) -> memoryview | None:
+        """Return memory for what is missing."""
+        return self._engine.room()
+
+    def placed(self, count: int) -> None:
+        """Have the packet read once it is whole."""
+        connection = self._connection
+        connection.services.counters.bytes_received += count
+        if self._engine.placed(count, connection.cell.runtime.dispatcher.both_ms()[0]):
+            connection.received(b"")
+        else:
+            connection.count_unfinished()
+
 
 log = logging.getLogger("sluicegate.mqtt")
 

@@ -15,8 +15,7 @@ import orjson
 
 from sluicegate.messaging.bulk.staging import STAGING_PARTITION_ID
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.queues.assignment.rescale import CUT_UNKNOWN, Rescale
-from sluicegate.messaging.queues.assignment.slots import modulo_slots
+from sluicegate.messaging.queues.assignment.slots import CUT_UNKNOWN, Rescale, modulo_slots
 from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
 from sluicegate.storage.errors import UnknownRow
 from sluicegate.storage.interface import Table, TableWrite

@@ -10,7 +10,7 @@ import orjson
 from sluicegate.messaging.bulk.staging import CommittedName, StagedPage, StagingArea
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.recovery import StoredPartition
-from sluicegate.messaging.queues.permissions import ANONYMOUS
+from sluicegate.messaging.queues.definition import ANONYMOUS
 from sluicegate.storage.interface import Table, TableWrite
 
 PAGE_ROW: Final = b"page/"

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 import orjson
 
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
-from sluicegate.storage.backup.reader import SpoolReader
-from sluicegate.storage.backup.vpn_reader import VpnReader
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
+from sluicegate.storage.backup.reader import SpoolReader, VpnReader
 from sluicegate.storage.catalog.queues import COUNTER_ROW, staging_partition_id
 from sluicegate.storage.catalog.staging import PAGE_ROW
 from sluicegate.storage.errors import StorageError

@@ -26,8 +26,7 @@ meaning only in a new version of the batch format.
 import struct
 from typing import Final
 
-from sluicegate.messaging.message.dead_letter import DeadLetter
-from sluicegate.messaging.message.headers import NATIVE_NONE, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from sluicegate.messaging.message.headers import NATIVE_NONE, PRIORITY_DEFAULT, DeadLetter, Headers, UserPropertyValue
 from sluicegate.storage.records.fields import (
     BYTES,
     put_bytes,

@@ -4,7 +4,7 @@ Two sealed parts (`record_seal`), integers little-endian:
 
     SGD, version 2      the directory row
         u64 first sequence, u64 end (behind the last sequence), u64 usage bytes, u32 messages, u32 runs,
-        i64 arrived_ms, i64 expires_ms, i64 not_before_ms, u32 priorities: its messaging.partitions.state.marks.Marks
+        i64 arrived_ms, i64 expires_ms, i64 not_before_ms, u32 priorities: its messaging.partitions.state.segments.Marks
     SGP, version 2      the runs
         u64[] first sequences, then a batch for each, see `record_batches`
 
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.usage import STORED_MESSAGE_BYTES
-from sluicegate.messaging.partitions.state.marks import UNKNOWN_MARKS, Marks, marks_of, marks_together
+from sluicegate.messaging.partitions.state.segments import UNKNOWN_MARKS, Marks, marks_of, marks_together
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.records.batch import column_bytes, encode_batch, take_column
 from sluicegate.storage.records.batches import BatchRead, Losses, put_batches, take_batch, take_batches

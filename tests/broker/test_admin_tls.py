@@ -10,7 +10,7 @@ from certificates import Certificates, make_certificates
 from named_queues import create
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 

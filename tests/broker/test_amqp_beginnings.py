@@ -12,8 +12,7 @@ from amqp_golden import described, frames_of, golden
 from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.codec.performatives import Begin, Open
-from sluicegate.protocols.amqp.codec.sasl_frames import INIT, RESPONSE
+from sluicegate.protocols.amqp.codec.performatives import INIT, RESPONSE, Begin, Open
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, Symbol

@@ -8,7 +8,7 @@ from amqp_heard import Received
 from inside_client import until
 from named_queues import shows
 from running_broker import RunningBroker
-from sluicegate.actors.messages.directory import ListQueues, QueueHandle
+from sluicegate.actors.queues.requests import ListQueues, QueueHandle
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source, Target
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of

@@ -19,9 +19,8 @@ from sluicegate.messaging.bulk.durable_cursors import CONSUME
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.state.gaps import GAP_SETTLED, Gap
 from sluicegate.messaging.queues.definition import QueueInvalid
-from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.backup.reader import SpoolReader, VpnReader
 from sluicegate.storage.backup.restore import restore_backup
-from sluicegate.storage.backup.vpn_reader import VpnReader
 
 RESTORED_INCARNATION = 4711
 

@@ -14,9 +14,9 @@ from named_queues import create, shown
 from raw_client import RawClient
 from running_broker import RunningBroker
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, ACCEPTED_STATE, REJECTED, DeliveryState
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpValue, Described, ulong
 from sluicegate.protocols.flow.codec import codes

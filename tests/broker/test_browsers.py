@@ -12,8 +12,7 @@ from named_queues import change, create, shown, shows
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.messages.browser_messages import DeleteBrowsed
-from sluicegate.actors.messages.queues import BindRefused, BrowsedMessage
+from sluicegate.actors.messages.queues import BindRefused, BrowsedMessage, DeleteBrowsed
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.records.page import PageRuns

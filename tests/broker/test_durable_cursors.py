@@ -8,14 +8,14 @@ import pytest
 from inside_client import InsideClient, until
 from message_usage import usage_of
 from running_broker import RunningBroker
-from sluicegate.actors.messages.cursor_messages import (
+from sluicegate.actors.messages.queues import BindRefused
+from sluicegate.actors.messages.readers import (
     CursorOverview,
     DeleteCursor,
     ListCursors,
     PinCursor,
     UnbindCursor,
 )
-from sluicegate.actors.messages.queues import BindRefused
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import CursorNotFound

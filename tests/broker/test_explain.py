@@ -4,13 +4,12 @@ import pytest
 
 import mqtt_packets as mqtt
 from running_broker import RunningBroker
-from sluicegate.gateway.operations.explain_checks import checks_of
+from sluicegate.gateway.operations.explain import checks_of
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound
-from sluicegate.gateway.views.explanations import PublishExplanation
-from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.gateway.views.explanations import PublishExplanation, Specimen
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
-from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.admission import QueueGate
 from unit.cores.messages import batch_of, with_priority
 

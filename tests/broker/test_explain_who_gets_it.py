@@ -10,8 +10,7 @@ from broker.test_explain import explained
 from named_queues import create
 from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.explanations import DestinationView
-from sluicegate.gateway.views.specimen import Specimen, properties_from_json
+from sluicegate.gateway.views.explanations import DestinationView, Specimen, properties_from_json
 from sluicegate.messaging.clients.rights import PUBLISH_ACL
 from sluicegate.messaging.queues.definition import QueueInvalid
 from virtual_clients import consumer, depth, publish, subscriber

@@ -4,7 +4,7 @@ from flow_client import FlowClient
 from named_queues import create, shows
 from running_broker import RunningBroker
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.partition import DRAINING, Partitions, PartitionsAck
 

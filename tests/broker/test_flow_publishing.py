@@ -7,7 +7,7 @@ from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.flow import OpenPub, PubOpened
 from sluicegate.protocols.flow.codec.frames.publish import Refusal

@@ -17,7 +17,7 @@ from http_client import (
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
 
 

@@ -7,10 +7,9 @@ from named_queues import change, create, shown
 from running_broker import RunningBroker
 from sluicegate.actors.messages.operations import MOVE
 from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.explanations import DestinationView
+from sluicegate.gateway.views.explanations import DestinationView, Specimen
 from sluicegate.gateway.views.queues import MessageView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
-from sluicegate.gateway.views.specimen import Specimen
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 DEVICES = [f"device-{number}" for number in range(12)]

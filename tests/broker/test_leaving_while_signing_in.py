@@ -10,8 +10,7 @@ from held_sign_in import hold_sign_ins
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
-from sluicegate.protocols.amqp.codec.performatives import Open
-from sluicegate.protocols.amqp.codec.sasl_frames import INIT
+from sluicegate.protocols.amqp.codec.performatives import INIT, Open
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, Symbol
 

@@ -14,7 +14,7 @@ from running_broker import RunningBroker
 from sluicegate import Client
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import Refused
-from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.protocols.amqp.messages.annotations import FIRST_OF_GROUP
 
 USER_PROPERTY = 38

@@ -7,7 +7,7 @@ import pytest
 
 from loops import RunOnLoop
 from running_broker import RunningBroker
-from sluicegate.gateway.views.start_errors import CannotStart
+from sluicegate.gateway.views.errors import CannotStart
 
 
 def test_nobody_is_let_in_when_the_admin_port_is_taken(run: RunOnLoop, tmp_path: Path) -> None:

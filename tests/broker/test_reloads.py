@@ -14,7 +14,7 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes
 from sluicegate.gateway.node import vpn
 from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.process.reloading import Reloading
+from sluicegate.gateway.process.run import Reloading
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.storage.catalog.recovered import StoredVpn
 from sluicegate.storage.errors import StoreFull

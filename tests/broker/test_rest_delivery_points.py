@@ -21,11 +21,10 @@ from running_broker import RunningBroker
 from sluicegate.actors.queues import actor as queue
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.queues import QueueView
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
-from sluicegate.messaging.queues.definition import QueueConfig
-from sluicegate.messaging.queues.permissions import permits
-from sluicegate.protocols.rest import binding
+from sluicegate.messaging.queues.definition import QueueConfig, permits
+from sluicegate.protocols.rest import point as binding
 from web_server import Pushed, WebServer, absent
 
 

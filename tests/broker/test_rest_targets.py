@@ -14,12 +14,12 @@ from http_client import create, http_client, publish
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.actors.spool.catalog import WriteRow
-from sluicegate.gateway.config.described import described
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
+from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.provisioning.stored_rest_points import POINTS
+from sluicegate.gateway.provisioning.rest_points import POINTS
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.interface import Table, TableWrite
 from web_server import WebServer

@@ -9,7 +9,7 @@ from broker.test_failed_spool import until
 from held_store import HeldStore
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.messaging.topics.retained_messages import UNWRITTEN_HIGH_BYTES
+from sluicegate.messaging.routing.retained_messages import UNWRITTEN_HIGH_BYTES
 
 MIB = 1 << 20
 FLOOD_MIB = 64

@@ -7,8 +7,8 @@ from broker.test_refusals import counted, event_texts
 from raw_client import RawClient
 from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.views.vpn_views import vpns_view
-from sluicegate.messaging.topics.retained_messages import NODE_BYTES, usage_of_row
+from sluicegate.gateway.views.clients import vpns_view
+from sluicegate.messaging.routing.retained_messages import NODE_BYTES, usage_of_row
 from unit.cores.messages import batch_of
 
 QUOTA_EXCEEDED = 0x97

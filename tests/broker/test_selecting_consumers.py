@@ -7,8 +7,8 @@ from named_queues import create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 
 
 async def consumer(broker: RunningBroker, text: str, *, client_id: str = "", receive_maximum: int = 100) -> RawClient:

@@ -11,7 +11,7 @@ from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
-from sluicegate.gateway.operations.browse_pages import LOOKED_AT_ONCE
+from sluicegate.gateway.operations.messages import LOOKED_AT_ONCE
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.queues import TakenView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict

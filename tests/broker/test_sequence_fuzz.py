@@ -21,7 +21,7 @@ from named_queues import create, shown
 from raw_client import RawClient
 from running_broker import RunningBroker
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.flow.codec.frames.publish import write_publish
 
 # Frames that hostile clients write: a connection for a handful of them costs more than reading them.

@@ -13,11 +13,12 @@ from named_queues import create
 from raw_client import RawClient
 from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.views.vpn_views import vpns_view
+from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.clients.rights import SESSION_BYTES as DENIED_BYTES
 from sluicegate.messaging.clients.rights import SESSION_COUNT as DENIED_COUNT
 from sluicegate.messaging.clients.rights import SUBSCRIPTION_COUNT, UNRELEASED
-from sluicegate.messaging.message.usage import selector_bytes, share_bytes, subscription_bytes
+from sluicegate.messaging.message.usage import selector_bytes, share_bytes
+from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.mqtt.session.room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
 

@@ -11,8 +11,8 @@ from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from sluicegate.actors.messages.data import Confirmed, SessionRows
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.actors.spool.stored_answer import StoreRefused

@@ -10,7 +10,8 @@ from flow_client import Refused
 from named_queues import change, create, shown
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.messages.directory import (
+from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
+from sluicegate.actors.queues.requests import (
     DeclareQueue,
     DeleteQueue,
     FindQueue,
@@ -18,7 +19,6 @@ from sluicegate.actors.messages.directory import (
     QueueExpired,
     QueueHandle,
 )
-from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound, TemplateAlreadyExists, TemplateNotFound

@@ -16,7 +16,7 @@ from named_queues import shown
 from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
-from sluicegate.protocols.amqp.types.conditions import NOT_FOUND
+from sluicegate.protocols.amqp.types.errors import NOT_FOUND
 from sluicegate.protocols.flow.codec import codes
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 

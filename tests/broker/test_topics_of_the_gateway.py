@@ -13,7 +13,7 @@ from http_client import http_client
 from named_queues import create, shown
 from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.gateway.views.explanations import Specimen
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.flow.codec import codes
 

@@ -11,7 +11,7 @@ from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.transport.unfinished import COUNTER
 from unfinished_senders import AmqpSender, FlowSender, HttpSender, MqttSender, UnfinishedSender, WebSocketSender

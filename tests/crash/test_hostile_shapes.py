@@ -28,14 +28,14 @@ from hostile_shapes import (
     with_properties,
 )
 from raw_client import RawClient
-from sluicegate.gateway.node.allocator import KEPT_BYTES
+from sluicegate.gateway.node.os_limits import KEPT_BYTES
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ulong
 
 LIMIT = 32 * MIB
-# Freed memory that glibc keeps for the next large buffer, as `gateway.node.allocator` tells it to: at the end of the
+# Freed memory that glibc keeps for the next large buffer, as `gateway.node.os_limits` tells it to: at the end of the
 # heap of each thread that makes some, and these are the event loop's and the spool's. How much of it is there at the
 # end of a test is chance.
 KEPT = 2 * KEPT_BYTES

@@ -17,19 +17,17 @@ IMPURE = {"asyncio", "lmdb", "os", "pykka", "random", "secrets", "select", "sele
 
 # Compiled for speed, though they are no cores: the actor runtime, what its actors hand everything to, sockets, streams.
 SHELLS = {
-    "sluicegate/actors/runtime/asking.py",
-    "sluicegate/actors/runtime/cell.py",
-    "sluicegate/actors/runtime/clock.py",
     "sluicegate/actors/runtime/asks.py",
+    "sluicegate/actors/runtime/runtime.py",
+    "sluicegate/actors/runtime/clock.py",
     "sluicegate/actors/runtime/inbox.py",
     "sluicegate/actors/publishing/publisher.py",
-    "sluicegate/actors/runtime/runtime.py",
     "sluicegate/actors/runtime/tasks.py",
     "sluicegate/actors/transactions/commit.py",
     "sluicegate/protocols/transport/loop/accepting.py",
     "sluicegate/protocols/flow/requests/bulk.py",
     "sluicegate/protocols/flow/datapath/bulk_reads.py",
-    "sluicegate/protocols/flow/requests/session_requests.py",
+    "sluicegate/protocols/flow/requests/requests.py",
     "sluicegate/protocols/mqtt/requests/flows.py",
     "sluicegate/protocols/transport/loop/selector.py",
     "sluicegate/protocols/transport/stream.py",

@@ -10,10 +10,9 @@ from simulation.targets import PARTITIONED
 from simulation.world import World
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.gateway.views.errors import QueueAlreadyExists, QueueNotFound, Refused
-from sluicegate.gateway.views.replay_start import ReplayStart
-from sluicegate.gateway.views.selections import MessageSelection
-from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 
 LIMITS = (0, 1, 3)
 PARTITION_COUNTS = (1, 2, 3, 4, 6, 8)

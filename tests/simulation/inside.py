@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from simulation.memory_store import Image
 from simulation.targets import Violation
-from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.queues.directory.directory import QueueDirectory
+from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.transactions.staging import StagingActor
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.bulk.retained_log import RetainedLog

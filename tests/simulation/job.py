@@ -13,7 +13,7 @@ from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.bulk.staging import NOT_STAGED, StagingRefused
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 
 PARTS_MAX, ATTEMPTS_MAX, ROWS_MAX = 3, 2, 5
 COMMITS_SHARE = 0.8

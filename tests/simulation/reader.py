@@ -13,10 +13,19 @@ import pykka
 from simulation.tap import number_of
 from simulation.targets import Target, Violation
 from simulation.truth import Truth
-from sluicegate.actors.messages.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindRefused
-from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadFailed, ReadRange
+from sluicegate.actors.messages.readers import (
+    AckCursor,
+    AskPartitions,
+    BindCursor,
+    CursorBound,
+    CursorPosition,
+    CursorStatus,
+    RangeChunk,
+    ReadFailed,
+    ReadRange,
+)
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.bulk.durable_cursors import TAP, CursorRefused
 

@@ -3,7 +3,7 @@
 from simulation.scenario import SPARE
 from simulation.targets import QUEUE_KINDS, Message, Target, Violation
 from simulation.truth import Truth
-from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 
 ON_ITS_WAY_US = 1_000_000  # what a publisher sent may come so much later than what another one sent meanwhile
 

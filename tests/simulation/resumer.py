@@ -39,8 +39,8 @@ from sluicegate.protocols.amqp.codec.performatives import (
     encode_ending,
 )
 from sluicegate.protocols.amqp.codec.termini import NEVER, SESSION_END, Source, Target
-from sluicegate.protocols.amqp.types.conditions import INTERNAL_ERROR
 from sluicegate.protocols.amqp.types.encoding import encode, encode_performative
+from sluicegate.protocols.amqp.types.errors import INTERNAL_ERROR
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
 
 HANDLES: Final = {OUT: 0, IN: 1}

@@ -4,9 +4,8 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
-from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
 from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
-from sluicegate.messaging.topics.syntax import queue_topic
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE, queue_topic
 
 Attributes = dict[str, Any]
 

@@ -7,7 +7,7 @@ import pytest
 from simulation.client import HOLD
 from simulation.inside import logs_of, queues_of
 from simulation.world import World
-from sluicegate.actors.messages.cursor_messages import (
+from sluicegate.actors.messages.readers import (
     AckCursor,
     BindCursor,
     CursorBound,

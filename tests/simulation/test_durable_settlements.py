@@ -15,8 +15,8 @@ from sluicegate.actors.transactions.commit import HeldRanges, TransactionCommit
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
-from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
 from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 
 QUEUE = "first"
 A_MOMENT_US, A_REFUSAL_US, A_WHILE_US, FAILURES_US = 50, 100_000, 2_000_000, 10_000_000

@@ -27,8 +27,8 @@ from sluicegate.protocols.amqp.codec.dispositions import Disposition, dispositio
 from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame
 from sluicegate.protocols.amqp.codec.performatives import CLOSE, Attach, Begin, Detach, Flow, Open, encode_ending
 from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
-from sluicegate.protocols.amqp.types.conditions import CONNECTION_FORCED
 from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.errors import CONNECTION_FORCED
 from sluicegate.protocols.amqp.types.values import AmqpValue, Described, uint, ulong
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"

@@ -59,7 +59,7 @@ from sluicegate.gateway.node.environment import Surroundings
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import CursorNotFound, QueueNotFound
-from sluicegate.messaging.queues.attributes import DEAD_MESSAGE_QUEUE
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN
 from sluicegate.storage.interface import CommitJob
 from wire_referee import judged

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from gateway_process import GatewayProcess, gateway, wait_until
 from sluicegate import BlockingClient, Message
-from sluicegate.messaging.message import dead_letter as dead
+from sluicegate.messaging.message import headers as dead
 from sluicegate.pipeline.configuration import SchemaTable
 from sluicegate.pipeline.decode.stage import decoder_for
 from sluicegate.pipeline.failures import JobFailed

@@ -9,8 +9,7 @@ import pytest
 from lone_actors import Idle, spawned
 from sluicegate.actors.messages.data import Append, Confirmed
 from sluicegate.actors.partitions.jobs.dead_lettering import BuryingAgain, bury
-from sluicegate.actors.partitions.jobs.job import ErrandPlace
-from sluicegate.actors.partitions.jobs.unburied import Unburied
+from sluicegate.actors.partitions.jobs.job import ErrandPlace, Unburied
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import Runtime

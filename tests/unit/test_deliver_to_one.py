@@ -12,8 +12,7 @@ from lone_actors import lone_runtime, turn
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers

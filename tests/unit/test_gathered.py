@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.protocols.connection.gathered import LARGE_BYTES, gathered
+from sluicegate.protocols.connection.write_control import LARGE_BYTES, gathered
 
 SIZES = st.one_of(st.integers(0, 100), st.sampled_from([LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1]))
 

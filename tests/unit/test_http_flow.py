@@ -6,7 +6,7 @@ import pytest
 
 from lone_actors import recorder, spawned, turn
 from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, SettleDurably
-from sluicegate.actors.messages.drain_messages import DrainFlow, FlowDrained
+from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import FlowGone, FlowState
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -15,8 +15,7 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.protocols.http.consuming.flow import READ_ELSEWHERE, FlowTerms, HttpFlow
-from sluicegate.protocols.http.consuming.readers import Poll
+from sluicegate.protocols.http.consuming.flow import READ_ELSEWHERE, FlowTerms, HttpFlow, Poll
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 

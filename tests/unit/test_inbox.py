@@ -10,10 +10,9 @@ import pytest
 
 from lone_actors import lone_runtime, turn
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.inbox import Dispatcher, FlushCall
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, RESTARTED
 
 

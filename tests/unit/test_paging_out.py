@@ -4,9 +4,8 @@ from lone_actors import spawned, turn
 from sluicegate.actors.messages.queues import PagesWritten, WritePages
 from sluicegate.actors.partitions.paging import PagingOut
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.messaging.partitions.memory import PARTITION_BYTES_MAX, MemoryBudget
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
+from sluicegate.messaging.partitions.paging import PARTITION_BYTES_MAX, MemoryBudget
 from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
 from unit.cores.messages import batch_of, numbered
 

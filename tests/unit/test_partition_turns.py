@@ -6,8 +6,7 @@ from sluicegate.actors.messages.partitions import DeliverAgain
 from sluicegate.actors.messages.queues import Attach, Pause
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.state.flows import Flow

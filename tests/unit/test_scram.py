@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.strategies import characters, text
 from scramp import ScramClient
 
-from sluicegate.protocols.flow.client.session import scram as scram_of_the_flow_client
+from sluicegate.protocols.flow.client.session import authentication as scram_of_the_flow_client
 from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Proven
 from sluicegate.protocols.security.scram import (
     ITERATIONS_MAX,

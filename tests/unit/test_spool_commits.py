@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from lone_actors import recorder
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
-from sluicegate.actors.messages.cursor_messages import CommitSeen, WatchCommits
 from sluicegate.actors.messages.data import Confirmed, Refused, Settled, Store
 from sluicegate.actors.messages.queues import PageOut, Withdraw, WriteTables
+from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.actors.spool.actor import JOURNAL_RECORDS_MAX, TRY_AGAIN_MS, Spool
 from sluicegate.actors.spool.health import SpoolHealth

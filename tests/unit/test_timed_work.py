@@ -7,10 +7,9 @@ import pytest
 from full_socket import FullSocket
 from lone_actors import Idle, spawned, spawned_partition
 from sluicegate.actors.messages.data import WAKE
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.write_control import WritingWatch

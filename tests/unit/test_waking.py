@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lone_actors import ENDLESS, lone_runtime, spawned, turn
 from sluicegate.actors.partitions.triggers import wake_waiters, watch_for_room
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 

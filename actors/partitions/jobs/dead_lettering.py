@@ -8,9 +8,8 @@ from typing import Any, Final
 from sluicegate.actors.partitions.jobs.job import Errand, ErrandPlace
 from sluicegate.actors.partitions.jobs.move import Moving
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.dead_letter import DeadLetter
 from sluicegate.messaging.message.dead_lettering import died, goes_in_a_circle, is_eligible
-from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.headers import DeadLetter, Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
 from sluicegate.messaging.partitions.rules.moves import lost
 from sluicegate.messaging.partitions.state.effects import DeadRange

@@ -6,14 +6,12 @@ is deleted ends it. Queues that a definition names exist from when it is loaded 
 
 import logging
 
-from sluicegate.actors.messages.directory import CreateQueue, QueueHandle
 from sluicegate.actors.queues.assembly import NAMED, TEMPORARY
 from sluicegate.actors.queues.directory.templates import QueueTemplates
-from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.gathering import gather
+from sluicegate.actors.queues.requests import CreateQueue, QueueHandle
+from sluicegate.actors.runtime.asks import LoopFuture, gather
 from sluicegate.messaging.queues.attributes import NON_EXCLUSIVE
-from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict
-from sluicegate.messaging.queues.queue_topics import topics_of
+from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict, topics_of
 from sluicegate.messaging.routing.virtual.definitions import NO_DEFINITIONS, VirtualDestinations, topic_consumed
 from sluicegate.messaging.topics.syntax import TopicFilter
 

@@ -8,7 +8,38 @@ from dataclasses import replace
 from functools import partial
 
 from sluicegate.actors.messages.data import Confirmed, Refused, Resume
-from sluicegate.actors.messages.directory import (
+from sluicegate.actors.messages.queues import (
+    PurgeFromStore,
+    Reconfigure,
+    RegisterPartition,
+    RescaleAdvanced,
+    RescaleFinished,
+    WriteTables,
+)
+from sluicegate.actors.messages.router import SetQueueTopics
+from sluicegate.actors.queues.assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
+from sluicegate.actors.queues.directory.consumer_queues import ConsumerQueues, all_done, found_later
+from sluicegate.actors.queues.directory.lost_definitions import (
+    OwnQueue,
+    check_decides,
+    description_of_lost,
+    giving_back,
+    stays_lost,
+    with_own_definition,
+)
+from sluicegate.actors.queues.directory.permissions import (
+    QueueUpdates,
+    check_changed,
+    check_made,
+    check_permission,
+    check_update,
+    is_there_for,
+)
+from sluicegate.actors.queues.directory.rescale_plans import RescalePlans
+from sluicegate.actors.queues.directory.table import QueueTable, exists_later
+from sluicegate.actors.queues.directory.templates import QueueTemplates, template_row
+from sluicegate.actors.queues.overview import last_overview
+from sluicegate.actors.queues.requests import (
     CreateQueue,
     DeclareQueue,
     DefineConsumerQueues,
@@ -30,29 +61,10 @@ from sluicegate.actors.messages.directory import (
     UpdateQueue,
     UpdateRefused,
 )
-from sluicegate.actors.messages.queues import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
-from sluicegate.actors.messages.rescale_messages import RescaleAdvanced, RescaleFinished
-from sluicegate.actors.messages.router import SetQueueTopics
-from sluicegate.actors.queues.assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
-from sluicegate.actors.queues.directory.consumer_queues import ConsumerQueues, all_done, found_later
-from sluicegate.actors.queues.directory.lost_definitions import (
-    OwnQueue,
-    check_decides,
-    description_of_lost,
-    giving_back,
-    stays_lost,
-    with_own_definition,
-)
-from sluicegate.actors.queues.directory.permissions import check_changed, check_made, check_permission, is_there_for
-from sluicegate.actors.queues.directory.queue_updates import QueueUpdates, check_update
-from sluicegate.actors.queues.directory.rescale_plans import RescalePlans
-from sluicegate.actors.queues.directory.table import QueueTable, exists_later
-from sluicegate.actors.queues.directory.templates import QueueTemplates, template_row
-from sluicegate.actors.queues.overview import last_overview
 from sluicegate.actors.queues.rescale import resume_rescale
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
@@ -66,8 +78,13 @@ from sluicegate.messaging.observability.events import (
 )
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.messaging.queues.attributes import DELETE
-from sluicegate.messaging.queues.definition import ANONYMOUS_PREFIX, QueueDefinition, definition_from_dict, is_named
-from sluicegate.messaging.queues.queue_topics import topics_of
+from sluicegate.messaging.queues.definition import (
+    ANONYMOUS_PREFIX,
+    QueueDefinition,
+    definition_from_dict,
+    is_named,
+    topics_of,
+)
 from sluicegate.messaging.topics.syntax import queue_topic_filter
 from sluicegate.storage.catalog.partition_owners import missing_rows, owner_rows, owner_rows_deleted
 from sluicegate.storage.catalog.queues import StoredQueue, queue_row, queue_row_deleted, stored_queues

@@ -3,13 +3,11 @@
 Carrying a plan out is `rescaling`. Which slots move is decided in messaging.queues.assignment.slots.
 """
 
-from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.queues import PurgeFromStore, RegisterPartition
-from sluicegate.actors.messages.rescale_messages import AddedPartition, RescaleQueue
+from sluicegate.actors.messages.queues import AddedPartition, PurgeFromStore, RegisterPartition, RescaleQueue
 from sluicegate.actors.queues.assembly import QueueServices, log_for, start_partition
+from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.queues.assignment.rescale import Rescale
-from sluicegate.messaging.queues.assignment.slots import modulo_slots, resized_slots
+from sluicegate.messaging.queues.assignment.slots import Rescale, modulo_slots, resized_slots
 from sluicegate.storage.catalog.queues import StoredQueue
 
 

@@ -1,6 +1,6 @@
 """What stands before the router of the admin port: who may come in, what foreign web pages may not, what is audited.
 
-How far an account may go is asked by the operations themselves (`gateway.admin.permission`), which know the message
+How far an account may go is asked by the operations themselves (`gateway.admin.problems`), which know the message
 VPN. The guard knows the least of it: who may read nothing comes no further, nor does a change by whoever may change
 nothing anywhere.
 """
@@ -13,11 +13,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.actors.runtime.events import Events
-from sluicegate.gateway.admin.permission import READ_ONLY_METHODS, beyond
-from sluicegate.gateway.admin.problems import problem
+from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, beyond, problem
 from sluicegate.gateway.admin.requests import content_type
 from sluicegate.gateway.admin.rest.operations import OPEN
-from sluicegate.gateway.admin.semp.refusing import ROOT, refused_at_the_door
+from sluicegate.gateway.admin.semp.envelope import ROOT, refused_at_the_door
 from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
 from sluicegate.gateway.security.operators import AdminAccounts, NotSignedIn
 from sluicegate.messaging.observability.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED

@@ -22,9 +22,7 @@ from sluicegate.gateway.admin.requests import (
     view_json,
     whole_number,
 )
-from sluicegate.gateway.admin.rest.account_api import AccountApi
-from sluicegate.gateway.admin.rest.figures_api import FiguresApi
-from sluicegate.gateway.admin.rest.objects_api import ProfileApi
+from sluicegate.gateway.admin.rest.objects_api import AccountApi, FiguresApi, ProfileApi, RestApi, UserApi
 from sluicegate.gateway.admin.rest.openapi import docs_page, document_json, index_page
 from sluicegate.gateway.admin.rest.operations import (
     BROWSE_PARAMETERS,
@@ -42,23 +40,26 @@ from sluicegate.gateway.admin.rest.operations import (
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
 )
-from sluicegate.gateway.admin.rest.rest_api import RestApi
-from sluicegate.gateway.admin.rest.user_api import UserApi
 from sluicegate.gateway.observability.metrics import CONTENT_TYPE, Exposition
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.interface import NodePort, template_of
 from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.clients import ClientQuestion
-from sluicegate.gateway.views.queues import ActorView, EventView, MessageView, QueueView
-from sluicegate.gateway.views.replay_start import SEQUENCE_MAX, replay_start
-from sluicegate.gateway.views.routing_views import DurableSelectorView
-from sluicegate.gateway.views.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from sluicegate.gateway.views.specimen import Specimen, properties_from_json
+from sluicegate.gateway.views.explanations import Specimen, properties_from_json
+from sluicegate.gateway.views.queues import ActorView, DurableSelectorView, EventView, MessageView, QueueView
+from sluicegate.gateway.views.selections import (
+    FIELDS_OF_DELETE,
+    FIELDS_OF_MOVE,
+    FIELDS_OF_REDRIVE,
+    SEQUENCE_MAX,
+    replay_start,
+    selection_from_dict,
+)
 from sluicegate.gateway.views.spool import CursorView
 from sluicegate.gateway.views.subscriptions import SmrpQuestion
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import template_from_dict
-from sluicegate.messaging.queues.wrong_value import seen
 
 LINES_TYPE: Final = "application/x-ndjson"
 

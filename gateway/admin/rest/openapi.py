@@ -7,38 +7,41 @@ from typing import Final
 import orjson
 from pydantic import TypeAdapter
 
-from sluicegate.gateway.admin.operation import Answer, Operation, Parameter, TextParameter
-from sluicegate.gateway.admin.rest.operations import OPERATIONS, VPN_PARAMETER
+from sluicegate.gateway.admin.operation import VPN_PARAMETER, Answer, Operation, Parameter, TextParameter
+from sluicegate.gateway.admin.rest.operations import OPERATIONS
+from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX, AskedUser
-from sluicegate.gateway.version import VERSION
-from sluicegate.gateway.views.account_views import AccountView
-from sluicegate.gateway.views.accounts import ProfilesView
-from sluicegate.gateway.views.clients import ClientsView
+from sluicegate.gateway.views.accounts import AccountView, ProfilesView, UsersView
+from sluicegate.gateway.views.clients import ClientsView, MessageVpnsView
 from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures
 from sluicegate.gateway.views.queues import (
     QUEUE_CONFIG_SCHEMA,
     ActorView,
+    DurableSelectorView,
     EventView,
     Health,
     MessageView,
     QueueView,
     RedriveView,
+    ReloadView,
     TakenView,
     attribute_schema,
 )
-from sluicegate.gateway.views.replay_start import ALLOWED
 from sluicegate.gateway.views.rest import RestDeliveryPointsView
-from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
-from sluicegate.gateway.views.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
+from sluicegate.gateway.views.selections import (
+    ALLOWED,
+    FIELDS_OF_DELETE,
+    FIELDS_OF_MOVE,
+    FIELDS_OF_REDRIVE,
+    SELECTION_SCHEMA,
+)
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
 from sluicegate.gateway.views.subscriptions import SmrpSubscriptionsView
-from sluicegate.gateway.views.user_views import UsersView
-from sluicegate.gateway.views.vpn_views import MessageVpnsView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
 from sluicegate.storage.backup.folder import NAME_ALLOWED, NAME_FORM

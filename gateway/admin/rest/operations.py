@@ -9,20 +9,22 @@ from sluicegate.gateway.admin.operation import (
     NOT_PERMITTED,
     NOT_SIGNED_IN,
     REFUSED,
+    VPN_PARAMETER,
     Answer,
     Operation,
     Parameter,
     TextParameter,
 )
-from sluicegate.gateway.admin.rest.figures_operations import FIGURES_OPERATIONS
-from sluicegate.gateway.admin.rest.objects_operations import PROFILE_OPERATIONS
-from sluicegate.gateway.admin.rest.rest_operations import REST_OPERATIONS
-from sluicegate.gateway.admin.rest.template_operations import TEMPLATE_OPERATIONS
-from sluicegate.gateway.admin.rest.user_operations import USER_OPERATIONS
+from sluicegate.gateway.admin.rest.objects_operations import (
+    FIGURES_OPERATIONS,
+    PROFILE_OPERATIONS,
+    REST_OPERATIONS,
+    TEMPLATE_OPERATIONS,
+    USER_OPERATIONS,
+)
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
 from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX
 from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX
-from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
 from sluicegate.messaging.selectors.lexer import SELECTOR_CHARS_MAX
 
 HTML: Final = "text/html"
@@ -40,7 +42,6 @@ BROWSE_PARAMETERS: Final = (
     Parameter("limit", "most messages to return", 1, MESSAGES_MAX, MESSAGES_DEFAULT),
 )
 
-VPN_PARAMETER: Final = TextParameter("vpn", "message VPN; without it, `default`", NAME_CHARS_MAX)
 NO_VPN: Final = Answer(404, "No message VPN has that name", "Problem")
 
 EVENTS_PARAMETERS: Final = (

@@ -10,19 +10,17 @@ from starlette.requests import Request
 
 from sluicegate.actors.messages.operations import COPY, DELETE
 from sluicegate.gateway.admin.requests import json_object, path_name
-from sluicegate.gateway.admin.semp.envelope import Asked, Document, answer_of_done
+from sluicegate.gateway.admin.semp.envelope import Asked, Document, Performing, SempOperation, answer_of_done
 from sluicegate.gateway.admin.semp.errors import invalid_parameter, not_allowed, not_found
 from sluicegate.gateway.admin.semp.messages import OBJECT_PATH, message_id
 from sluicegate.gateway.admin.semp.objects.attributes import TEXT, Schema
-from sluicegate.gateway.admin.semp.operation import Performing, SempOperation
 from sluicegate.gateway.admin.semp.resources import CLIENTS, QUEUES
 from sluicegate.gateway.operations.interface import NodePort
 from sluicegate.gateway.views.queues import TakenView
-from sluicegate.gateway.views.replay_start import SEQUENCE_MAX, ReplayStart
-from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.gateway.views.selections import SEQUENCE_MAX, MessageSelection, ReplayStart
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId, parse_message_id
-from sluicegate.messaging.queues.wrong_value import seen
 
 SOURCE: Final = "sourceQueueName"
 MESSAGE: Final = "replicationGroupMsgId"

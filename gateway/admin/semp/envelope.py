@@ -1,13 +1,19 @@
 """The envelope of SEMP's answers: data, links, counts of what lies below, and what is said of the request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
-from sluicegate.gateway.admin.semp.errors import SempError, invalid_parameter
-from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, SempObject
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sluicegate.gateway.admin.requests import json_answer
+from sluicegate.gateway.admin.semp.errors import UNAUTHORIZED, SempError, invalid_parameter
+from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, Schema, SempObject
 from sluicegate.gateway.admin.semp.query import Selection, SempQuery, Value
+from sluicegate.gateway.operations.interface import NodePort
 
 Document = dict[str, object]
 
@@ -116,3 +122,47 @@ def answer_of_error(asked: Asked, error: SempError) -> Document:
 
 def _meta(asked: Asked, response_code: int) -> Document:
     return {"request": {"method": asked.method, "uri": asked.uri}, "responseCode": response_code}
+
+
+# Refusals as SEMP's clients understand them, also of what comes no further than the door of the admin port.
+
+
+ROOT: Final = "/SEMP/"
+
+
+def refused(asked: Asked, error: SempError, headers: dict[str, str] | None = None) -> Response:
+    """Return the response to a request that is refused."""
+    response = json_answer(orjson.dumps(answer_of_error(asked, error)), status=error.http_status)
+    response.headers.update(headers or {})
+    return response
+
+
+def refused_at_the_door(request: Request, status: int, detail: str) -> Response:
+    """Return the response to a request that nobody has looked at, for want of an account or of good manners."""
+    if status in (401, 403):
+        error = SempError(*UNAUTHORIZED, detail, http_status=status)
+    else:
+        error = invalid_parameter(detail, http_status=status)
+    return refused(Asked(request.method, str(request.url)), error)
+
+
+# One method at one path of SEMP. Routes and OpenAPI documents are made from tables of these.
+
+
+BASE: Final = "/SEMP/v2"
+
+Api = Literal["monitor", "config", "action"]
+Performing = Callable[[NodePort, Request, Asked], Awaitable[Document]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SempOperation:
+    """One operation. `path` is what follows the name of the API; what it is about, `kind` says."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    summary: str
+    perform: Performing
+    kind: SempObject[Any] | None = None  # of the data in its answer; None: it has none
+    of_many: bool = False  # the answer is a page of objects
+    body: Schema | None = None  # of what is sent

@@ -10,10 +10,17 @@ from typing import Final
 from starlette.requests import Request
 
 from sluicegate.gateway.admin.requests import path_name
-from sluicegate.gateway.admin.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, shown
+from sluicegate.gateway.admin.semp.envelope import (
+    Asked,
+    Document,
+    SempOperation,
+    answer_of_many,
+    answer_of_one,
+    is_wanted,
+    shown,
+)
 from sluicegate.gateway.admin.semp.errors import SempError, invalid_parameter, not_found
 from sluicegate.gateway.admin.semp.objects.queues import MESSAGE
-from sluicegate.gateway.admin.semp.operation import SempOperation
 from sluicegate.gateway.admin.semp.query import cursor_after, read_query
 from sluicegate.gateway.admin.semp.resources import QUEUES
 from sluicegate.gateway.operations.interface import NodePort

@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from sluicegate.gateway.admin.semp.envelope import BASE, Api, SempOperation
 from sluicegate.gateway.admin.semp.objects.attributes import TEXT, Schema, SempObject
-from sluicegate.gateway.admin.semp.operation import BASE, Api, SempOperation
 from sluicegate.gateway.admin.semp.query import COUNT_DEFAULT, COUNT_MAX
-from sluicegate.gateway.version import VERSION
+from sluicegate.gateway.build import VERSION
 
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": COUNT_DEFAULT}
 _META: Final[Schema] = {

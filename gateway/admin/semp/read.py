@@ -10,6 +10,7 @@ from sluicegate.gateway.admin.requests import path_name
 from sluicegate.gateway.admin.semp.envelope import (
     Asked,
     Document,
+    SempOperation,
     answer_of_many,
     answer_of_one,
     is_wanted,
@@ -18,7 +19,6 @@ from sluicegate.gateway.admin.semp.envelope import (
 )
 from sluicegate.gateway.admin.semp.errors import not_found
 from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, SempObject, configured
-from sluicegate.gateway.admin.semp.operation import SempOperation
 from sluicegate.gateway.admin.semp.query import SempQuery, page_of, read_query
 from sluicegate.gateway.operations.interface import NodePort
 

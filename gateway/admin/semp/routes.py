@@ -11,11 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sluicegate.actors.spool.stored_answer import StoreRefused
-from sluicegate.gateway.admin.permission import READ_ONLY_METHODS, permit
-from sluicegate.gateway.admin.problems import NotPermitted, Unacceptable
+from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, NotPermitted, Unacceptable, permit
 from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
 from sluicegate.gateway.admin.semp.actions import ACTIONS
-from sluicegate.gateway.admin.semp.envelope import Asked, Document
+from sluicegate.gateway.admin.semp.envelope import BASE, ROOT, Api, Asked, Document, Performing, SempOperation, refused
 from sluicegate.gateway.admin.semp.errors import (
     NOT_FOUND,
     UNAUTHORIZED,
@@ -27,14 +26,12 @@ from sluicegate.gateway.admin.semp.errors import (
 )
 from sluicegate.gateway.admin.semp.messages import MESSAGES
 from sluicegate.gateway.admin.semp.openapi import document
-from sluicegate.gateway.admin.semp.operation import BASE, Api, Performing, SempOperation
 from sluicegate.gateway.admin.semp.read import reading
-from sluicegate.gateway.admin.semp.refusing import ROOT, refused
 from sluicegate.gateway.admin.semp.resources import CONFIGURED, MONITORED
 from sluicegate.gateway.admin.semp.write import CHANGED, changing
+from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
 from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.version import VERSION
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.queues.definition import QueueInvalid
 

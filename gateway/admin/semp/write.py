@@ -12,12 +12,11 @@ from typing import Any, Final, Literal
 from starlette.requests import Request
 
 from sluicegate.gateway.admin.requests import json_object, path_name
-from sluicegate.gateway.admin.semp.envelope import Asked, Document, answer_of_done
+from sluicegate.gateway.admin.semp.envelope import Asked, Document, SempOperation, answer_of_done
 from sluicegate.gateway.admin.semp.errors import invalid_parameter
 from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, SempAttribute, SempObject
 from sluicegate.gateway.admin.semp.objects.clients import EXCEPTIONS
 from sluicegate.gateway.admin.semp.openapi import object_schema
-from sluicegate.gateway.admin.semp.operation import SempOperation
 from sluicegate.gateway.admin.semp.read import Names, Resource, answer_with, query_of_one
 from sluicegate.gateway.admin.semp.resources import (
     ACL_EXCEPTIONS,
@@ -28,16 +27,16 @@ from sluicegate.gateway.admin.semp.resources import (
     TEMPLATES,
     USERNAMES,
 )
-from sluicegate.gateway.config.described import described
+from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.operations.interface import NodePort
 from sluicegate.gateway.provisioning.stored_users import asked_user
 from sluicegate.gateway.views.accounts import ProfileKind
 from sluicegate.gateway.views.errors import NotFound, QueueNotFound, UserNotFound
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid, config_from_dict
 from sluicegate.messaging.queues.template import template_from_dict
-from sluicegate.messaging.queues.wrong_value import seen
 
 Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
 Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in

@@ -11,14 +11,21 @@ from pydantic import ValidationError
 from sluicegate.gateway.cli.admin.connection import RELEASE_ADVICE, AdminPort
 from sluicegate.gateway.cli.terminal.failures import UNREACHABLE, CommandFailed
 from sluicegate.gateway.views.adapters import View, adapter
-from sluicegate.gateway.views.clients import ClientsView
+from sluicegate.gateway.views.clients import ClientsView, MessageVpnsView
 from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures
-from sluicegate.gateway.views.queues import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
-from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
+from sluicegate.gateway.views.queues import (
+    ActorView,
+    DurableSelectorView,
+    EventView,
+    MessageView,
+    QueueView,
+    RedriveView,
+    ReloadView,
+    TakenView,
+)
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
 from sluicegate.gateway.views.subscriptions import SmrpSubscriptionsView
-from sluicegate.gateway.views.vpn_views import MessageVpnsView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"

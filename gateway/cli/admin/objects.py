@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from sluicegate.gateway.cli.admin.client import AdminClient, read_view
-from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView
+from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView, UsersView, UserView
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
-from sluicegate.gateway.views.user_views import UsersView, UserView
 
 
 class AdminObjects(AdminClient):

@@ -12,8 +12,7 @@ from sluicegate.gateway.cli.bench.figures import PAYLOAD_BYTES_MIN
 from sluicegate.gateway.cli.bench.load import Load, Run
 from sluicegate.gateway.cli.commands.mqtt.session import PasswordOption, UserOption
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.flow.client.errors import ConnectFailed, FlowClientError
 from sluicegate.protocols.flow.client.options import PORT_DEFAULT, ClientOptions, target_of

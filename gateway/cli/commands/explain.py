@@ -8,12 +8,11 @@ from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.views.explanations import CheckView, DestinationView
-from sluicegate.gateway.views.printable import printable
+from sluicegate.gateway.views.text import printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.partitions.explain import WaitReason
 
 app = typer.Typer(help="Explain where messages go, and why they wait.", no_args_is_help=True)
 

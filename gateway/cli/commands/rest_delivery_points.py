@@ -13,11 +13,9 @@ import typer
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, UrlOption, VpnOption
 from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.config.allowed import shown
-from sluicegate.gateway.config.document import Document
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError, Document
 from sluicegate.gateway.config.load import text_of
 from sluicegate.gateway.config.sources import apply_settings
 from sluicegate.gateway.config.yaml_document import read_yaml

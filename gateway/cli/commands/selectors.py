@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Durable selectors of the consumers of virtual topics.", no_args_is_help=True)

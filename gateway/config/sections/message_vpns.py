@@ -10,7 +10,7 @@ from sluicegate.gateway.config.sections.node import Pair, Queues
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoints
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.authentication import Authentication
-from sluicegate.gateway.config.sections.sizes import MIB, TIB, Size
+from sluicegate.gateway.config.sections.values import MIB, TIB, Size
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.clients.vpn_quota import COUNT_MAX
 from sluicegate.messaging.message.vpn import DEFAULT_VPN

@@ -18,16 +18,14 @@ from pydantic_core import PydanticCustomError
 from sluicegate.gateway.config.sections.listeners import LOOPBACK, Host, Port
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.web_pages import AllowedHosts, AllowedOrigins
-from sluicegate.gateway.config.sections.sizes import GIB, KIB, MIB, TIB, Size
-from sluicegate.gateway.config.sections.values import plain_value, plain_values
+from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, TIB, Size, plain_value, plain_values
 from sluicegate.messaging.message.thresholds import ThresholdPair
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, seen
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict
 from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.messaging.queues.template import QueueTemplate, template_from_dict
-from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.messaging.selectors.dialects import Dialect
 from sluicegate.messaging.selectors.selector import DIALECTS
-from sluicegate.messaging.selectors.selector_dialect import Dialect
 from sluicegate.protocols.rest.allowed_targets import AllowedTargets, parse_targets
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]

@@ -1,7 +1,10 @@
 """What a text means as a value of a queue's attribute: in YAML `yes` is one, and the environment has nothing else."""
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
 
 from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER
 
@@ -23,3 +26,69 @@ def plain_value(name: str, value: object) -> object:
     if attribute.kind == FLAG:
         return _TRUTHS.get(value.lower(), value)
     return value
+
+
+# Sizes as people write them: `16 GiB`, `256MB`, `1.5 MiB`, or a plain number of bytes.
+
+
+UNITS: Final[dict[str, int]] = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+TIB: Final = 1 << 40
+
+_UNIT_BY_LOWER: Final = {unit.lower(): size for unit, size in UNITS.items()}
+_SIZE: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,9}))?\s*([a-z]*)", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes a text means; units count by 1000 (`MB`) or 1024 (`MiB`), in any case. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no size")
+    whole, fraction, unit = match.groups()
+    factor = _UNIT_BY_LOWER.get(unit.lower() or "b")
+    if factor is None:
+        raise ValueError(f"{unit!r} is no unit; the units are {', '.join(UNITS)}")
+    size = int(whole) * factor
+    if fraction:
+        # In whole numbers, so that 0.1 GB is what it says and not a float's idea of it.
+        part, rest = divmod(int(fraction) * factor, 10 ** len(fraction))
+        if rest:
+            raise ValueError(f"{text!r} is not a whole number of bytes")
+        size += part
+    return size
+
+
+def format_size(size: int) -> str:
+    """Return a size in the largest unit in which it is a whole number: the inverse of `parse_size`."""
+    for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "kB"):
+        if size and size % UNITS[unit] == 0:
+            return f"{size // UNITS[unit]} {unit}"
+    return f"{size} B"
+
+
+def rounded_size(size: float) -> str:
+    """Return a size for people who look at many of them: `1.4 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _to_bytes(value: object) -> object:
+    return parse_size(value) if isinstance(value, str) else value
+
+
+Size = Annotated[int, BeforeValidator(_to_bytes)]

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.servers.front import ProtocolFront
-from sluicegate.gateway.provisioning.queue_kinds import subscription_queue
-from sluicegate.gateway.version import VERSION
+from sluicegate.gateway.provisioning.queues import subscription_queue
 from sluicegate.protocols.amqp.connection import AmqpConnection
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.amqp.limits import AmqpLimits

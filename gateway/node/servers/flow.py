@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.servers.front import ProtocolFront
-from sluicegate.gateway.version import VERSION
 from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.connection import FlowConnection
 from sluicegate.protocols.flow.services import FlowServices

@@ -8,13 +8,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.actor import SupervisorActor
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
-from sluicegate.actors.runtime.tree import SupervisorActor
 from sluicegate.gateway.config.sections.listeners import TlsListener
 from sluicegate.gateway.node.servers.listening import make_listener, tell_failed_handshakes
-from sluicegate.gateway.views.start_errors import opening
+from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnServices

@@ -5,7 +5,7 @@ The port of operators is `gateway.admin`.
 
 from typing import TYPE_CHECKING, ClassVar
 
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.node.servers.front import ProtocolFront
 from sluicegate.protocols.http.codec.responses import ResponseHeads

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.servers.front import ProtocolFront
-from sluicegate.gateway.provisioning.queue_kinds import session_queue
+from sluicegate.gateway.provisioning.queues import session_queue
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.connection import MqttConnection
 from sluicegate.protocols.mqtt.services import MqttServices

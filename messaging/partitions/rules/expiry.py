@@ -13,10 +13,8 @@ from typing import Final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.messaging.partitions.state.locks import Locks
-from sluicegate.messaging.partitions.state.marks import has_delays, marks_of
-from sluicegate.messaging.partitions.state.segments import Segment
+from sluicegate.messaging.partitions.state.flows import DeliveryRules, Locks
+from sluicegate.messaging.partitions.state.segments import Segment, has_delays, marks_of
 from sluicegate.messaging.partitions.state.state import LedgerState
 
 # One turn of a partition looks at so many segments; what is left is looked at in the next, which follows at once.

@@ -6,11 +6,59 @@ from mypy_extensions import i64
 
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.key_source import KeySource
+from sluicegate.messaging.message.keys import KeySource
 from sluicegate.messaging.message.ranges import RangeSet
-from sluicegate.messaging.partitions.state.locks import Locks
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.selectors.selector import Selector
+
+# How long a consumer may keep a delivery without settling it: one lock for each, in ranges that run out together.
+
+
+# A lock lasts its time and at most a sixteenth more, so that deliveries of about the same time run out as one range.
+ROUNDINGS_PER_TIMEOUT: Final = 16
+
+
+@final
+class Locks:
+    """The locks of one flow on one partition. What was settled meanwhile may still stand here; it does no harm.
+
+    Invariants: deadlines ascend; a sequence stands under one deadline, the latest it was given.
+    """
+
+    def __init__(self) -> None:
+        self._deadlines_ms: list[int] = []
+        self._locked: list[RangeSet] = []
+
+    def grant(self, first: int, end: int, *, now_ms: int, timeout_ms: int) -> None:
+        """Lock `[first, end)`, which has no lock, from now on."""
+        step_ms = max(1, timeout_ms // ROUNDINGS_PER_TIMEOUT)
+        deadline_ms = (now_ms + timeout_ms + step_ms - 1) // step_ms * step_ms
+        place = len(self._deadlines_ms)
+        while place > 0 and self._deadlines_ms[place - 1] > deadline_ms:  # the timeout was shortened, or the clock set
+            place -= 1
+        if place == 0 or self._deadlines_ms[place - 1] != deadline_ms:
+            self._deadlines_ms.insert(place, deadline_ms)
+            self._locked.insert(place, RangeSet())
+            place += 1
+        self._locked[place - 1].add(first, end)
+
+    def forget(self, first: int, end: int) -> None:
+        """Let go of `[first, end)`, to be locked anew or not at all."""
+        for ranges in self._locked:
+            ranges.discard(first, end)
+
+    def next_ms(self) -> int:
+        """Return when the next locks run out; 0 when there are none."""
+        return self._deadlines_ms[0] if self._deadlines_ms else 0
+
+    def take_expired(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return what was locked until now, and forget it."""
+        expired: list[tuple[int, int]] = []
+        while self._deadlines_ms and self._deadlines_ms[0] <= now_ms:
+            del self._deadlines_ms[0]
+            expired += self._locked.pop(0).ranges()
+        return expired
+
 
 UNBOUNDED: Final = 1 << 40  # of what a consumer takes of one partition: as much as its window has room for
 
@@ -341,3 +389,39 @@ def starved(flows: list[LedgerFlow], unacked_count_max: i64, *, gets_any: bool) 
 
 def _held(flow: LedgerFlow) -> int:
     return flow.in_flight.total
+
+
+# Commits under way that settle messages of a ledger, and deliveries that wait until they are decided.
+#
+# What such a commit took from its consumer is the consumer's again when the commit is not made. If the consumer was
+# lost meanwhile it is anybody's, and it is older than what others were given since. So where a ledger keeps an order,
+# nothing is delivered then before the commit is decided: that is a commit's time. It is the whole partition and not the
+# key that waits, for whoever would have to know the keys of what lies in pages.
+#
+# Deliberately elsewhere: what is taken and how it comes back (messaging.partitions.prepared).
+
+
+@final
+class Undecided:
+    """Whom the commits under way took something from: a flow under an epoch, once for each commit."""
+
+    __slots__ = ("_taken_from",)
+
+    def __init__(self) -> None:
+        self._taken_from: list[tuple[int, int]] = []
+
+    def begin(self, flow_id: int, epoch: int) -> None:
+        """A commit took something."""
+        self._taken_from.append((flow_id, epoch))
+
+    def end(self, flow_id: int, epoch: int) -> None:
+        """It is decided."""
+        self._taken_from.remove((flow_id, epoch))
+
+    def of_lost_flows(self, flows: dict[int, LedgerFlow]) -> bool:
+        """Return whether one took from a flow that does not take part any more; `flows` are those that do."""
+        for flow_id, epoch in self._taken_from:
+            flow = flows.get(flow_id)
+            if flow is None or flow.epoch != epoch:
+                return True
+        return False

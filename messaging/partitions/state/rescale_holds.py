@@ -4,15 +4,14 @@ A message is looked at when it would be delivered, not when it comes: so a held 
 restart nothing has to be known of it. Deliveries pass over what is held and remember where it lies. When its source is
 drained it is ready, behind the cursor: next in turn.
 
-Deliberately elsewhere: when a source is drained (messaging.queues.assignment.rescale); the deliveries themselves
+Deliberately elsewhere: when a source is drained (messaging.queues.assignment.slots); the deliveries themselves
 (messaging.partitions.ledger).
 """
 
 from typing import Final, final
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.key_source import KeySource
-from sluicegate.messaging.message.keys import key_hash_in
+from sluicegate.messaging.message.keys import KeySource, key_hash_in
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.queues.assignment.slots import partition_in
 

@@ -1,13 +1,77 @@
 """The unsettled stretch of one partition as a list of segments: batches in memory, and pages in the store."""
 
 from bisect import bisect_right
-from typing import Final, final
+from heapq import heappop, heappush
+from typing import Final, NamedTuple, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.partitions.state.marks import Marks
+
+# Marks of a stretch of messages: what a queue has to know of it without having it in memory.
+#
+# A page carries its marks in its directory row, so a partition with a million messages on disk knows when the next of
+# them may expire or become due, and what priorities there are, from some thousand rows. Marks are bounds: a page is
+# read when they say that it may be time, and its messages decide.
+
+
+PRIORITIES_ALL: Final = (1 << PRIORITY_MAX + 1) - 1
+TIME_MAX: Final = (1 << 63) - 1
+
+
+class Marks(NamedTuple):
+    """Bounds for every message of a stretch. Times are milliseconds of the wall clock."""
+
+    arrived_ms: int  # when the oldest came
+    expires_ms: int  # the earliest expiry that a publisher set; 0: there is none
+    not_before_ms: int  # no publisher allowed an earlier delivery; 0: one allowed it at once
+    priorities: int  # bit p is set when a message may have priority p
+
+
+# Of a page whose row has no marks: its messages have to be looked at to know anything.
+UNKNOWN_MARKS: Final = Marks(0, 1, 0, PRIORITIES_ALL)
+
+
+def marks_of(batch: MessageBatch) -> Marks:
+    """Return the marks of all rows of a batch."""
+    column = batch.headers()
+    if column is None:
+        return Marks(batch.received_ms, 0, 0, 1 << PRIORITY_DEFAULT)
+    expires_ms = 0
+    not_before_ms = TIME_MAX
+    priorities = 0
+    for headers in column:
+        if headers is None:
+            not_before_ms = 0
+            priorities |= 1 << PRIORITY_DEFAULT
+            continue
+        if headers.expires_at_ms > 0 and (expires_ms == 0 or headers.expires_at_ms < expires_ms):
+            expires_ms = min(headers.expires_at_ms, TIME_MAX)
+        not_before_ms = min(not_before_ms, max(headers.not_before_ms, 0))
+        priorities |= 1 << min(headers.priority, PRIORITY_MAX)
+    return Marks(batch.received_ms, expires_ms, not_before_ms, priorities)
+
+
+def marks_together(one: Marks, other: Marks) -> Marks:
+    """Return the marks of two stretches taken as one."""
+    if one.expires_ms == 0 or other.expires_ms == 0:
+        expires_ms = max(one.expires_ms, other.expires_ms)
+    else:
+        expires_ms = min(one.expires_ms, other.expires_ms)
+    return Marks(
+        min(one.arrived_ms, other.arrived_ms),
+        expires_ms,
+        min(one.not_before_ms, other.not_before_ms),
+        one.priorities | other.priorities,
+    )
+
+
+def has_delays(column: list[Headers | None]) -> bool:
+    """Return whether some message may not be delivered at once."""
+    return any(headers is not None and headers.not_before_ms > 0 for headers in column)
+
 
 PAGE_ABSENT: Final = 0  # its messages are in the store only
 PAGE_WANTED: Final = 1  # asked for, not here yet
@@ -258,3 +322,39 @@ class SegmentList:
         lowest = self._chunk_firsts[number]
         self._chunks[number : number + 1] = parts
         self._chunk_firsts[number : number + 1] = [lowest, *[part.firsts[0] for part in parts[1:]]]
+
+
+# When a partition has to look at which of its messages: a queue of moments, the earliest first.
+
+
+@final
+class Timetable:
+    """Moments (wall clock, milliseconds), each with a sequence in the stretch that has to be looked at then.
+
+    An entry is a hint: what it points at may be gone or may have other moments by then, and whoever looks finds out.
+    So nothing is ever taken out of the middle.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def note(self, at_ms: int, sequence: int) -> None:
+        """Have the stretch with this sequence looked at, then or soon after."""
+        heappush(self._entries, (at_ms, sequence))
+
+    def next_ms(self) -> int:
+        """Return the earliest moment; 0 when there is none."""
+        return self._entries[0][0] if self._entries else 0
+
+    def take_due(self, now_ms: int) -> int:
+        """Remove one entry whose moment has come and return its sequence; -1 when there is none."""
+        if not self._entries or self._entries[0][0] > now_ms:
+            return -1
+        return heappop(self._entries)[1]
+
+    def clear(self) -> None:
+        """Forget all moments."""
+        self._entries.clear()

@@ -21,13 +21,25 @@ from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.state.annotations import Remarks
 from sluicegate.messaging.partitions.state.effects import Effects
-from sluicegate.messaging.partitions.state.flows import ORDER_OF_ALL, DeliveryRules, Flow, FlowOrder, LedgerFlow
+from sluicegate.messaging.partitions.state.flows import (
+    ORDER_OF_ALL,
+    DeliveryRules,
+    Flow,
+    FlowOrder,
+    LedgerFlow,
+    Undecided,
+)
 from sluicegate.messaging.partitions.state.gaps import GapReasons
 from sluicegate.messaging.partitions.state.redelivery_delay import EVERYTHING, NO_KEY, BackOff
 from sluicegate.messaging.partitions.state.rescale_holds import Holds
-from sluicegate.messaging.partitions.state.segments import PAGE_ABSENT, PAGE_WANTED, Page, Segment, SegmentList
-from sluicegate.messaging.partitions.state.timetable import Timetable
-from sluicegate.messaging.partitions.state.undecided import Undecided
+from sluicegate.messaging.partitions.state.segments import (
+    PAGE_ABSENT,
+    PAGE_WANTED,
+    Page,
+    Segment,
+    SegmentList,
+    Timetable,
+)
 
 AT_ONCE: Final = 1  # a moment that is over
 
@@ -100,7 +112,7 @@ class LedgerState:
         return (self.selecting_count > 0 or self.is_grouped) and self.looks_left <= 0
 
     def awaits_decision(self) -> bool:
-        """Return whether nothing may be delivered before a commit is decided (messaging.partitions.state.undecided)."""
+        """Return whether nothing may be delivered before a commit is decided (messaging.partitions.state.flows)."""
         return self.undecided.of_lost_flows(self.flows) and self.rules.keeps_order(self.is_grouped)
 
     def was_delivered(self, sequence: int) -> bool:

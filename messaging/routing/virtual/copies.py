@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import final
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.native_fields import NativeFields, marked
+from sluicegate.messaging.message.headers import Headers, NativeFields, marked
 from sluicegate.messaging.routing.routes import Route
 
 

@@ -17,8 +17,7 @@ from typing import Final, final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.routing.destinations import QueueTarget
-from sluicegate.messaging.routing.fans import Way
-from sluicegate.messaging.routing.routes import Matches, Route, RouteChoices, TopicExpander, TopicSpace
+from sluicegate.messaging.routing.routes import Matches, Route, RouteChoices, TopicExpander, TopicSpace, Way
 from sluicegate.messaging.routing.virtual.definitions import (
     ACTIVEMQ,
     BEST_EFFORT,

@@ -10,8 +10,7 @@ from typing import Final, final
 
 from sluicegate.messaging.message.headers import ORIGINAL_DESTINATION, UserPropertyValue
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.fans import Copy, Fan
-from sluicegate.messaging.routing.routes import Matches, Route, RouteChoices, route_to
+from sluicegate.messaging.routing.routes import Copy, Fan, Matches, Route, RouteChoices, route_to
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of, shown_destination
 
 ROUTE_TRACE: Final = "x-opt-route-trace"  # what a copy says of every destination on its way

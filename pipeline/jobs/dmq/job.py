@@ -1,6 +1,6 @@
 """The job `dmq`: what lies in a dead message queue and why, and what to do about it.
 
-It reads and takes nothing. Dead messages say themselves where and why they died (`messaging.message.dead_letter`).
+It reads and takes nothing. Dead messages say themselves where and why they died (`messaging.message.headers`).
 Driving messages back, moving and deleting them is the gateway's: the plan names the commands.
 """
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as fn
 
-from sluicegate.messaging.message import dead_letter as dead
+from sluicegate.messaging.message import headers as dead
 from sluicegate.messaging.message.headers import TIME_MS_MAX
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY
 from sluicegate.pipeline.configuration import QueueJob, Section

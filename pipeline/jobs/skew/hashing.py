@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 
 HASHED: Final = "hash int, messages bigint"  # what comes of a key and its messages, as Spark writes schemas
 

@@ -10,7 +10,7 @@ from typing import Final, final
 from urllib.parse import unquote
 
 from sluicegate.messaging.topics.syntax import SHARE_FORMS, TopicError, check_published_topic
-from sluicegate.protocols.amqp.types.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
+from sluicegate.protocols.amqp.types.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
 
 QUEUE: Final = "queue"
 TOPIC: Final = "topic"

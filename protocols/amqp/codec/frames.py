@@ -3,8 +3,7 @@
 from typing import Final, final
 
 from sluicegate.protocols.amqp.limits import FRAME_HEAD_BYTES
-from sluicegate.protocols.amqp.types.conditions import FRAMING_ERROR
-from sluicegate.protocols.amqp.types.errors import CONNECTION, PeerViolation
+from sluicegate.protocols.amqp.types.errors import CONNECTION, FRAMING_ERROR, PeerViolation
 
 AMQP_FRAME: Final = 0
 SASL_FRAME: Final = 1

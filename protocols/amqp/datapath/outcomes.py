@@ -8,7 +8,7 @@ from typing import Final, final
 
 from sluicegate.actors.messages.data import Remark, Settle, SettleDurably
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.message.dead_letter import CAUSE_CHARS_MAX
+from sluicegate.messaging.message.headers import CAUSE_CHARS_MAX
 from sluicegate.messaging.message.outcomes import (
     ACCEPTED,
     FAILED,

@@ -23,7 +23,7 @@ from sluicegate.messaging.message.refusals import (
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
 )
-from sluicegate.messaging.topics.destination import Destination
+from sluicegate.messaging.topics.syntax import Destination
 from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED_STATE,
     REJECTED,
@@ -45,7 +45,7 @@ from sluicegate.protocols.amqp.engine.events import DeliveriesReceived
 from sluicegate.protocols.amqp.engine.link import IncomingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.messages.decode import MessageIn, read_message
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
 from sluicegate.protocols.connection.counters import ProtocolCounters

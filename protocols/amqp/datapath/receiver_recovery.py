@@ -23,9 +23,8 @@ from typing import Final, final
 from sluicegate.actors.messages.data import Deliveries
 from sluicegate.actors.messages.partitions import DeliverAgain
 from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
-from sluicegate.actors.runtime.asking import ask_unless_gone
-from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource, HeldRun
@@ -36,7 +35,7 @@ from sluicegate.protocols.amqp.codec.termini import NEVER, Source
 from sluicegate.protocols.amqp.datapath.outcomes import FAILED_VERDICT, Verdicts, verdict_of
 from sluicegate.protocols.amqp.datapath.sender_recovery import NOT_BEGUN, LinkName
 from sluicegate.protocols.amqp.engine.link import SERIAL_MASK, OutgoingLink
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.amqp.types.values import AmqpMap

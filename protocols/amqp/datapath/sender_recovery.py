@@ -20,7 +20,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_SPOOL_FAILED
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, DeliveryState, rejected
 from sluicegate.protocols.amqp.codec.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue
 

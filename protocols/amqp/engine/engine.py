@@ -25,7 +25,7 @@ from sluicegate.protocols.amqp.engine.events import AmqpEvent, CloseReceived, Op
 from sluicegate.protocols.amqp.engine.handshake import DONE, REFUSED, Handshake
 from sluicegate.protocols.amqp.engine.sessions import Sessions
 from sluicegate.protocols.amqp.limits import IDLE_TIMEOUT_MS_MIN, MIN_MAX_FRAME_SIZE, AmqpLimits
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.decoding import decode, read_fields
 from sluicegate.protocols.amqp.types.errors import CONNECTION, DecodeError, PeerViolation
 from sluicegate.protocols.amqp.types.values import AmqpValue

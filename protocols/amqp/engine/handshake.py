@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from sluicegate.protocols.amqp.codec.frames import SASL_FRAME, cut_frame, sasl_frame
-from sluicegate.protocols.amqp.codec.sasl_frames import (
+from sluicegate.protocols.amqp.codec.performatives import (
     INIT,
     RESPONSE,
     SASL_OK,
@@ -21,9 +21,8 @@ from sluicegate.protocols.amqp.codec.sasl_frames import (
 )
 from sluicegate.protocols.amqp.engine.events import AmqpEvent, SaslInitReceived, SaslResponseReceived
 from sluicegate.protocols.amqp.limits import SASL_FRAME_BYTES_MAX
-from sluicegate.protocols.amqp.types.conditions import DECODE_ERROR, FRAMING_ERROR
 from sluicegate.protocols.amqp.types.decoding import decode
-from sluicegate.protocols.amqp.types.errors import CONNECTION, DecodeError, PeerViolation
+from sluicegate.protocols.amqp.types.errors import CONNECTION, DECODE_ERROR, FRAMING_ERROR, DecodeError, PeerViolation
 from sluicegate.protocols.amqp.types.values import Described
 
 HEADER_BYTES: Final = 8

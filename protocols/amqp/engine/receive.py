@@ -12,14 +12,17 @@ from sluicegate.protocols.amqp.engine.events import AmqpEvent, CreditSpent, Deli
 from sluicegate.protocols.amqp.engine.link import SERIAL_MASK, IncomingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.limits import DELIVERY_TAG_BYTES_MAX, AmqpLimits
-from sluicegate.protocols.amqp.types.conditions import (
+from sluicegate.protocols.amqp.types.errors import (
+    CONNECTION,
     INVALID_FIELD,
+    LINK,
     MESSAGE_SIZE_EXCEEDED,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
+    SESSION,
     TRANSFER_LIMIT_EXCEEDED,
+    PeerViolation,
 )
-from sluicegate.protocols.amqp.types.errors import CONNECTION, LINK, SESSION, PeerViolation
 from sluicegate.protocols.connection.pieces import put_to
 
 

@@ -12,8 +12,7 @@ from sluicegate.protocols.amqp.codec.performatives import ABSENT, Begin, Flow
 from sluicegate.protocols.amqp.codec.transfers import transfer_lead
 from sluicegate.protocols.amqp.engine.link import SERIAL_MASK, IncomingLink, OutgoingLink, serial_difference
 from sluicegate.protocols.amqp.limits import OUTGOING_WINDOW
-from sluicegate.protocols.amqp.types.conditions import WINDOW_VIOLATION
-from sluicegate.protocols.amqp.types.errors import SESSION, PeerViolation
+from sluicegate.protocols.amqp.types.errors import SESSION, WINDOW_VIOLATION, PeerViolation
 from sluicegate.protocols.amqp.types.values import AmqpMap
 
 AVAILABLE_MAX: Final = 0xFFFF_FFFF  # what the field holds

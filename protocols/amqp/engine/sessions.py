@@ -64,7 +64,7 @@ from sluicegate.protocols.amqp.limits import (
     OUTGOING_WINDOW,
     AmqpLimits,
 )
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.decoding import read_fields
 from sluicegate.protocols.amqp.types.errors import CONNECTION, LINK, SESSION, LocalMisuse, PeerViolation
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue

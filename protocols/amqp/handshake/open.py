@@ -9,12 +9,30 @@ from typing import TYPE_CHECKING, Final
 from sluicegate.messaging.clients.rights import VPN_UNKNOWN, ClientDenied
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.codec.performatives import Open
-from sluicegate.protocols.amqp.handshake.hostnames import vpn_of_hostname
-from sluicegate.protocols.amqp.types.conditions import INVALID_FIELD, NOT_ALLOWED, condition_of
+from sluicegate.protocols.amqp.types.errors import INVALID_FIELD, NOT_ALLOWED, condition_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol
 
 if TYPE_CHECKING:
     from sluicegate.protocols.amqp.connection import AmqpConnection
+
+
+# The message VPN that a client means by the `hostname` of its sasl-init or open (2.7.1, 5.3.3.2).
+#
+# A client puts there what it has connected to, most of the time without its user's doing. So only a hostname that says
+# that it is no host names a VPN: `vpn:sales`, or `vhost:sales` as clients of RabbitMQ have it.
+
+
+PREFIXES: Final = ("vpn:", "vhost:")
+
+
+def vpn_of_hostname(hostname: str | None) -> str | None:
+    """Return the VPN that a hostname names, if it names one."""
+    if hostname is not None:
+        for prefix in PREFIXES:
+            if hostname.startswith(prefix):
+                return hostname[len(prefix) :]
+    return None
+
 
 SOLE_CONNECTION: Final = "sole-connection-for-container"
 CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]

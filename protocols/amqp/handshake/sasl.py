@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from sluicegate.messaging.clients.rights import LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
-from sluicegate.protocols.amqp.codec.sasl_frames import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
+from sluicegate.protocols.amqp.codec.performatives import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
 from sluicegate.protocols.amqp.engine.events import SaslInitReceived
-from sluicegate.protocols.amqp.handshake.hostnames import vpn_of_hostname
+from sluicegate.protocols.amqp.handshake.open import vpn_of_hostname
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Proven
 from sluicegate.protocols.transport.interface import PeerInfo

@@ -2,17 +2,18 @@
 
 from typing import TYPE_CHECKING, Final
 
-from sluicegate.actors.messages.browser_messages import BindBrowser, BrowserBound
-from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
     NO_SUCH_PARTITION,
     PERMISSION_DENIED,
+    BindBrowser,
     BindFlow,
     BindRefused,
+    BrowserBound,
     UnbindFlow,
 )
+from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditWindow
@@ -60,7 +61,7 @@ from sluicegate.protocols.amqp.links.subscriptions import (
     subscription_queue,
     wanted_queue,
 )
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 
 if TYPE_CHECKING:
     from sluicegate.protocols.amqp.connection import AmqpConnection

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Final
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
-from sluicegate.messaging.topics.destination import Destination
-from sluicegate.messaging.topics.syntax import queue_topic
+from sluicegate.messaging.topics.syntax import Destination, queue_topic
 from sluicegate.protocols.amqp.codec.addresses import QUEUE, AddressRefused, Node, check_topic, is_durable_form, resolve
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError, DeliveryState, rejected
 from sluicegate.protocols.amqp.codec.termini import Coordinator, Target
@@ -15,7 +14,7 @@ from sluicegate.protocols.amqp.datapath.sender_recovery import unsettled_map
 from sluicegate.protocols.amqp.engine.link import PENDING, IncomingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.dynamic_nodes import policy_properties, read_policy
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 
 if TYPE_CHECKING:
     from sluicegate.protocols.amqp.connection import AmqpConnection

@@ -27,7 +27,7 @@ from sluicegate.protocols.amqp.engine.events import DeliveriesReceived
 from sluicegate.protocols.amqp.engine.link import IncomingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.transaction_control import Declare, Discharge, read_control
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.errors import DecodeError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ they go with it at the latest. Before that they go by their lifetime policy, and
 
 from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.messages.directory import DeclareQueue, DeleteQueue, QueueHandle, QueuesExhausted
+from sluicegate.actors.queues.requests import DeclareQueue, DeleteQueue, QueueHandle, QueuesExhausted
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.attributes import SECONDS_MAX
@@ -15,7 +15,7 @@ from sluicegate.messaging.topics.syntax import TEMPORARY_TOPICS
 from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressRefused, Node
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 if TYPE_CHECKING:

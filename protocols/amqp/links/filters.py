@@ -14,7 +14,7 @@ from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.protocols.amqp.codec.addresses import AddressRefused
 from sluicegate.protocols.amqp.limits import MAP_ENTRIES_MAX
-from sluicegate.protocols.amqp.types.conditions import INVALID_FIELD
+from sluicegate.protocols.amqp.types.errors import INVALID_FIELD
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 SELECTOR: Final = "apache.org:selector-filter:string"

@@ -7,8 +7,8 @@ it ends. What AMQP itself calls shared, known by container and link, is `protoco
 
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.messages.directory import QueueHandle, QueuesExhausted
 from sluicegate.actors.messages.router import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
+from sluicegate.actors.queues.requests import QueueHandle, QueuesExhausted
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE
 from sluicegate.messaging.routing.destinations import Subscriber
@@ -17,7 +17,7 @@ from sluicegate.protocols.amqp.codec.addresses import QUEUE, AddressRefused, Nod
 from sluicegate.protocols.amqp.codec.termini import DURABLE_NONE, Source
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.links.subscriptions import partition_count_of
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 
 if TYPE_CHECKING:
     from sluicegate.protocols.amqp.connection import AmqpConnection

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
-from sluicegate.actors.messages.directory import (
+from sluicegate.actors.queues.requests import (
     CreateQueue,
     DefinitionLost,
     DeleteQueue,
@@ -21,8 +21,7 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.queues.attributes import CONSUME, PARTITION_COUNT_MAX
-from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid
-from sluicegate.messaging.queues.permissions import denial, permits
+from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, denial, permits
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
 from sluicegate.messaging.topics.syntax import TopicError, parse_queue_subscription, syntax_of
 from sluicegate.protocols.amqp.codec.addresses import AddressRefused, is_durable_form
@@ -36,7 +35,7 @@ from sluicegate.protocols.amqp.codec.termini import (
 )
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.links.filters import selector_filter
-from sluicegate.protocols.amqp.types import conditions
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.values import Scalar, Symbol
 
 if TYPE_CHECKING:

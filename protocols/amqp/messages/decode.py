@@ -23,7 +23,7 @@ from sluicegate.messaging.message.headers import (
     Headers,
     UserPropertyValue,
 )
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
 from sluicegate.protocols.amqp.codec.sections import DATA, NOWHERE, VALUE, Sections, find_sections, sections_in_order
 from sluicegate.protocols.amqp.messages.reply_to import JMS_REPLY_TO, shared_reply_to

@@ -6,8 +6,14 @@ belongs to the hop (3.2.1). A message of another protocol is written from its no
 
 from typing import Final, final
 
-from sluicegate.messaging.message.dead_letter import DeadLetter
-from sluicegate.messaging.message.headers import NATIVE_AMQP, PRIORITY_DEFAULT, TIME_MS_MAX, Headers, UserPropertyValue
+from sluicegate.messaging.message.headers import (
+    NATIVE_AMQP,
+    PRIORITY_DEFAULT,
+    TIME_MS_MAX,
+    DeadLetter,
+    Headers,
+    UserPropertyValue,
+)
 from sluicegate.protocols.amqp.codec.sections import (
     APPLICATION_PROPERTIES,
     HEADER,

@@ -5,8 +5,7 @@ They are decoded for whoever asks, from the bytes that travel with the message; 
 
 from typing import Final, final
 
-from sluicegate.messaging.message.headers import UserPropertyValue
-from sluicegate.messaging.message.native_fields import (
+from sluicegate.messaging.message.headers import (
     CONTENT_ENCODING,
     GROUP_SEQUENCE,
     REPLY_TO_GROUP_ID,
@@ -14,6 +13,7 @@ from sluicegate.messaging.message.native_fields import (
     TO,
     USER_ID,
     NativeFields,
+    UserPropertyValue,
 )
 from sluicegate.protocols.amqp.codec.sections import NOWHERE, find_sections
 from sluicegate.protocols.amqp.messages.annotations import with_notes

@@ -7,9 +7,8 @@ what its client takes (protocols.connection.browse_buffer).
 from collections.abc import Callable
 from typing import final
 
-from sluicegate.actors.messages.browser_messages import Browsed
-from sluicegate.actors.messages.queues import BrowsedMessage, UnbindFlow
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.messages.queues import Browsed, BrowsedMessage, UnbindFlow
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.protocols.connection.browse_buffer import ShownAhead
 from sluicegate.protocols.connection.counters import ProtocolCounters

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 import pykka
 
 from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadFailed, ReadRange
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import NO_REQUEST, Error
 from sluicegate.protocols.flow.datapath.bulk_rows import encode_chunk

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import final
 
 from sluicegate.actors.messages.data import Deliveries, RenewLock
-from sluicegate.actors.messages.handoff_messages import AcknowledgeHandoff, Assignment
+from sluicegate.actors.messages.partitions import AcknowledgeHandoff, Assignment
 from sluicegate.actors.partitions.triggers import wake_waiters
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.inbox import Dispatcher
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED
@@ -20,6 +20,8 @@ from sluicegate.messaging.partitions.state.unsettled import DeliverySource, Held
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.connection.settling import send_back, settle_from, source_of
 from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.codes import FLOW_ID_UNUSABLE, OUT_OF_TURN
+from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_alike, write_deliver
 from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, INACTIVE, FlowState
 from sluicegate.protocols.flow.codec.frames.partition import ASSIGNED, DRAINING, Partitions, PartitionState
@@ -318,3 +320,41 @@ def check_writable(delivery: Delivery, row: int) -> None:
     )
     topic, headers, payload = batch.topic_of(row).encode("utf-8"), batch.headers_of(row), batch.payloads()[row]
     write_deliver(head, 1, delivery.first_sequence, topic=topic, headers=headers, payload=payload, wall_ms=0)
+
+
+# The flow ids of one connection: each is asked for once, ascending, and used up when its flow has ended.
+#
+# Flow: frames. So what comes late for a flow that has ended is told apart from what was never asked for.
+
+
+@final
+class FlowIds:
+    """Which flow ids the client has asked for so far."""
+
+    def __init__(self) -> None:
+        self._highest = 0
+        self._pending: set[int] = set()  # whose request is not answered yet
+
+    @property
+    def pending_count(self) -> int:
+        """How many requests for flows are not answered."""
+        return len(self._pending)
+
+    def take(self, flow_id: int) -> None:
+        """Give a flow id to a request. Raises PeerViolation."""
+        if flow_id <= self._highest:
+            text = f"flow {flow_id} behind {self._highest}; their ids ascend"
+            raise PeerViolation(FLOW_ID_UNUSABLE, text)
+        self._highest = flow_id
+        self._pending.add(flow_id)
+
+    def answered(self, flow_id: int) -> None:
+        """Note that the request is answered: the flow may be used, or the id is used up."""
+        self._pending.discard(flow_id)
+
+    def check_ended(self, flow_id: int) -> None:
+        """Look at a frame for a flow that is not there. Raises PeerViolation unless the flow has ended."""
+        if flow_id in self._pending:
+            raise PeerViolation(OUT_OF_TURN, f"flow {flow_id} is used before its request was answered")
+        if flow_id > self._highest:
+            raise PeerViolation(FLOW_ID_UNUSABLE, f"flow {flow_id} was never asked for")

@@ -8,10 +8,10 @@ socket is full.
 from collections.abc import Callable
 from typing import final
 
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.unread_answers import UnreadAnswers
+from sluicegate.protocols.connection.write_control import UnreadAnswers
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.transport.interface import ByteTransport
 

@@ -13,7 +13,7 @@ from typing import Final, final
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import (
     ADMITTED,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.actors.messages.router import AddSubscription, JoinGroup, LeaveGroup, RemoveSubscription
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED

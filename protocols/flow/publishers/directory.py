@@ -8,10 +8,10 @@ import pykka
 from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.queues.permissions import ANONYMOUS
+from sluicegate.messaging.queues.definition import ANONYMOUS
 from sluicegate.protocols.flow.publishers.messages import (
     ClaimPublisher,
     FencePublisher,

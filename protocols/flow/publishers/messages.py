@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.flow.publishers.publisher import NamedPublisher
 
 

@@ -2,17 +2,18 @@
 
 from typing import TYPE_CHECKING, Final
 
-from sluicegate.actors.messages.browser_messages import BindBrowser, BrowserBound
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
     PERMISSION_DENIED,
     QUEUE_EXPIRED,
+    BindBrowser,
     BindFlow,
     BindRefused,
+    BrowserBound,
     UnbindFlow,
 )
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.messaging.bulk.durable_cursors import QUEUE_IN_USE
 from sluicegate.messaging.clients.rights import PUBLISHER_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.message.address import Address

@@ -8,22 +8,25 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pykka
 
-from sluicegate.actors.messages.cursor_messages import (
+from sluicegate.actors.messages.readers import (
     AckCursor,
+    AskPartitions,
     BindCursor,
     CursorBound,
     CursorOverview,
     CursorPosition,
     CursorStatus,
+    CutRange,
     DeleteCursor,
+    DescribeLog,
     HearCursor,
     ListCursors,
+    LogOverview,
     PinCursor,
     UnbindCursor,
 )
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.readers import AskPartitions, CutRange, DescribeLog, LogOverview
 from sluicegate.actors.messages.staging import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.messaging.bulk.durable_cursors import EARLIEST, CursorLimits, CursorRefused
 from sluicegate.messaging.bulk.staging import OF_ANOTHER, StagingRefused
 from sluicegate.messaging.clients.rights import TRANSACTION_OF_ANOTHER, ClientDenied
@@ -46,7 +49,7 @@ from sluicegate.protocols.flow.codec.frames.rows import Read, Reading
 from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, StageRows, StagingAnswer
 from sluicegate.protocols.flow.codec.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
 from sluicegate.protocols.flow.datapath.bulk_reads import ReadingFlow
-from sluicegate.protocols.flow.datapath.staged_rows import batches_of
+from sluicegate.protocols.flow.datapath.bulk_rows import batches_of
 from sluicegate.protocols.flow.requests.refusals import REFUSAL_CODES, refuse
 
 if TYPE_CHECKING:

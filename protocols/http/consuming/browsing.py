@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING, Final, final
 
 import orjson
 
-from sluicegate.actors.messages.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.drain_messages import DrainFlow, FlowDrained
-from sluicegate.actors.messages.queues import BindRefused, BrowsedMessage, FlowGone, UnbindFlow
+from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
+from sluicegate.actors.messages.queues import (
+    BindBrowser,
+    BindRefused,
+    Browsed,
+    BrowsedMessage,
+    BrowserBound,
+    BrowserCredit,
+    FlowGone,
+    UnbindFlow,
+)
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.protocols.http.codec.paths import Query
 from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem, refusal_problem
-from sluicegate.protocols.http.codec.queries import Query
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
 from sluicegate.protocols.http.codec.responses import OK
 from sluicegate.protocols.http.consuming.delivery_forms import (
@@ -26,7 +34,7 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
     event,
     message_keys,
 )
-from sluicegate.protocols.http.consuming.readers import Stream
+from sluicegate.protocols.http.consuming.flow import Stream
 from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, WINDOW
 from sluicegate.protocols.security.authentication import Principal
 

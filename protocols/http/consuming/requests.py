@@ -12,9 +12,8 @@ import orjson
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.outcomes import OUTCOMES, REJECTED
 from sluicegate.protocols.connection.unwritable import tell_unwritable
-from sluicegate.protocols.http.codec.paths import queue_of_path
+from sluicegate.protocols.http.codec.paths import Query, queue_of_path
 from sluicegate.protocols.http.codec.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
-from sluicegate.protocols.http.codec.queries import Query
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
 from sluicegate.protocols.http.codec.responses import NO_CONTENT, OK
 from sluicegate.protocols.http.consuming.browsing import browse, selector_of
@@ -28,9 +27,8 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
     event,
     settle_path,
 )
-from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow, Poll, Stream
 from sluicegate.protocols.http.consuming.held import HeldMessage
-from sluicegate.protocols.http.consuming.readers import Poll, Stream
 from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
 from sluicegate.protocols.security.authentication import Principal
 

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 from sluicegate.actors.messages.router import AddSubscription, RemoveSubscription
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.routing.destinations import Subscriber

@@ -7,7 +7,7 @@ import orjson
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.topics.destination import Destination
+from sluicegate.messaging.topics.syntax import Destination
 from sluicegate.protocols.http.codec.message_in import read_attributes
 from sluicegate.protocols.http.codec.message_out import response_headers
 from sluicegate.protocols.http.codec.paths import destination_of_name

@@ -8,17 +8,18 @@ becomes a User Property (`priority`, `message-id`, `timestamp`, `JMSXGroupID`, `
 import base64
 from typing import Final, final
 
-from sluicegate.messaging.message.dead_letter import DeadLetter
 from sluicegate.messaging.message.headers import (
     NATIVE_MQTT5,
     PARTITION_KEY_BYTES_MAX,
     PRIORITY_DEFAULT,
     QUEUE_REPLY,
     TIME_MS_MAX,
+    DeadLetter,
     Headers,
     UserPropertyValue,
 )
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
+from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.topics.syntax import TopicError, check_topic_name
 from sluicegate.protocols.mqtt.codec.errors import PeerViolation
 from sluicegate.protocols.mqtt.codec.limits import STRING_BYTES_MAX
@@ -271,3 +272,27 @@ def _response_topic(reply_to: str | None) -> str | None:
     except TopicError:
         return None
     return reply_to
+
+
+# The user properties in which a client of level 5 reads what its queue knows of a delivery.
+
+
+PROPERTY_PARTITION: Final = "sluicegate-partition"
+PROPERTY_FIRST_OF_GROUP: Final = "JMSXGroupFirstForConsumer"  # as ActiveMQ calls it
+PROPERTY_REDELIVERED: Final = "sluicegate-redelivered"
+PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
+
+
+def delivery_properties(partition: int, delivery: Delivery, *, is_named_queue: bool) -> list[tuple[str, str]] | None:
+    """Return them in the order in which they are sent; None where there are none."""
+    properties: list[tuple[str, str]] = []
+    if is_named_queue:
+        properties = [(PROPERTY_PARTITION, str(partition))]
+        if delivery.redelivered:
+            properties += [
+                (PROPERTY_REDELIVERED, "true"),
+                (PROPERTY_DELIVERY_COUNT, str(delivery.delivery_count)),
+            ]
+    if delivery.first_of_group:
+        properties.append((PROPERTY_FIRST_OF_GROUP, "true"))
+    return properties or None

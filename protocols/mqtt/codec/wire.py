@@ -10,9 +10,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from sluicegate.messaging.topics.syntax import TopicError, check_topic_name
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
 from sluicegate.protocols.mqtt.codec.limits import REMAINING_LENGTH_MAX, STRING_BYTES_MAX
-from sluicegate.protocols.mqtt.codec.reason_codes import MALFORMED_PACKET
+from sluicegate.protocols.mqtt.codec.reason_codes import MALFORMED_PACKET, TOPIC_NAME_INVALID
 
 INCOMPLETE: Final = -1  # a length whose last byte has not arrived yet
 
@@ -158,3 +159,19 @@ def packet(first_byte: int, body: bytes) -> bytes:
     if size < 0x80:  # nearly always
         return bytes([first_byte, size]) + body
     return bytes([first_byte]) + varint(size) + body
+
+
+# Topic names as MQTT clients send them: in a PUBLISH or as a will topic. The syntax itself is
+# `messaging.topics.syntax`.
+
+
+def decode_topic(raw: bytes, refuse_control_characters: bool) -> str:
+    """Decode and check the topic name of a will or PUBLISH. Raises PeerViolation."""
+    topic = decode_string(raw)
+    try:
+        check_topic_name(topic)
+    except TopicError as error:
+        raise PeerViolation(TOPIC_NAME_INVALID, f"topic {error} [3.3.2-2]") from None
+    if refuse_control_characters and has_unwanted_characters(topic):
+        raise PeerViolation(TOPIC_NAME_INVALID, "topic has control characters")
+    return topic

@@ -4,7 +4,7 @@ from sluicegate.actors.messages.data import Deliveries
 from sluicegate.actors.messages.partitions import GiveBack
 from sluicegate.messaging.message.address import Address
 from sluicegate.protocols.mqtt.datapath.inflight_out import DeliverySource
-from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription
 
 

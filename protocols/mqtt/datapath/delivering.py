@@ -22,19 +22,19 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.unwritable import tell_unwritable
-from sluicegate.protocols.mqtt.codec.delivery_properties import delivery_properties
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBCOMP, PUBREC, PUBREL
+from sluicegate.protocols.mqtt.codec.message_properties import delivery_properties
 from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
+from sluicegate.protocols.mqtt.datapath.direct import send_rows
 from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
 from sluicegate.protocols.mqtt.datapath.received_qos2 import TakenRuns
 from sluicegate.protocols.mqtt.datapath.retained import RetainedOut
-from sluicegate.protocols.mqtt.datapath.sending import send_rows
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
 from sluicegate.protocols.mqtt.engine.rows_out import RowsOut, wall_ms_for
-from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.subscriptions import qos_of
 

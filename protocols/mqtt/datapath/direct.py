@@ -1,16 +1,34 @@
 """The way of direct messages to one client: at most once, with nothing to remember of them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.protocols.mqtt.datapath.sending import send_rows
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
 from sluicegate.protocols.mqtt.engine.rows_out import RowsOut, wall_ms_for
 from sluicegate.protocols.mqtt.session.subscriptions import NOT_WANTED
 
 if TYPE_CHECKING:
     from sluicegate.protocols.mqtt.connection import MqttConnection
+
+
+# Sending rows to a client, with what was sent of them and what was not in the counters of the protocol.
+
+
+TOO_LARGE: Final = "packet_too_large"  # why rows that a client cannot take are dropped, in metrics
+
+
+def send_rows(
+    engine: MqttEngine, counters: ProtocolCounters, rows: RowsOut, first_packet_id: int, *, dup: bool
+) -> list[int]:
+    """Send rows as `MqttEngine.publish` does, and count them; return those too large for the client."""
+    skipped = engine.publish(rows, first_packet_id, dup=dup)
+    counters.messages_sent += rows.stop - rows.start - len(skipped)
+    if len(skipped) > 0:
+        counters.count(counters.dropped, TOO_LARGE, len(skipped))
+    return skipped
 
 
 def send_direct(connection: "MqttConnection", batch: MessageBatch) -> None:

@@ -13,7 +13,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import EXACTLY_ONCE
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
-from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 
 
 @final

@@ -10,7 +10,7 @@ from typing import final
 
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.protocols.mqtt.datapath.inflight_out import OutboundRun
-from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import Session
 
 

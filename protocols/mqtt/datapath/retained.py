@@ -12,11 +12,11 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import EXACTLY_ONCE, MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.topics.retained import RetainedScan
-from sluicegate.messaging.topics.retained_messages import RetainedMessage
 from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.mqtt.datapath.direct import send_rows
 from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_SOURCE, OutboundIds, OutboundRun
-from sluicegate.protocols.mqtt.datapath.sending import send_rows
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
 from sluicegate.protocols.mqtt.session.session import RetainedSent, RetainedWanted, Session

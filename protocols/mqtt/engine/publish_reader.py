@@ -34,8 +34,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     TOPIC_ALIAS_INVALID,
     TOPIC_NAME_INVALID,
 )
-from sluicegate.protocols.mqtt.codec.topic_names import decode_topic
-from sluicegate.protocols.mqtt.codec.wire import is_padded, read_length, read_varint
+from sluicegate.protocols.mqtt.codec.wire import decode_topic, is_padded, read_length, read_varint
 from sluicegate.protocols.mqtt.codec.wire_batch import WireBatch, dialect_of
 
 # What readers have in common that have read nothing to keep yet, or nothing since; replaced before anything is added.

@@ -7,9 +7,8 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
 from sluicegate.messaging.observability.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
 from sluicegate.messaging.topics.syntax import EVENT_TOPICS
-from sluicegate.protocols.mqtt.attached import AttachedSession
-from sluicegate.protocols.mqtt.client import begin_delivering, reach, writes_of
-from sluicegate.protocols.mqtt.codec.events import ConnectReceived
+from sluicegate.protocols.mqtt.client import AttachedSession, begin_delivering, reach, writes_of
+from sluicegate.protocols.mqtt.codec.events import ConnectReceived, Will
 from sluicegate.protocols.mqtt.codec.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
@@ -18,7 +17,6 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     TOPIC_NAME_INVALID,
     name_of,
 )
-from sluicegate.protocols.mqtt.codec.will import Will
 from sluicegate.protocols.mqtt.datapath.publishing import DROPPED
 from sluicegate.protocols.mqtt.requests.flows import resume_flows
 from sluicegate.protocols.mqtt.requests.subscribe import denied_subscriptions, revoke

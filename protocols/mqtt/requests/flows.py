@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import pykka
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
 from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
+from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.mqtt.client import delivering_of
 from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
 from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
-from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 
 if TYPE_CHECKING:

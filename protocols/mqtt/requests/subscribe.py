@@ -3,7 +3,6 @@
 import logging
 from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.messages.directory import CreateQueue, FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindRefused, UnbindFlow
 from sluicegate.actors.messages.router import (
     AddSubscription,
@@ -15,15 +14,16 @@ from sluicegate.actors.messages.router import (
     SubscriptionAdded,
 )
 from sluicegate.actors.queues.assembly import SESSION
+from sluicegate.actors.queues.requests import CreateQueue, FindQueue, QueueHandle
 from sluicegate.messaging.clients.rights import SUBSCRIBE_ACL, ClientDenied
 from sluicegate.messaging.queues.attributes import PARTITION_COUNT_MAX
 from sluicegate.messaging.queues.definition import is_named
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
 from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.retained import RetainedScan
-from sluicegate.messaging.topics.retained_messages import RetainedMessage
 from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
 from sluicegate.protocols.mqtt.client import delivering_of, subscriber_of, writes_of
 from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, final
 
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 
 if TYPE_CHECKING:

@@ -7,15 +7,13 @@ that is delayed, the session that expires.
 from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows
-from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, QueueHandle
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences, RestoreParkedFlow
 from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from sluicegate.actors.publishing.publisher import Publisher
-from sluicegate.actors.runtime.asking import ask_unless_gone
-from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell, Behaviour
-from sluicegate.actors.runtime.gathering import gather
+from sluicegate.actors.queues.requests import DeleteQueue, ListQueues, QueueHandle
+from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone, gather
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.clients.rights import SESSION_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
@@ -23,12 +21,12 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.queues.credit import CreditWindow
-from sluicegate.messaging.queues.permissions import ANONYMOUS
+from sluicegate.messaging.queues.definition import ANONYMOUS
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_shared
-from sluicegate.protocols.mqtt.codec.will import Will
+from sluicegate.protocols.mqtt.codec.events import Will
 from sluicegate.protocols.mqtt.session.entry import Entry
 from sluicegate.protocols.mqtt.session.messages import (
     ClaimSession,

@@ -3,10 +3,9 @@
 from typing import final
 
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.actors.runtime.runtime import TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.protocols.mqtt.codec.will import Will
+from sluicegate.protocols.mqtt.codec.events import Will
 from sluicegate.protocols.mqtt.session.session import Session
 
 

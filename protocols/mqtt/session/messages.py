@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import final
 
-from sluicegate.actors.runtime.cell import ActorCell
-from sluicegate.protocols.mqtt.codec.will import Will
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.protocols.mqtt.codec.events import Will
 from sluicegate.protocols.mqtt.session.session import Session
 
 

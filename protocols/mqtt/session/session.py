@@ -8,16 +8,16 @@ from typing import Any, Final, final
 
 import orjson
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.retained import RetainedScan
-from sluicegate.messaging.topics.retained_messages import RetainedMessage
-from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.subscriptions import (
     NO_SUBSCRIPTIONS,
     DeliveryOptions,

@@ -8,7 +8,7 @@ import orjson
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
-from sluicegate.protocols.mqtt.session.sent_ids import NOT_BOUND
+from sluicegate.protocols.mqtt.session.packet_ids import NOT_BOUND
 from sluicegate.protocols.mqtt.session.session import (
     IDS_ROW,
     RECEIVED_ROW,

@@ -5,8 +5,8 @@ from typing import Any
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.topics.syntax import is_queue_topic
+from sluicegate.protocols.mqtt.codec.events import NO_EXPIRY, Will
 from sluicegate.protocols.mqtt.codec.message_properties import NO_ALIAS, MessageProperties, decode_publish_properties
-from sluicegate.protocols.mqtt.codec.will import NO_EXPIRY, Will
 
 
 def will_to_row(will: Will | None) -> dict[str, Any] | None:

@@ -5,11 +5,11 @@ from typing import Final
 
 from sluicegate.actors.messages.data import SessionRows
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.cell import ActorCell
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.protocols.mqtt.codec.will import Will
+from sluicegate.protocols.mqtt.codec.events import Will
 from sluicegate.protocols.mqtt.services import MqttServices
 from sluicegate.protocols.mqtt.session.session import Session
 from sluicegate.protocols.mqtt.session.will import will_to_row

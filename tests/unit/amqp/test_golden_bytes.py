@@ -18,7 +18,8 @@ from amqp_golden import (
     sections_text,
 )
 from sluicegate.protocols.amqp.codec import delivery_states as outcomes
-from sluicegate.protocols.amqp.codec import performatives, sasl_frames
+from sluicegate.protocols.amqp.codec import performatives
+from sluicegate.protocols.amqp.codec import performatives as sasl_frames
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError, DeliveryState
 from sluicegate.protocols.amqp.codec.dispositions import disposition_bytes, read_disposition
 from sluicegate.protocols.amqp.codec.frames import frame

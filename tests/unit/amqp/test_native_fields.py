@@ -5,8 +5,7 @@ from typing import Final
 import pytest
 
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.message.headers import NATIVE_AMQP
-from sluicegate.messaging.message.native_fields import SUBJECT
+from sluicegate.messaging.message.headers import NATIVE_AMQP, SUBJECT
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.protocols.amqp.codec.sections import (
     APPLICATION_PROPERTIES,

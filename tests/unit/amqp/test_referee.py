@@ -21,6 +21,9 @@ from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame, sasl_frame
 from sluicegate.protocols.amqp.codec.performatives import (
     CLOSE,
     END,
+    INIT,
+    MECHANISMS,
+    OUTCOME,
     SENDER_SETTLED,
     SENDER_UNSETTLED,
     Attach,
@@ -30,7 +33,6 @@ from sluicegate.protocols.amqp.codec.performatives import (
     Open,
     encode_ending,
 )
-from sluicegate.protocols.amqp.codec.sasl_frames import INIT, MECHANISMS, OUTCOME
 from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
 from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, Described, Symbol, ubyte, uint, ulong

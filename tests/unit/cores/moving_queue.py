@@ -10,15 +10,14 @@ from functools import cache
 
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.outcomes import ACCEPTED
-from sluicegate.messaging.message.partitioning import key_hash
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, Flow
 from sluicegate.messaging.partitions.state.rescale_holds import Holds
 from sluicegate.messaging.queues.assignment.rebalance import ATTACH, PAUSE, Move, Rebalancer
-from sluicegate.messaging.queues.assignment.rescale import CUT_UNKNOWN, Rescale
-from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in, resized_slots
+from sluicegate.messaging.queues.assignment.slots import CUT_UNKNOWN, Rescale, modulo_slots, partition_in, resized_slots
 from sluicegate.storage.commit.planner import TableRequest
 from unit.cores.messages import flow_of, sequences_of
 from unit.cores.spool_in_memory import SpoolInMemory

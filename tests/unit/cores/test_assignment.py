@@ -6,7 +6,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.queues.assignment.assignment import assign_partitions
+from sluicegate.messaging.queues.assignment.rebalance import assign_partitions
 
 FLOWS = st.lists(st.integers(1, 5), unique=True, max_size=5)
 OWNERS = st.lists(st.integers(0, 6), max_size=6)  # 0: nobody; 6 and those not bound: gone

@@ -5,10 +5,9 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED
-from sluicegate.messaging.partitions.explain import key_standing
+from sluicegate.messaging.partitions.explain import WaitReason, key_standing
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules, Flow
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from unit.cores.messages import flow_of, keyed, numbered
 

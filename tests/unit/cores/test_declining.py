@@ -9,11 +9,10 @@ from sluicegate.messaging.message.outcomes import (
     FAILED_ELSEWHERE,
     RELEASED_ELSEWHERE,
 )
-from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.undeliverable import DECLINED_RANGES_MAX
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from unit.cores.messages import batch_of, delivered, flow_of
 
 

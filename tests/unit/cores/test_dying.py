@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sluicegate.messaging.message.dead_letter import DeadLetter
 from sluicegate.messaging.message.dead_lettering import died, driven_back, goes_in_a_circle, is_eligible
-from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.headers import DeadLetter, Headers
 
 RECEIVED_MS, DIED_MS = 1_000_000, 1_400_000
 

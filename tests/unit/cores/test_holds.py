@@ -1,15 +1,14 @@
 """What a partition holds while slots move, on one ledger: by example, beside the laws in test_rescale."""
 
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.outcomes import FAILED, RELEASED
-from sluicegate.messaging.message.partitioning import key_hash
-from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
 from sluicegate.messaging.partitions.rules.moves import depart, stay
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.partitions.state.rescale_holds import HELD_RUNS_MAX, Holds
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 

@@ -6,21 +6,22 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.message.key_source import (
+from sluicegate.messaging.message.keys import (
     NO_HASH,
     TOPIC_LEVEL_MAX,
     KeySource,
     KeySourceInvalid,
+    key_hash,
+    key_hash_in,
+    key_hashes,
+    key_in,
     key_source_from,
 )
-from sluicegate.messaging.message.keys import key_hash_in, key_hashes, key_in
 from sluicegate.messaging.message.outcomes import FAILED
-from sluicegate.messaging.message.partitioning import key_hash
-from sluicegate.messaging.partitions.explain import key_standing
+from sluicegate.messaging.partitions.explain import WaitReason, key_standing
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.partitions.state.rescale_holds import Holds
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
 from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX
 from unit.cores.messages import flow_of, published, sequences_of

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import PRIORITY_MAX
-from sluicegate.messaging.partitions.state.marks import marks_of, marks_together
+from sluicegate.messaging.partitions.state.segments import marks_of, marks_together
 from unit.storage.samples import batches
 
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
-from sluicegate.messaging.message.dead_letter import DeadLetter
-from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.headers import DeadLetter, Headers
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageFilter, MessageId, parse_message_id
 from sluicegate.messaging.selectors.selector import Selectors

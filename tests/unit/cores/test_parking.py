@@ -12,7 +12,7 @@ from sluicegate.messaging.message.outcomes import (
     RELEASED,
     WHICHEVER,
 )
-from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from sluicegate.messaging.partitions.parking import (
@@ -27,9 +27,8 @@ from sluicegate.messaging.partitions.parking import (
     unsettled_among,
 )
 from sluicegate.messaging.partitions.rules.in_flight import remark
-from sluicegate.messaging.partitions.rules.supply import has_more_for
+from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 

@@ -13,7 +13,7 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPage, StoredPartition, restore
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.messaging.partitions.state.marks import marks_of
+from sluicegate.messaging.partitions.state.segments import marks_of
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 from unit.cores.spool_in_memory import Place, SpoolInMemory
 

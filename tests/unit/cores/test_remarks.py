@@ -7,7 +7,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED, WHICHEVER
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.in_flight import remark
-from sluicegate.messaging.partitions.rules.supply import has_more_for
+from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.credit import CreditWindow

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
 from sluicegate.messaging.message.thresholds import Exceedance
-from sluicegate.messaging.topics.retained_messages import (
+from sluicegate.messaging.routing.retained_messages import (
     NODE_BYTES,
     UNWRITTEN_HIGH_BYTES,
     UNWRITTEN_LOW_BYTES,

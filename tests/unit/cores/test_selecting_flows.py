@@ -15,13 +15,12 @@ from sluicegate.messaging.message.outcomes import (
     RELEASED,
     RELEASED_ELSEWHERE,
 )
-from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
 from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from sluicegate.messaging.selectors.selector import Selectors
 from unit.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
 

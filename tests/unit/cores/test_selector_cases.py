@@ -11,11 +11,10 @@ import pytest
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.selectors.conditions import LIKE_CHARS_MAX
-from sluicegate.messaging.selectors.dialects import ACTIVEMQ, JOINED_CHARS_MAX
+from sluicegate.messaging.selectors.dialects import ACTIVEMQ, JOINED_CHARS_MAX, STANDARD, Dialect
 from sluicegate.messaging.selectors.lexer import SELECTOR_CHARS_MAX, SelectorError
 from sluicegate.messaging.selectors.parser import DEPTH_MAX, WORDS_MAX
 from sluicegate.messaging.selectors.selector import Selector, Selectors
-from sluicegate.messaging.selectors.selector_dialect import STANDARD, Dialect
 
 DATA = Path(__file__).parents[2] / "data" / "selectors"
 

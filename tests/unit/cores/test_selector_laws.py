@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers, UserPropertyValue
-from sluicegate.messaging.selectors.dialects import ACTIVEMQ
+from sluicegate.messaging.selectors.dialects import ACTIVEMQ, STANDARD, Dialect
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
-from sluicegate.messaging.selectors.selector_dialect import STANDARD, Dialect
 
 NAMES = ("a", "b", "c", "text", "flag", "is", "m x", "größe")  # the last three: reserved, spaced, not ASCII
 UNKNOWN = 0.5

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluicegate.messaging.message.partitioning import HASH_SLOTS
+from sluicegate.messaging.message.keys import HASH_SLOTS
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in, resized_slots
 
 COUNTS = st.one_of(st.integers(1, 12), st.integers(1, 1000))

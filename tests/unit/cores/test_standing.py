@@ -1,10 +1,9 @@
 """Why the messages of a key wait: one example for each reason that a ledger knows."""
 
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED
-from sluicegate.messaging.partitions.explain import key_standing, why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, key_standing, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from unit.cores.messages import flow_of, keyed, window_of
 
 FAR = 1000

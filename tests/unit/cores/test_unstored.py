@@ -5,10 +5,9 @@ import pytest
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, FAILED
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.partitions.explain import why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.messaging.partitions.wait_reason import WaitReason
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, with_priority
 
 PARTITION_ID = 1

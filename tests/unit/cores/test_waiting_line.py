@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.queues.waiting_line import WaitingLine
+from sluicegate.messaging.queues.credit import WaitingLine
 
 
 @given(waiters_count=st.integers(1, 6), called_counts=st.lists(st.integers(1, 6), max_size=30))

@@ -7,8 +7,7 @@ from scramp import ScramMechanism
 
 from sluicegate.protocols.flow.client.errors import AuthenticationRefused
 from sluicegate.protocols.flow.client.options import ClientOptions, Target, target_of
-from sluicegate.protocols.flow.client.session.authentication import mechanisms_for
-from sluicegate.protocols.flow.client.session.scram import ScramExchange
+from sluicegate.protocols.flow.client.session.authentication import ScramExchange, mechanisms_for
 
 NONCE = "fyko+d2lbbFgONRv9qkxdawL"
 NAMES = st.text("abcäöß =,ªⅨ\u00a0\u00ad中", min_size=1, max_size=12).filter(lambda text: text.strip("\u00ad") != "")

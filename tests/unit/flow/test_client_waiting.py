@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from loops import RunOnLoop
-from sluicegate.protocols.flow.client.aio.waiting import WaitingLine
+from sluicegate.protocols.flow.client.aio.owner import WaitingLine
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -11,7 +11,7 @@ from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.columns import Columns, ColumnWriter, counts_of, cut_values, read_columns
 from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frames.rows import GAP_REASONS
-from sluicegate.protocols.flow.codec.property_texts import property_text, property_value
+from sluicegate.protocols.flow.codec.properties import property_text, property_value
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 ROW = st.tuples(I64, st.binary(max_size=20), st.none() | st.binary(max_size=20), st.integers(0, 255))

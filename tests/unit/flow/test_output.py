@@ -7,7 +7,7 @@ from full_socket import FullSocket
 from lone_actors import Idle, spawned
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.unread_answers import UNREAD_ANSWERS_BYTES_MAX
+from sluicegate.protocols.connection.write_control import UNREAD_ANSWERS_BYTES_MAX
 from sluicegate.protocols.flow.datapath.output import Output
 
 ANSWER = bytes(UNREAD_ANSWERS_BYTES_MAX // 16)

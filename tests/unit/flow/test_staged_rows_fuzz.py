@@ -6,7 +6,7 @@ from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frame import SESSION, STAGE, cut_frame, encode_frame
 from sluicegate.protocols.flow.codec.frames.stage import StageRows, read_staging_frame
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
-from sluicegate.protocols.flow.datapath.staged_rows import batches_of
+from sluicegate.protocols.flow.datapath.bulk_rows import batches_of
 
 STAGES = [case.data for case in golden_frames() if case.data[4:6] == bytes([STAGE, 0])]
 WALL_MS = 1_700_000_000_000

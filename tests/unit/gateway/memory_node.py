@@ -7,7 +7,7 @@ from typing import Final
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.interface import template_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, ClientView
+from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, ClientView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -21,11 +21,19 @@ from sluicegate.gateway.views.errors import (
     TemplateNotFound,
     VpnNotFound,
 )
-from sluicegate.gateway.views.explanations import DestinationView, KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
-from sluicegate.gateway.views.process_figures import ProcessFigures
+from sluicegate.gateway.views.explanations import DestinationView, KeyExplanation, PublishExplanation, Specimen
+from sluicegate.gateway.views.figures import (
+    NodeFigures,
+    ProcessFigures,
+    ProtocolFigures,
+    QueueFigures,
+    QueuesFigures,
+    QueuesQuestion,
+    Sample,
+)
 from sluicegate.gateway.views.queues import (
     ActorView,
+    DurableSelectorView,
     EventView,
     FlowView,
     Health,
@@ -34,14 +42,11 @@ from sluicegate.gateway.views.queues import (
     PartitionView,
     QueueView,
     RedriveView,
+    ReloadView,
     TakenView,
     payload_preview,
 )
-from sluicegate.gateway.views.replay_start import ReplayStart
-from sluicegate.gateway.views.routing_views import DurableSelectorView, ReloadView
-from sluicegate.gateway.views.samples import Sample
-from sluicegate.gateway.views.selections import MessageSelection
-from sluicegate.gateway.views.specimen import Specimen
+from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.spool import (
     BackupState,
     BackupView,
@@ -52,9 +57,8 @@ from sluicegate.gateway.views.spool import (
 )
 from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
 from sluicegate.gateway.views.text import name_pattern
-from sluicegate.gateway.views.vpn_views import MessageVpnsView, MessageVpnView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, definition_from_dict
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template
 from sluicegate.messaging.routing.routes import TopicSpace

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluicegate.gateway.config.described import changed, described
+from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
-from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
 from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
 from sluicegate.gateway.views.accounts import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,

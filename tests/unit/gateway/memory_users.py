@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sluicegate.gateway.provisioning.origins import CONFIGURATION, OPERATOR
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
 from sluicegate.gateway.provisioning.stored_users import AskedUser, asked_user
+from sluicegate.gateway.views.accounts import UserView
 from sluicegate.gateway.views.errors import Refused, UserAlreadyExists, UserNotFound
-from sluicegate.gateway.views.user_views import UserView
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 FIXED = asked_user({"name": "fixed"})  # of the configuration

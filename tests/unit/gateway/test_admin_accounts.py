@@ -14,13 +14,13 @@ from sluicegate.actors.runtime.clock import Clock, SystemClock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.admin.rest.operations import OPEN, OPERATIONS
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel
 from sluicegate.gateway.security.credentials import Proofs, read_proofs
 from sluicegate.gateway.security.operators import AdminAccounts, NotSignedIn
-from sluicegate.gateway.views.routing_views import ReloadView
+from sluicegate.gateway.views.queues import ReloadView
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event
 from sluicegate.protocols.security.login_attempts import FREE_OF_HOST, FREE_OF_USER
 from sluicegate.protocols.security.password_checks import PasswordChecks

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import resource
-from sluicegate.gateway.node.allocator import keep_freed_memory
+from sluicegate.gateway.node.os_limits import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

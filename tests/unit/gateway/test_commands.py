@@ -18,7 +18,7 @@ from sluicegate.gateway.cli.commands.node.actors import tree
 from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
 from sluicegate.gateway.views.explanations import CheckView, DestinationView
 from sluicegate.gateway.views.queues import ActorView, EventView, FlowView
-from sluicegate.messaging.partitions.wait_reason import WaitReason
+from sluicegate.messaging.partitions.explain import WaitReason
 from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import RunningAdmin
 

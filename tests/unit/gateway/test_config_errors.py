@@ -6,7 +6,7 @@ import pytest
 
 from certificates import make_certificates
 from sluicegate.gateway.config.allowed import allowed_by, leaves
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 

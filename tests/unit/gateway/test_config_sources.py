@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.gateway.config.allowed import allowed_by, leaves
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import RELOADABLE, diff, is_reloadable
-from sluicegate.gateway.config.sections.sizes import UNITS, format_size, parse_size, rounded_size
+from sluicegate.gateway.config.sections.values import UNITS, format_size, parse_size, rounded_size
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import RELOADABLE
 from sluicegate.gateway.config.sections.admin import AdminUser
 from sluicegate.gateway.config.sections.security.authentication import User
-from sluicegate.gateway.config.sections.sizes import parse_size
+from sluicegate.gateway.config.sections.values import parse_size
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.security.accounts import Accounts
 from sluicegate.gateway.security.credentials import read_proofs

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluicegate.actors.messages.cursor_messages import CursorOverview
+from sluicegate.actors.messages.readers import CursorOverview
 from sluicegate.gateway.observability.reader_batches import ReaderBatch, ReaderBatches
 from sluicegate.messaging.bulk.durable_cursors import LIMITS_DEFAULT
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
-from sluicegate.gateway.views.routing_views import ReloadView
+from sluicegate.gateway.views.queues import ReloadView
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell

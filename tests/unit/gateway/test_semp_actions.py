@@ -5,10 +5,10 @@ import re
 import pytest
 from pydantic import TypeAdapter
 
+from sluicegate.gateway.admin.semp.envelope import Api
 from sluicegate.gateway.admin.semp.openapi import document
-from sluicegate.gateway.admin.semp.operation import Api
 from sluicegate.gateway.admin.semp.routes import OPERATIONS
-from sluicegate.gateway.views.replay_start import ReplayStart
+from sluicegate.gateway.views.selections import ReplayStart
 from unit.gateway.memory_node import MemoryNode, client_view
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.semp_client import refused, semp

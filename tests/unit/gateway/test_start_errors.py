@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from sluicegate.gateway.views.start_errors import CannotStart, opening
+from sluicegate.gateway.views.errors import CannotStart, opening
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection

@@ -8,7 +8,7 @@ from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
 from sluicegate.protocols.mqtt.datapath.inflight_out import DeliverySource, OutboundIds, OutboundRun
-from sluicegate.protocols.mqtt.session.sent_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 
 STEPS = st.lists(
     st.tuples(

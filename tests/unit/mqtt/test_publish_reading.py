@@ -5,7 +5,7 @@ import pytest
 import mqtt_packets as mqtt
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected, only, rows_of
 from sluicegate.messaging.message.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
-from sluicegate.messaging.message.partitioning import key_hash
+from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.mqtt.codec.events import PeerViolated, PublishReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBCOMP, PUBREC
 from sluicegate.protocols.mqtt.codec.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits

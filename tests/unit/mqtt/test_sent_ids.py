@@ -1,6 +1,6 @@
 """What a session knows of the messages that its client has."""
 
-from sluicegate.protocols.mqtt.session.sent_ids import TAKEN_RANGES_MAX, TAKEN_RANGES_STORED_MAX, SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import TAKEN_RANGES_MAX, TAKEN_RANGES_STORED_MAX, SentIds
 
 
 def test_what_a_client_has_taken_takes_bounded_memory() -> None:

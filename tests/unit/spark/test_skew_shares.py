@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.message.partitioning import HASH_SLOTS
+from sluicegate.messaging.message.keys import HASH_SLOTS
 from sluicegate.pipeline.jobs.skew.shares import KeyShare, PartitionShare, SkewResult, loads, with_empty
 
 

@@ -3,8 +3,7 @@
 from hypothesis import strategies as st
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.dead_letter import DeadLetter
-from sluicegate.messaging.message.headers import Headers, UserPropertyValue
+from sluicegate.messaging.message.headers import DeadLetter, Headers, UserPropertyValue
 from sluicegate.storage.interface import CommitJob
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.records.journal import Entry, Match, Settlement, encode_journal_record

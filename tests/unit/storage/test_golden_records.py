@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.dead_letter import DeadLetter
-from sluicegate.messaging.message.headers import NATIVE_MQTT5, Headers
+from sluicegate.messaging.message.headers import NATIVE_MQTT5, DeadLetter, Headers
 from sluicegate.messaging.message.usage import STORED_MESSAGE_BYTES
-from sluicegate.messaging.partitions.state.marks import UNKNOWN_MARKS, Marks
+from sluicegate.messaging.partitions.state.segments import UNKNOWN_MARKS, Marks
 from sluicegate.storage.records.batch import decode_batch, encode_batch
 from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record

@@ -5,8 +5,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sluicegate.messaging.queues.assignment.rescale import Rescale
-from sluicegate.messaging.queues.assignment.slots import modulo_slots, resized_slots
+from sluicegate.messaging.queues.assignment.slots import Rescale, modulo_slots, resized_slots
 from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.catalog.partition_owners import find_lost, owner_rows, owner_rows_deleted, staging_owner_row

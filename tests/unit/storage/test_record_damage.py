@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.partitions.state.marks import marks_of, marks_together
+from sluicegate.messaging.partitions.state.segments import marks_of, marks_together
 from sluicegate.storage.errors import DamagedRecord, StorageError, UnsupportedFormat
 from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import (

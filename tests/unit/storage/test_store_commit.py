@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sluicegate.messaging.partitions.state.marks import marks_of
+from sluicegate.messaging.partitions.state.segments import marks_of
 from sluicegate.storage.environment.identity import STORE_KIND
 from sluicegate.storage.errors import FolderInUse, PageNotFound, UnsupportedFormat
 from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Store, StoredPage, Table, TableWrite

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from sluicegate.gateway.admin.semp.errors import invalid_parameter
 from sluicegate.gateway.admin.semp.query import Value
-from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.messaging.queues.attributes import seen
 
 View = TypeVar("View")
 Schema = dict[str, object]

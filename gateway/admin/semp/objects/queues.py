@@ -24,9 +24,8 @@ from sluicegate.gateway.admin.semp.objects.attributes import (
 from sluicegate.gateway.admin.semp.query import Value
 from sluicegate.gateway.views.queues import FlowView, MessageView, QueueView, attribute_schema
 from sluicegate.messaging.message.thresholds import ThresholdPair
-from sluicegate.messaging.queues.attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue
+from sluicegate.messaging.queues.attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue, seen
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate
-from sluicegate.messaging.queues.wrong_value import seen
 
 NAMED_BIND_FAILURES: Final = (ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED)  # the others have no attribute of their own
 

@@ -15,7 +15,7 @@ from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.commands.config.kinds import DECLARED
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, as_json_text, print_json
-from sluicegate.gateway.config.errors import ConfigError, Place, Problem
+from sluicegate.gateway.config.document import ConfigError, Place, Problem
 from sluicegate.gateway.config.load import text_in, text_of
 from sluicegate.gateway.config.yaml_document import read_yaml
 from sluicegate.gateway.provisioning.declarations import (
@@ -32,7 +32,7 @@ from sluicegate.gateway.provisioning.declarations import (
     differences,
     read_declaration,
 )
-from sluicegate.gateway.views.printable import printable, printable_json
+from sluicegate.gateway.views.text import printable, printable_json
 
 DIFFERS: Final = 4  # exit code of a dry run that found something to do
 STANDARD_INPUT: Final = "-"

@@ -10,13 +10,13 @@ from typing import Final
 
 from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
-from sluicegate.gateway.config.described import described
+from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.config.sections.values import plain_values
 from sluicegate.gateway.provisioning.declarations import Fields, Objects
-from sluicegate.gateway.provisioning.origins import OPERATOR
+from sluicegate.gateway.provisioning.store import OPERATOR
 from sluicegate.gateway.provisioning.stored_users import asked_user
 from sluicegate.gateway.views.accounts import ProfileKind, ProfileView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES

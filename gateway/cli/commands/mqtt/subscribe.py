@@ -29,7 +29,7 @@ from sluicegate.gateway.cli.commands.mqtt.session import (
 )
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.views.printable import printable
+from sluicegate.gateway.views.text import printable
 
 QUEUE_PREFIX: Final = "$queue/"
 REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue

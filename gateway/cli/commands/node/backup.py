@@ -14,7 +14,7 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOpt
 from sluicegate.gateway.cli.commands.node.node import ConfigOption, DataOption, SetOption, loaded_config
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.config.sections.sizes import rounded_size
+from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.spool import BackupState, BackupView, incarnation_text
 from sluicegate.storage.backup.folder import NAME_ALLOWED, read_note
 from sluicegate.storage.backup.restore import Restored, restore_backup

@@ -11,8 +11,7 @@ from rich.progress import Progress, SpinnerColumn
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.cli.commands.node.node import ConfigOption, DataOption, SetOption, loaded_config
 from sluicegate.gateway.cli.terminal.failures import FAILED
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.process.doctor import Examination, examine_backup, examine_node
 from sluicegate.gateway.process.salvage import salvage_node
 

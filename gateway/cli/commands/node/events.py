@@ -10,8 +10,8 @@ from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.views.printable import printable
 from sluicegate.gateway.views.queues import EventView
+from sluicegate.gateway.views.text import printable
 
 LIMIT_MAX = 1000  # what the node keeps
 STYLES = {"warning": "yellow", "error": "bold red"}

@@ -14,10 +14,10 @@ from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.cli.terminal.passwords import new_password
 from sluicegate.gateway.config.allowed import allowed_by, is_secret, leaves, shown
-from sluicegate.gateway.config.errors import ConfigError
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.views.start_errors import CannotStart
+from sluicegate.gateway.views.errors import CannotStart
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="SLUICEGATE_CONFIG", help="YAML file; without it, defaults.")

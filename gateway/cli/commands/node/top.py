@@ -12,12 +12,10 @@ from rich.text import Text
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.live_view import watch
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import table
-from sluicegate.gateway.config.sections.sizes import rounded_size
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, table
+from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.clients import CLIENTS_MAX, ClientView
-from sluicegate.gateway.views.figures import QUEUES_MAX, NodeFigures, QueueFigures, QueuesFigures
-from sluicegate.gateway.views.process_figures import ProcessFigures
+from sluicegate.gateway.views.figures import QUEUES_MAX, NodeFigures, ProcessFigures, QueueFigures, QueuesFigures
 from sluicegate.gateway.views.spool import SpoolView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

@@ -6,9 +6,8 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table
-from sluicegate.gateway.config.sections.sizes import rounded_size
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
+from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.spool import CursorView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

@@ -9,7 +9,7 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOpt
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.views.queues import RedriveView, TakenView
-from sluicegate.gateway.views.selections import LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
+from sluicegate.gateway.views.selections import ALLOWED, LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 LOOK_EVERY_S: Final = 0.2  # how often a re-drive that is waited for is looked at
@@ -188,3 +188,26 @@ def _show_redrive(view: RedriveView, as_json: bool) -> None:
 def _show_kept(kept: dict[str, int]) -> None:
     for reason, count in sorted(kept.items()):
         typer.echo(f"left as they are: {count} ({reason})")
+
+
+# `sluicegate queue replay`: offer settled messages that a queue still keeps to its consumers again.
+
+
+def replay(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")],
+    start: Annotated[str, typer.Option("--from", metavar="START", help=f"Where to begin: {ALLOWED}.")],
+    end: Annotated[int | None, typer.Option("--to", min=1, help="End before this sequence.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="This one only.")] = None,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Offer settled messages that the queue still keeps to its consumers again, oldest first and flagged."""
+    members = {"from": start, "to": end, "partition": partition}
+    count = AdminClient(url, vpn).replay_queue(
+        name, {key: value for key, value in members.items() if value is not None}
+    )
+    if as_json:
+        print_json({"replayed_count": count})
+    else:
+        typer.echo(f"{count} messages of {name} are offered again")

@@ -7,8 +7,7 @@ import typer
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.commands.queues.queues import attribute_value, value_text
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES
 

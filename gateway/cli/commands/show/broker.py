@@ -10,14 +10,12 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table, tell_the_rest
-from sluicegate.gateway.config.sections.sizes import rounded_size
-from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, tell_the_rest
+from sluicegate.gateway.config.sections.values import rounded_size
+from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView, MessageVpnView
 from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueueFigures
 from sluicegate.gateway.views.queues import PartitionView, QueueView, ScaleStatus
 from sluicegate.gateway.views.spool import SpoolView
-from sluicegate.gateway.views.vpn_views import MessageVpnView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 

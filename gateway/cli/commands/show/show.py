@@ -6,8 +6,7 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.commands.show import broker as show_broker
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.tables import print_table, tell_the_rest
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, tell_the_rest
 from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from sluicegate.messaging.queues.wrong_value import seen
+from sluicegate.messaging.queues.attributes import seen
 from sluicegate.protocols.transport.origins import ANY, DEFAULT_PORTS
 
 HOST_CHARS_MAX: Final = 255

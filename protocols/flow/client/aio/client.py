@@ -9,14 +9,18 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from sluicegate.protocols.flow.client.aio.browser import BROWSE_WINDOW_DEFAULT, Browser
 from sluicegate.protocols.flow.client.aio.bulk import Bulk
-from sluicegate.protocols.flow.client.aio.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
-from sluicegate.protocols.flow.client.aio.owner import FlowOwner
+from sluicegate.protocols.flow.client.aio.consumer import (
+    BROWSE_WINDOW_DEFAULT,
+    UNSETTLED_MAX_DEFAULT,
+    WINDOW_BYTES_DEFAULT,
+    Browser,
+    Consumer,
+)
+from sluicegate.protocols.flow.client.aio.owner import FlowOwner, WaitingLine
 from sluicegate.protocols.flow.client.aio.publisher import BYTES_MAX_DEFAULT, Publisher
 from sluicegate.protocols.flow.client.aio.queues import Queues
 from sluicegate.protocols.flow.client.aio.subscriber import WAITING_BYTES_DEFAULT, Subscriber
-from sluicegate.protocols.flow.client.aio.waiting import WaitingLine
 from sluicegate.protocols.flow.client.aio.wire import Wire, default_tls
 from sluicegate.protocols.flow.client.errors import ConnectFailed, FlowClientError
 from sluicegate.protocols.flow.client.events import ClientEvent

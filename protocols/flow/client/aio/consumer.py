@@ -4,13 +4,66 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from sluicegate.messaging.message.outcomes import ACCEPTED
-from sluicegate.protocols.flow.client.aio.queue_receiver import QueueReceiver, check_wishes
-from sluicegate.protocols.flow.client.messages import Delivery
+from sluicegate.protocols.flow.client.aio.owner import FlowOwner, M, Receiving
+from sluicegate.protocols.flow.client.messages import Delivery, QueueMessage
+from sluicegate.protocols.flow.client.session.browse_flow import BrowseFlow
+from sluicegate.protocols.flow.client.session.flow import QueueFlow
 from sluicegate.protocols.flow.client.session.inbox import Inbox
 from sluicegate.protocols.flow.codec.frames.partition import PartitionState
+from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX
 
 if TYPE_CHECKING:
     from sluicegate.protocols.flow.client.aio.client import Client
+
+
+# What consumers and browsers have in common on asyncio: messages of a queue that wait until the program takes them.
+
+
+WINDOW_MAX: Final = 1_000_000  # messages
+
+
+class QueueReceiver(FlowOwner, Receiving[M]):
+    """Gets messages of a queue."""
+
+    def __init__(self, client: "Client", flow: QueueFlow) -> None:
+        FlowOwner.__init__(self, client, flow)
+        Receiving.__init__(self)
+        self._queue_flow = flow
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self._queue_flow.queue
+
+    @property
+    def incarnation(self) -> int:
+        """Of the gateway's spool, as of the last bind: sequences of messages mean something within it only."""
+        return self._queue_flow.incarnation
+
+    def on_news(self) -> None:
+        """Wake those who wait for what the gateway has sent."""
+        if self._queue_flow.error is not None:
+            self._arrived.wake_all()
+        else:
+            self._arrived.wake(self._queue_flow.waiting_count)
+        super().on_news()
+
+    def _waiting_count(self) -> int:
+        return self._queue_flow.waiting_count
+
+    def _check_open(self) -> None:
+        self._queue_flow.check_running()
+
+
+def check_wishes(queue: str, window: int, selector: str) -> None:
+    """Raise ValueError unless a flow on a queue may be asked for like this."""
+    if not 0 < window <= WINDOW_MAX:
+        raise ValueError(f"window={window}; it is 1 to {WINDOW_MAX} messages")
+    if not 0 < len(queue.encode("utf-8")) <= NAME_BYTES_MAX:
+        raise ValueError(f"the name of a queue has 1 to {NAME_BYTES_MAX} bytes")
+    if len(selector.encode("utf-8")) > SELECTOR_BYTES_MAX:
+        raise ValueError(f"a selector has at most {SELECTOR_BYTES_MAX} bytes")
+
 
 WINDOW_BYTES_DEFAULT: Final = 32 * 1024 * 1024
 UNSETTLED_MAX_DEFAULT: Final = 0  # what the gateway allows
@@ -101,3 +154,29 @@ class Consumer(QueueReceiver[Delivery]):
         if inbox.is_dirty:
             self._client.ask_flush()
         return [Delivery(each, inbox.bind_count, self.settle_with) for each in taken]
+
+
+# A browser on asyncio, over a `BrowseFlow`: it looks at a queue, and takes nothing.
+
+
+BROWSE_WINDOW_DEFAULT: Final = 100  # as many as a gateway shows ahead; they are copies, of up to 30 MB each
+
+
+class Browser(QueueReceiver[QueueMessage]):
+    """Looks at a queue. Made by `Client.browser`, open within `async with`.
+
+    `async for message in browser` shows the oldest message first, and waits for new ones at the end. Consumers get what
+    they would have got. When the queue is gone, receiving raises ConsumerEnded.
+    """
+
+    def __init__(self, client: "Client", queue: str, *, window: int, selector: str) -> None:
+        """Raises ValueError for limits that make no sense."""
+        check_wishes(queue, window, selector)
+        self._shown = BrowseFlow(queue, window=window, selector=selector)
+        super().__init__(client, self._shown)
+
+    def _take(self, count_max: int) -> list[QueueMessage]:
+        taken = self._shown.take(count_max)
+        if self._shown.is_dirty:
+            self._client.ask_flush()
+        return [QueueMessage(each) for each in taken]

@@ -1,15 +1,53 @@
 """What publishers, consumers, browsers and readers have in common on asyncio: opened, waiting for news, and closed."""
 
 import asyncio
+from collections import deque
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from sluicegate.protocols.flow.client.aio.waiting import WaitingLine
 from sluicegate.protocols.flow.client.errors import ClientClosed
+from sluicegate.protocols.flow.client.messages import Received
 from sluicegate.protocols.flow.client.session.flow import ENDED, ClientFlow
 
 if TYPE_CHECKING:
     from sluicegate.protocols.flow.client.aio.client import Client
+
+
+# Who waits for something to change, on an event loop.
+
+
+class WaitingLine:
+    """Tasks that wait, first come first served. Each looks again for itself when it is woken."""
+
+    def __init__(self) -> None:
+        self._line: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait to be woken. A task that gives up passes its turn on."""
+        turn = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                with suppress(ValueError):  # `wake` has come upon it before us
+                    self._line.remove(turn)
+            else:
+                self.wake(1)
+            raise
+
+    def wake(self, count: int) -> None:
+        """Wake so many of those that wait longest."""
+        while self._line and count > 0:
+            turn = self._line.popleft()
+            if not turn.done():  # else its task was cancelled, and has yet to go on
+                turn.set_result(None)
+                count -= 1
+
+    def wake_all(self) -> None:
+        """Wake everybody who waits now."""
+        self.wake(len(self._line))
 
 
 class FlowOwner:
@@ -57,3 +95,54 @@ class FlowOwner:
     def on_news(self) -> None:
         """Wake those who wait for what the gateway has said."""
         self._changed.wake_all()
+
+
+# How programs take messages on asyncio: one, those that are here, or one after the other.
+#
+# Consumers, browsers and subscribers are alike in this; where their messages lie is theirs to say.
+
+
+M = TypeVar("M", bound=Received)
+
+
+class Receiving(Generic[M]):
+    """Gets messages. `async for` waits for one after the other, until the program closes it or its client."""
+
+    def __init__(self) -> None:
+        self._arrived = WaitingLine()
+
+    async def receive(self) -> M:
+        """Return the next message. Raises what it, or the client, ended with."""
+        return (await self.receive_many(1))[0]
+
+    async def receive_many(self, count_max: int) -> list[M]:
+        """Wait for a message; return it with those behind it that are here already, `count_max` at most."""
+        if count_max < 1:
+            raise ValueError(f"count_max={count_max}; it is 1 or more")
+        while not self._waiting_count():
+            self._check_open()
+            await self._arrived.wait()
+        return self._take(count_max)
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> M:
+        """Return the next message; the end comes when the program closes this or the client."""
+        try:
+            return await self.receive()
+        except ClientClosed:
+            raise StopAsyncIteration from None
+
+    def _waiting_count(self) -> int:
+        """Return how many messages are here."""
+        raise AssertionError("each kind has its own line")
+
+    def _take(self, count_max: int) -> list[M]:
+        """Return those that are here, so many at most."""
+        raise AssertionError("each kind has its own line")
+
+    def _check_open(self) -> None:
+        """Raise what it has ended with, if it has."""
+        raise AssertionError("each kind has its own end")

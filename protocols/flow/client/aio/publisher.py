@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from sluicegate.protocols.flow.client.aio.owner import FlowOwner
-from sluicegate.protocols.flow.client.aio.waiting import WaitingLine
+from sluicegate.protocols.flow.client.aio.owner import FlowOwner, WaitingLine
 from sluicegate.protocols.flow.client.errors import PublishRefused
 from sluicegate.protocols.flow.client.messages import Message
 from sluicegate.protocols.flow.client.session.outbox import Outbox, Outgoing

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from sluicegate.protocols.flow.client.aio.receiving import Receiving
+from sluicegate.protocols.flow.client.aio.owner import Receiving
 from sluicegate.protocols.flow.client.errors import ClientClosed
 from sluicegate.protocols.flow.client.messages import Received
 from sluicegate.protocols.flow.client.session.direct_inbox import Subscription

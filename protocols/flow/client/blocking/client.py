@@ -5,25 +5,76 @@ thread of the program may call anything here.
 """
 
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from sluicegate.protocols.flow.client.aio.browser import BROWSE_WINDOW_DEFAULT
 from sluicegate.protocols.flow.client.aio.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
-from sluicegate.protocols.flow.client.aio.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
+from sluicegate.protocols.flow.client.aio.consumer import (
+    BROWSE_WINDOW_DEFAULT,
+    UNSETTLED_MAX_DEFAULT,
+    WINDOW_BYTES_DEFAULT,
+    Consumer,
+)
 from sluicegate.protocols.flow.client.aio.publisher import BYTES_MAX_DEFAULT, NEXT, Publisher
-from sluicegate.protocols.flow.client.aio.subscriber import WAITING_BYTES_DEFAULT
-from sluicegate.protocols.flow.client.blocking.blocking_queues import BlockingQueues
-from sluicegate.protocols.flow.client.blocking.blocking_subscriber import BlockingSubscriber
+from sluicegate.protocols.flow.client.aio.queues import Queue, Queues
+from sluicegate.protocols.flow.client.aio.subscriber import WAITING_BYTES_DEFAULT, Subscriber
 from sluicegate.protocols.flow.client.blocking.bulk import BlockingBulk
 from sluicegate.protocols.flow.client.blocking.loop_thread import LoopThread
 from sluicegate.protocols.flow.client.blocking.owner import BlockingOwner, BlockingReceiver
 from sluicegate.protocols.flow.client.errors import FlowClientError
 from sluicegate.protocols.flow.client.events import ClientEvent
-from sluicegate.protocols.flow.client.messages import Delivery, Message, QueueMessage
+from sluicegate.protocols.flow.client.messages import Delivery, Message, QueueMessage, Received
 from sluicegate.protocols.flow.client.options import ClientOptions
 from sluicegate.protocols.flow.codec.frames.partition import PartitionState
+
+# Direct messages without asyncio: `subscriber`, on the loop in the client's thread.
+
+
+class BlockingSubscriber(BlockingReceiver[Received]):
+    """`Subscriber`, without asyncio."""
+
+    def __init__(self, thread: LoopThread, subscriber: Subscriber) -> None:
+        super().__init__(thread, subscriber)
+        self._subscriber = subscriber
+
+    @property
+    def dropped_count(self) -> int:
+        """As `Subscriber.dropped_count`."""
+        return self._subscriber.dropped_count
+
+    def subscribe(self, topic_filter: str, *, priorities: Sequence[str] = (), selector: str = "") -> None:
+        """As `Subscriber.subscribe`."""
+        self._thread.run(self._subscriber.subscribe(topic_filter, priorities=priorities, selector=selector))
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        """As `Subscriber.unsubscribe`."""
+        self._thread.run(self._subscriber.unsubscribe(topic_filter))
+
+
+# Provisioning without asyncio: `queues`, on the loop in the client's thread.
+
+
+class BlockingQueues:
+    """`Queues`, without asyncio."""
+
+    def __init__(self, thread: LoopThread, queues: Queues) -> None:
+        self._thread = thread
+        self._queues = queues
+
+    def create(
+        self, name: str = "", attributes: Mapping[str, object] | None = None, *, durable: bool | None = None
+    ) -> Queue:
+        """As `Queues.create`."""
+        return self._thread.run(self._queues.create(name, attributes, durable=durable))
+
+    def change(self, name: str, attributes: Mapping[str, object]) -> Queue:
+        """As `Queues.change`."""
+        return self._thread.run(self._queues.change(name, attributes))
+
+    def delete(self, name: str) -> None:
+        """As `Queues.delete`."""
+        self._thread.run(self._queues.delete(name))
 
 
 class BlockingClient:

@@ -8,8 +8,7 @@ case deceives it: between two connections the number of partitions fell and rose
 from typing import final
 
 from sluicegate.protocols.flow.client.errors import ConsumerEnded, FlowClientError
-from sluicegate.protocols.flow.client.session.flow import OPEN
-from sluicegate.protocols.flow.client.session.queue_flow import QueueFlow
+from sluicegate.protocols.flow.client.session.flow import OPEN, QueueFlow
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.session import Error

@@ -1,8 +1,11 @@
 """What publishers and consumers of a client have in common: they outlive connections, and are opened on each anew."""
 
+from collections import deque
 from typing import Final
 
 from sluicegate.protocols.flow.client.errors import FlowClientError
+from sluicegate.protocols.flow.codec.frame import UNBIND
+from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import FlowEnd
 from sluicegate.protocols.flow.codec.frames.session import Error
 from sluicegate.protocols.flow.engine.engine import FlowEngine
@@ -62,3 +65,21 @@ class ClientFlow:
             self.phase = ENDED
             self.error = error
             self.has_news = True
+
+
+# What the flows of consumers and browsers have in common: a queue, and what came of it and was not taken.
+
+
+class QueueFlow(ClientFlow):
+    """A flow that is bound to a queue."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(UNBIND)
+        self.queue = queue
+        self.incarnation = 0  # of the gateway's spool, as of the last bind; 0: not known yet
+        self._line: deque[Delivered] = deque()  # not taken by the program
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages the program may take now."""
+        return len(self._line)

@@ -19,8 +19,7 @@ from sluicegate.protocols.flow.client.events import (
     PartitionsChanged,
     SettledTooLate,
 )
-from sluicegate.protocols.flow.client.session.flow import ENDED, OPEN
-from sluicegate.protocols.flow.client.session.queue_flow import QueueFlow
+from sluicegate.protocols.flow.client.session.flow import ENDED, OPEN, QueueFlow
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, Bind, Bound, FlowState
 from sluicegate.protocols.flow.codec.frames.partition import DRAINING, Partitions, PartitionsAck, PartitionState

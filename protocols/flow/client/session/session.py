@@ -19,7 +19,6 @@ from sluicegate.protocols.flow.client.events import ClientEvent, Connected, Disc
 from sluicegate.protocols.flow.client.messages import Message
 from sluicegate.protocols.flow.client.options import ClientOptions
 from sluicegate.protocols.flow.client.session.authentication import Login
-from sluicegate.protocols.flow.client.session.backoff import Backoff
 from sluicegate.protocols.flow.client.session.direct_inbox import DirectInbox
 from sluicegate.protocols.flow.client.session.flow import NO_FLOW, ClientFlow
 from sluicegate.protocols.flow.client.session.flow_table import OF_FLOWS, FlowTable
@@ -44,6 +43,31 @@ from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
+
+# How long a client waits before it connects again.
+
+
+STEADY_MS: Final = 5_000  # a connection that lasted so long makes the next delay short again
+DOUBLINGS_MAX: Final = 30  # the maximum is reached long before
+
+
+@final
+class Backoff:
+    """Delays that double, each drawn from the upper half of what it may be, so that clients do not come together."""
+
+    def __init__(self, *, first_s: float, max_s: float) -> None:
+        self._first_s = first_s
+        self._max_s = max_s
+        self._attempts_count = 0  # since a connection last was steady
+
+    def next_ms(self, lasted_ms: int, jitter: float) -> int:
+        """Return the delay after a connection that lasted so long; `jitter` is from 0 up to 1."""
+        if lasted_ms >= STEADY_MS:
+            self._attempts_count = 0
+        doubled_s = self._first_s * (1 << min(self._attempts_count, DOUBLINGS_MAX))
+        self._attempts_count += 1
+        return int(min(doubled_s, self._max_s) * 1000 * (0.5 + 0.5 * jitter))
+
 
 PRODUCT: Final = "sluicegate-client"
 

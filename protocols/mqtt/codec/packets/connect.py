@@ -3,7 +3,7 @@
 from typing import Final, final
 
 from sluicegate.protocols.mqtt.codec.errors import PeerViolation
-from sluicegate.protocols.mqtt.codec.events import ConnectReceived
+from sluicegate.protocols.mqtt.codec.events import ConnectReceived, Will
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.codec.message_properties import MessageProperties, decode_will_properties
 from sluicegate.protocols.mqtt.codec.properties import (
@@ -26,9 +26,8 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     RETAIN_NOT_SUPPORTED,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from sluicegate.protocols.mqtt.codec.topic_names import decode_topic
-from sluicegate.protocols.mqtt.codec.will import Will
 from sluicegate.protocols.mqtt.codec.wire import (
+    decode_topic,
     has_unwanted_characters,
     read_binary,
     read_string,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.runtime.cell import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.queues.definition import QueueDefinition
 from sluicegate.messaging.queues.pressure import PressureLimits
