@@ -228,11 +228,12 @@ class ClientRights:
         is_own: bool = False,
         share_name: str = "",
         selector: str = "",
+        replaced_bytes: int = 0,
     ) -> None:
         """Ask whether a client that has `count` other subscriptions to topics may have one for this filter.
 
         `is_new`: the message VPN does not have it yet. `is_own`: the topic was made for this client. `selector`: one
-        that it does not have yet.
+        that it does not have yet. `replaced_bytes`: usage of the subscription that it takes the place of; 0: of none.
         """
         if not (is_own or self.may_subscribe(topic_filter)):
             self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
@@ -240,9 +241,9 @@ class ClientRights:
         if count >= count_max:
             text = f"400 Max Num Subscriptions Exceeded: the client profile allows {count_max}"
             self._deny(SUBSCRIPTION_COUNT, text)
-        if is_new or selector:
-            beside_bytes = share_bytes(share_name) + selector_bytes(selector)
-            self._check_quota([topic_filter] if is_new else [], int(is_new), beside_bytes)
+        if is_new or selector or replaced_bytes:
+            beside_bytes = share_bytes(share_name) + selector_bytes(selector) - replaced_bytes
+            self._check_quota([topic_filter] if is_new or replaced_bytes else [], int(is_new), beside_bytes)
 
     def check_collecting(self, topics: list[TopicFilter], more_count: int) -> None:
         """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before.

@@ -29,7 +29,8 @@ class VpnQuota:
     def subscriptions_refusal(self, filters: list[TopicFilter], count: int, beside_bytes: int = 0) -> str:
         """Return why there may not be `count` more subscriptions, of clients or queues, with these filters among them.
 
-        Beside their filters they count for `beside_bytes`. Empty: there may.
+        Beside their filters they count for `beside_bytes`, which is negative where they replace others. What takes no
+        more than before is never refused for its bytes. Empty: there may.
         """
         space = self._space
         if space is None:
@@ -37,6 +38,6 @@ class VpnQuota:
         if count > 0 and space.subscriptions_count + count > self.subscription_count_max:
             return f"the VPN has {self.subscription_count_max}"
         size = beside_bytes + sum([subscription_bytes(each) for each in filters])
-        if space.subscriptions_bytes + size > self.subscription_bytes_max:
+        if size > 0 and space.subscriptions_bytes + size > self.subscription_bytes_max:
             return f"those of the VPN take {self.subscription_bytes_max} bytes"
         return ""

@@ -9,6 +9,8 @@ from inside_client import until
 from named_queues import shows
 from running_broker import RunningBroker
 from sluicegate.actors.queues.requests import ListQueues, QueueHandle
+from sluicegate.messaging.topics.subscription_index import subscription_bytes
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source, Target
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
@@ -322,4 +324,18 @@ async def test_subscriptions_that_are_asked_for_at_once_are_counted_as_well(
         error = (await client.awaited(Detach)).error
         assert error is not None
         assert error.condition == "amqp:resource-limit-exceeded"
+    await client.close()
+
+
+@pytest.mark.settings(f"vpn.subscription_bytes_max={subscription_bytes(parse_filter('news/eu', Syntax.SMF))}")
+async def test_a_durable_subscription_that_begins_anew_stays_within_the_quota(broker: RunningBroker) -> None:
+    """What it counted for is its own to use again, and no more than that."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    for address in (TOPIC, "topic://news/us", TOPIC):
+        assert (await client.receiver("sub", durable(address))).source is not None
+        await client.detached(0, closed=False)
+    longer = await client.receiver("sub", durable("topic://news/eu/" + "x" * 200))
+    assert await refused_with(client, longer) == "amqp:resource-limit-exceeded"
+    (kept,) = await subscriptions(broker)
+    assert kept.definition.subscriptions == ("news/eu",)
     await client.close()

@@ -55,7 +55,7 @@ from sluicegate.protocols.amqp.links.subscriptions import (
     SHARED,
     check_rights,
     end_look_up,
-    is_made,
+    find_present,
     leave_subscription,
     look_up,
     subscription_queue,
@@ -238,7 +238,7 @@ async def _subscribe(
 ) -> None:
     chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, connection.services.selectors)
     wanted = wanted_queue(connection, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
-    check_rights(connection, link, wanted, is_new=not await is_made(connection, wanted))
+    check_rights(connection, link, wanted, await find_present(connection, wanted))
     sides = connection.sides
     sides.subscribing_count += 1
     try:

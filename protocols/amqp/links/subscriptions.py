@@ -20,9 +20,11 @@ from sluicegate.actors.queues.requests import (
     UpdateRefused,
 )
 from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.message.usage import selector_bytes
 from sluicegate.messaging.queues.attributes import CONSUME, PARTITION_COUNT_MAX
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, denial, permits
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
+from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import TopicError, parse_queue_subscription, syntax_of
 from sluicegate.protocols.amqp.codec.addresses import AddressRefused, is_durable_form
 from sluicegate.protocols.amqp.codec.termini import (
@@ -166,14 +168,22 @@ def _share_name(link: OutgoingLink) -> str:
     return link.name.partition(_LINK_NAME_END)[0]
 
 
-async def is_made(connection: "AmqpConnection", wanted: SubscriptionQueue) -> bool:
-    """Return whether a subscription is there already, for which its client comes back, or others share it."""
-    is_named = wanted.is_kept or wanted.is_shared
-    return is_named and await connection.services.queues.ask(FindQueue(wanted.name)) is not None
+async def find_present(connection: "AmqpConnection", wanted: SubscriptionQueue) -> QueueHandle | None:
+    """Return the subscription of that name, to which its client returns, or which others share; None: there is none."""
+    if not (wanted.is_kept or wanted.is_shared):
+        return None
+    found: QueueHandle | None = await connection.services.queues.ask(FindQueue(wanted.name))
+    return found
 
 
-def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue, *, is_new: bool) -> None:
-    """Raise ClientDenied unless the client's profiles permit a subscription, and AddressRefused for a bad topic."""
+def check_rights(
+    connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue, present: QueueHandle | None
+) -> None:
+    """Raise ClientDenied unless the client's profiles permit a subscription, and AddressRefused for a bad topic.
+
+    One that is present and collects something else begins anew: its usage may grow within the quota of the message VPN.
+    """
+    is_new = present is None
     rights = connection.identity.rights
     try:
         _, topic_filter = parse_queue_subscription(wanted.topic, syntax_of(wanted.topic))
@@ -185,13 +195,20 @@ def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: Subsc
         connection.sides.subscription_count(),
         is_new=is_new,
         is_own=is_own,
-        selector=wanted.selector if is_new else "",
+        selector=wanted.selector,
+        replaced_bytes=0 if present is None else _usage_of(present),
     )
     if wanted.is_shared:
         rights.check_share(_share_name(link))
     if wanted.is_kept and is_new:
         rights.check_endpoint()
     rights.check_flow(connection.sides.flow_count())
+
+
+def _usage_of(queue: QueueHandle) -> int:
+    definition = queue.definition
+    filters = [parse_queue_subscription(topic, syntax_of(topic))[1] for topic in definition.subscriptions]
+    return sum(subscription_bytes(each) for each in filters) + selector_bytes(definition.selector)
 
 
 async def subscription_queue(
