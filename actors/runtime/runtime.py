@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, final
+from typing import Any, Final, Protocol, cast, final
 
 import pykka
 from mypy_extensions import i64
@@ -23,10 +23,6 @@ from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import CallSoon, Dispatcher, Inbox, Scheduled
 from sluicegate.actors.runtime.supervision import OnFailure, RestartLog, RestartPolicy
 from sluicegate.messaging.message.address import Address
-
-if TYPE_CHECKING:
-    from sluicegate.actors.runtime.actor import LoopActor
-
 
 # An actor's place in the tree: its address, its figures and its supervision. It outlives restarts of the actor.
 
@@ -122,7 +118,7 @@ class ActorCell(Scheduled):
         kind: str,
         name: str,
         number: int,
-        factory: Callable[["ActorCell"], "LoopActor | Behaviour"],
+        factory: Callable[["ActorCell"], "pykka.Actor | Behaviour"],
         parent: "ActorCell | None",
         policy: RestartPolicy,
     ) -> None:
@@ -154,7 +150,8 @@ class ActorCell(Scheduled):
             self._behaviour = made
             return
         self.actor = made
-        self._behaviour = _Interpreted(made) if made.behaviour is None else made.behaviour
+        behaviour: Behaviour | None = self.actor.behaviour
+        self._behaviour = _Interpreted(made) if behaviour is None else behaviour
 
     def drain(self, started_ns: int) -> int:
         """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled.
@@ -464,7 +461,7 @@ class Runtime:
 
     def spawn(
         self,
-        factory: Callable[[ActorCell], "LoopActor | Behaviour"],
+        factory: Callable[[ActorCell], "pykka.Actor | Behaviour"],
         *,
         kind: str,
         name: str,

@@ -83,7 +83,7 @@ def _end(delivering: DeliveringSide) -> None:
 def writes_of(connection: "MqttConnection", attached: AttachedSession) -> SessionWrites:
     """Return what writes the session of a client."""
     if attached.writes is None:
-        attached.writes = SessionWrites(connection.cell, connection.services, attached.session)
+        attached.writes = SessionWrites(connection.cell, connection.services.spool, attached.session)
     return attached.writes
 
 

@@ -69,7 +69,7 @@ class Stream:
             return
         self._end()
         self._linger(transport.get_write_buffer_size())
-        transport.set_protocol(Lingering(self))
+        transport.set_protocol(Lingering(cast(asyncio.Protocol, self)))
         transport.resume_reading()
         try:
             transport.write_eof()
@@ -95,7 +95,7 @@ class Stream:
         """Have what comes next put where it belongs."""
         transport = self._transport
         if self._is_open and transport.get_protocol() is cast(asyncio.Protocol, self):
-            transport.set_protocol(Placing(self, transport, place))
+            transport.set_protocol(Placing(cast(asyncio.Protocol, self), transport, place))
 
     def buffered_bytes(self) -> int:
         """Return how much the socket has not taken yet."""

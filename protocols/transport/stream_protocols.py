@@ -1,12 +1,9 @@
 """What asyncio calls for a while in the place of a stream: classes of asyncio's, which cannot be compiled as it is."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from sluicegate.protocols.transport.interface import Place
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.transport.stream import Stream
 
 _NEXT: Final = memoryview(bytearray(16 * 1024))  # where what comes behind something large is read to, and copied from
 
@@ -19,7 +16,7 @@ class Placing(asyncio.BufferedProtocol):
 
     __slots__ = ("_is_next", "_place", "_stream", "_transport", "eof_received", "pause_writing", "resume_writing")
 
-    def __init__(self, stream: "Stream", transport: asyncio.Transport, place: Place) -> None:
+    def __init__(self, stream: asyncio.Protocol, transport: asyncio.Transport, place: Place) -> None:
         self.pause_writing = stream.pause_writing  # type: ignore[method-assign]  # see protocols.transport.stream
         self.resume_writing = stream.resume_writing  # type: ignore[method-assign]
         self.eof_received = stream.eof_received  # type: ignore[method-assign]
@@ -41,7 +38,7 @@ class Placing(asyncio.BufferedProtocol):
             return
         self._stream.data_received(bytes(_NEXT[:nbytes]))
         if self._place.room() is None and self._transport.get_protocol() is self:
-            self._transport.set_protocol(cast(asyncio.Protocol, self._stream))
+            self._transport.set_protocol(self._stream)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the stream."""
@@ -53,7 +50,7 @@ class Lingering(asyncio.Protocol):
 
     __slots__ = ("_stream",)
 
-    def __init__(self, stream: "Stream") -> None:
+    def __init__(self, stream: asyncio.Protocol) -> None:
         self._stream = stream
 
     def connection_lost(self, exc: Exception | None) -> None:

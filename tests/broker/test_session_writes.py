@@ -1,7 +1,6 @@
 """What a restart must not forget of a session reaches the store in the right order (section 4.3.3)."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -29,7 +28,7 @@ class Writer(LoopActor):
 
     def __init__(self, cell: ActorCell, broker: RunningBroker) -> None:
         super().__init__(cell)
-        self.writes = SessionWrites(cell, broker.node.mqtt.vpns.default, Session("exact", expiry_s=60))
+        self.writes = SessionWrites(cell, broker.node.mqtt.vpns.default.spool, Session("exact", expiry_s=60))
 
     def on_receive(self, message: object) -> None:
         assert isinstance(message, Confirmed)
@@ -101,7 +100,7 @@ async def test_whoever_subscribes_to_one_more_has_that_one_written(broker: Runni
     runtime, session = broker.node.runtime, Session("many", expiry_s=60)
     spool = Inbox(runtime.dispatcher, Scheduled())  # that nobody empties
     cell = runtime.spawn(lambda cell: Writer(cell, broker), kind="test", name="writer", policy=ONE_CONNECTION)
-    writes = SessionWrites(cell, replace(broker.node.mqtt.vpns.default, spool=spool), session)
+    writes = SessionWrites(cell, spool, session)
     for text in ("a", "b", "c"):
         subscribes(session, text)
     first = run(runtime, writes.store_session(None))

@@ -23,10 +23,6 @@ KNOWN: dict[str, set[str]] = {
         "sluicegate.actors.queues",
         "sluicegate.actors.spool",
     },
-    "sluicegate.actors.runtime": {
-        "sluicegate.actors.runtime.actor",
-        "sluicegate.actors.runtime.runtime",
-    },
     "sluicegate.gateway": {
         "sluicegate.gateway.admin",
         "sluicegate.gateway.node",
@@ -78,12 +74,6 @@ KNOWN: dict[str, set[str]] = {
         "sluicegate.protocols.mqtt.connection",
         "sluicegate.protocols.mqtt.datapath",
         "sluicegate.protocols.mqtt.requests",
-        "sluicegate.protocols.mqtt.services",
-        "sluicegate.protocols.mqtt.session",
-    },
-    "sluicegate.protocols.transport": {
-        "sluicegate.protocols.transport.stream",
-        "sluicegate.protocols.transport.stream_protocols",
     },
 }
 

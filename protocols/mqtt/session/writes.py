@@ -8,9 +8,9 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.protocols.mqtt.codec.events import Will
-from sluicegate.protocols.mqtt.services import MqttServices
 from sluicegate.protocols.mqtt.session.session import Session
 from sluicegate.protocols.mqtt.session.will import will_to_row
 
@@ -20,9 +20,9 @@ LOOK_AGAIN_MS: Final = 1  # a partition with a full inbox numbers what came with
 class SessionWrites(Flushed):
     """The writes of one connection's session. Their tokens count down from -1; those of publishes count up."""
 
-    def __init__(self, cell: ActorCell, services: MqttServices, session: Session) -> None:
+    def __init__(self, cell: ActorCell, spool: Address, session: Session) -> None:
         self._cell = cell
-        self._services = services
+        self._spool = spool
         self._next_token = -1
         self._written: dict[int, LoopFuture[None]] = {}
         self._after_ids: list[Callable[[], None]] | None = None  # None: nobody waits for a turn's end
@@ -47,7 +47,7 @@ class SessionWrites(Flushed):
         deletes its rows. A request that waits for a write goes on without it; what was to be sent behind one is not.
         """
         if self._after_ids is not None and not self._is_abandoned:
-            self._services.spool.post(SessionRows(self._ids_rows(), None, 0))
+            self._spool.post(SessionRows(self._ids_rows(), None, 0))
         self._is_abandoned = True
         written, self._written = self._written, {}
         for each in written.values():
@@ -85,7 +85,7 @@ class SessionWrites(Flushed):
         """
         if self._after_ids is None:
             self._after_ids = []
-            self._services.runtime.dispatcher.at_turn_end(self)
+            self._cell.runtime.dispatcher.at_turn_end(self)
         self._after_ids.append(callback)
         if publication is not None and publication.unsequenced_count > 0:
             if self._incomplete is None:
@@ -127,7 +127,7 @@ class SessionWrites(Flushed):
         self._next_token -= 1
         written: LoopFuture[None] = LoopFuture()
         self._written[token] = written
-        self._services.spool.post(SessionRows(rows, self._cell.inbox, token))
+        self._spool.post(SessionRows(rows, self._cell.inbox, token))
         return written
 
     def _run_all(self, written: LoopFuture[None], callbacks: list[Callable[[], None]]) -> None:
