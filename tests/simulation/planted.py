@@ -132,13 +132,13 @@ FAULTS = (
 
 def plant(fault: Planted, folder: Path) -> None:
     """Copy the sources into the folder with the fault in them. Raises ValueError when an edit does not fit any more."""
-    for path in SOURCES.glob("*.py"):
-        (folder / "sluicegate").mkdir(exist_ok=True)
-        shutil.copy(path, folder / "sluicegate")
+    package = folder / "sluicegate"
     for room in ROOMS:
-        shutil.copytree(SOURCES / room, folder / "sluicegate" / room, ignore=shutil.ignore_patterns("*.so"))
+        shutil.copytree(SOURCES / room, package / room, ignore=shutil.ignore_patterns("*.so"))
+    for module in SOURCES.glob("*.py"):
+        shutil.copy(module, package)
     for edit in fault.edits:
-        path = folder / "sluicegate" / edit.file
+        path = package / edit.file
         text = path.read_text()
         if text.count(edit.old) != 1:
             raise ValueError(
