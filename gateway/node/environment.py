@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
-from sluicegate.gateway.views.figures import ProcessFigures, process_figures
+from sluicegate.gateway.views.process import ProcessFigures, process_figures
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.loop.event_loop import turns_of_sockets
 from sluicegate.storage.interface import Store

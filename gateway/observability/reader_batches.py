@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Self, final
 
 from sluicegate.actors.messages.readers import CursorOverview
-from sluicegate.gateway.views.figures import Sample, queue_label
+from sluicegate.gateway.views.samples import Sample, queue_label
 from sluicegate.messaging.queues.attributes import seen
 from sluicegate.messaging.queues.definition import QueueInvalid
 

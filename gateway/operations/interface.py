@@ -11,7 +11,7 @@ from sluicegate.gateway.views.accounts import AclException, ProfileKind, Profile
 from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, MessageVpnsView
 from sluicegate.gateway.views.errors import TemplateNotFound
 from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen
-from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuestion, Sample
+from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuestion
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -24,6 +24,7 @@ from sluicegate.gateway.views.queues import (
     TakenView,
 )
 from sluicegate.gateway.views.rest import RestDeliveryPointView
+from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
 from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView

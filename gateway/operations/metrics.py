@@ -12,8 +12,8 @@ from sluicegate.actors.runtime.runtime import ActorOverview, EndedActors
 from sluicegate.actors.spool.backups import BackupActor
 from sluicegate.actors.spool.health import FAILURES
 from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.views.figures import SESSIONS, Sample, queue_label
 from sluicegate.gateway.views.rest import point_samples
+from sluicegate.gateway.views.samples import SESSIONS, Sample, queue_label
 from sluicegate.gateway.views.spool import cursor_view
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from sluicegate.messaging.routing.retained_messages import RetainedMessages

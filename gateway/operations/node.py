@@ -29,6 +29,7 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountsView
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
+from sluicegate.gateway.operations.configuration import reload_configuration
 from sluicegate.gateway.operations.explain import key_explained, publish_explained
 from sluicegate.gateway.operations.interface import NodePort, template_of
 from sluicegate.gateway.operations.messages import MessageDeeds, browse_page
@@ -36,12 +37,7 @@ from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
 from sluicegate.gateway.operations.queues import ask_queue, overview_of, overviews_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.views import actor_view, event_view, message_view, queue_view
-from sluicegate.gateway.provisioning.virtual_destinations import (
-    delete_selector,
-    put_selector,
-    reload_configuration,
-    selector_views,
-)
+from sluicegate.gateway.operations.virtual_destinations import delete_selector, put_selector, selector_views
 from sluicegate.gateway.views.clients import (
     ClientQuestion,
     ClientsView,
@@ -67,7 +63,6 @@ from sluicegate.gateway.views.figures import (
     NodeFigures,
     QueuesFigures,
     QueuesQuestion,
-    Sample,
     node_figures,
     queue_figures,
     wanted_queues,
@@ -84,6 +79,7 @@ from sluicegate.gateway.views.queues import (
     TakenView,
 )
 from sluicegate.gateway.views.rest import RestDeliveryPointView
+from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart, selector_of
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
 from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView

@@ -4,47 +4,19 @@ Answers hold counters and the moment at which they were read, no rates: whoever 
 the time that it chose. A queue with all it has is a `QueueView`; metrics have everything, by name.
 """
 
-import resource
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from sluicegate.gateway.build import VERSION
+from sluicegate.gateway.views.process import ProcessFigures
 from sluicegate.gateway.views.text import name_pattern
-from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 
 if TYPE_CHECKING:
     from sluicegate.actors.messages.queues import QueueOverview
     from sluicegate.actors.queues.requests import QueueHandle
     from sluicegate.gateway.node.node import Node
-
-
-# What the operating system says of this process: memory and processor time, as `/metrics` has them by other names.
-
-
-_PAGES: Final = Path("/proc/self/statm")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessFigures:
-    """The process of a node at one moment."""
-
-    memory_bytes: int  # resident
-    cpu_ms_total: int  # of all its threads, user and system
-
-
-def process_figures() -> ProcessFigures | None:
-    """Return the figures of this process; None where there is no /proc to read them from."""
-    try:
-        resident_pages = int(_PAGES.read_text().split()[1])
-    except FileNotFoundError:
-        return None
-    return ProcessFigures(
-        memory_bytes=resident_pages * resource.getpagesize(), cpu_ms_total=round(time.process_time() * 1000)
-    )
 
 
 QUEUES_MAX: Final = 10_000  # of one answer
@@ -168,29 +140,3 @@ def queue_figures(handle: "QueueHandle", overview: "QueueOverview") -> QueueFigu
         discarded_total=sum(totals.discards.values()) + sum(totals.buried.values()),
         rebalance_status=overview.rebalance_status,
     )
-
-
-# Values of metrics, as the parts of a node tell them. What each metric is called and means is in
-# `gateway.observability.metrics`.
-
-
-SESSIONS: Final = "#sessions"
-
-
-class Sample(NamedTuple):
-    """One metric value. `labels` are in the order of the metric's row in `gateway.observability.metrics.METRICS`, but
-    for the last one of those that have a `vpn`.
-
-    A tuple, for a scrape makes some twenty of each queue: it is made, and given its VPN, five times as fast as a
-    dataclass.
-    """
-
-    name: str
-    value: float
-    labels: tuple[str, ...] = ()
-    vpn: str = DEFAULT_VPN
-
-
-def queue_label(name: str) -> str:
-    """Return what a queue is called in labels; the broker's own are as many as clients, and shown as one."""
-    return name if is_named(name) else SESSIONS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint as Definition
-from sluicegate.gateway.views.figures import Sample
+from sluicegate.gateway.views.samples import Sample
 from sluicegate.messaging.message.outcomes import OUTCOMES
 
 if TYPE_CHECKING:

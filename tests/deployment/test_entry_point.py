@@ -102,7 +102,7 @@ def pod() -> Iterator[Pod]:
     folder = Path(tempfile.mkdtemp(prefix="sluicegate-pod-"))
     folder.chmod(0o755)
     pod = Pod(folder)
-    probe = [*pod.command()[: pod.command().index("gateway") + 1], "version"]
+    probe = [*pod.command()[: pod.command().index("sluicegate") + 1], "version"]
     tried = subprocess.run(probe, env=pod.environment(), cwd="/", capture_output=True, text=True, timeout=START_S)
     try:
         if tried.returncode:

@@ -22,15 +22,8 @@ from sluicegate.gateway.views.errors import (
     VpnNotFound,
 )
 from sluicegate.gateway.views.explanations import DestinationView, KeyExplanation, PublishExplanation, Specimen
-from sluicegate.gateway.views.figures import (
-    NodeFigures,
-    ProcessFigures,
-    ProtocolFigures,
-    QueueFigures,
-    QueuesFigures,
-    QueuesQuestion,
-    Sample,
-)
+from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.views.process import ProcessFigures
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -46,6 +39,7 @@ from sluicegate.gateway.views.queues import (
     TakenView,
     payload_preview,
 )
+from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.spool import (
     BackupState,

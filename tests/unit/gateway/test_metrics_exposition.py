@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluicegate.gateway.observability.metrics import COUNTER, METRICS, OTHER, Exposition, LabelBound, UnknownMetric
-from sluicegate.gateway.views.figures import Sample
+from sluicegate.gateway.views.samples import Sample
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import running_admin
 
