@@ -4,6 +4,7 @@ import asyncio
 
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import (
     BindBrowser,
     Browsed,
@@ -14,7 +15,6 @@ from sluicegate.actors.messages.queues import (
     FlowGone,
     UnbindFlow,
 )
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION

@@ -7,6 +7,7 @@ from typing import Any
 
 from running_broker import RunningBroker
 from sluicegate.actors.messages.data import WAKE, Confirmed, Deliveries, Refused, Settle
+from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
 from sluicegate.actors.messages.readers import (
     AckCursor,
@@ -27,8 +28,6 @@ from sluicegate.actors.messages.staging import (
     StagingOverview,
 )
 from sluicegate.actors.publishing.publisher import Publisher
-from sluicegate.actors.queues.assembly import NAMED
-from sluicegate.actors.queues.requests import CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import VITAL

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from raw_client import DEADLINE_S, Clients
-from sluicegate.actors.queues.requests import ListQueues
+from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.runtime.clock import Clock, SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config

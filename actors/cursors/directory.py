@@ -12,6 +12,7 @@ from pykka import ActorDeadError
 
 from sluicegate.actors.cursors.long_polls import StatusWaiters
 from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindRefused, WriteTables
 from sluicegate.actors.messages.readers import (
     AckCursor,
@@ -35,7 +36,6 @@ from sluicegate.actors.messages.readers import (
     ReserveQueue,
     UnbindCursor,
 )
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.events import Events

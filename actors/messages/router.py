@@ -6,7 +6,7 @@ Anybody may ask.
 from dataclasses import dataclass
 from typing import final
 
-from sluicegate.actors.queues.requests import QueueHandle
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
 from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.routing.virtual.definitions import VirtualDestinations

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from sluicegate.actors.messages.data import WAKE
+from sluicegate.actors.messages.directory import QueueExpired, TellConsumers
 from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
 from sluicegate.actors.messages.partitions import (
     AcknowledgeHandoff,
@@ -62,7 +63,6 @@ from sluicegate.actors.queues.assignment import AssignmentsTold, RebalanceTold
 from sluicegate.actors.queues.browser import BrowserActor
 from sluicegate.actors.queues.core import BoundBrowser, QueueCore
 from sluicegate.actors.queues.overview import browse, describe, tell_consumers
-from sluicegate.actors.queues.requests import QueueExpired, TellConsumers
 from sluicegate.actors.queues.rescale import begin_rescale, end_rescale, source_drained
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture, gather

@@ -5,12 +5,12 @@ The cores outlive their actors: an actor that its supervisor restarts goes on wi
 
 from dataclasses import dataclass
 
+from sluicegate.actors.messages.directory import NAMED, TEMPORARY, QueueHandle
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.queues.actor import QueueActor
 from sluicegate.actors.queues.core import NEVER, GoneQueues, QueueCore, QueueExpiry
 from sluicegate.actors.queues.quota_events import QueueWatch
-from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import RELOADED, RESTARTED
@@ -32,13 +32,6 @@ from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget
 from sluicegate.storage.catalog.queues import PartitionIds
 
-# What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
-NAMED = "named"
-TEMPORARY = "temporary"  # as named, but never written, and gone some time after its last consumer
-SESSION = "session"  # the guaranteed messages of one MQTT session
-SHARED = "shared"  # the guaranteed messages of one shared subscription
-FOR_CLIENTS = (NAMED, TEMPORARY)  # what clients reach by its name
-
 
 @dataclass(slots=True)
 class QueueServices:
@@ -59,6 +52,7 @@ class QueueServices:
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
     clients: ClientRoster  # whose clients ask for queues
     targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
+    cores: dict[str, QueueCore]  # every queue's own state, for the directory
     tracing: Tracing | None  # None: no message is traced
     gone: GoneQueues  # what those that were deleted had counted
 
@@ -121,7 +115,7 @@ def assemble_queue(
         if durable:
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
-    services.targets[config.name] = target
+    services.targets[config.name], services.cores[config.name] = target, core
     return QueueHandle(config.name, kind, cell, target, durable, definition, core, definition_lost)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from sluicegate.actors.messages.data import WAKE
+from sluicegate.actors.messages.directory import QueueState
 from sluicegate.actors.messages.queues import BindBrowser, QueueTotals, _add
 from sluicegate.actors.queues.quota_events import QueueWatch
 from sluicegate.actors.runtime.events import Events
@@ -113,7 +114,7 @@ class BoundBrowser:
     cell: ActorCell
 
 
-class QueueCore:
+class QueueCore(QueueState):
     """One queue, apart from its messages."""
 
     def __init__(
@@ -158,6 +159,10 @@ class QueueCore:
         if expiry.only_client is not None and (client, user) != (expiry.only_client, expiry.only_user):
             return f"403 Permission Denied: temporary queue {config.name!r} belongs to client {expiry.only_client!r}"
         return "" if permits(config, user, needed) else denial(config, user, needed)
+
+    def is_partitioned(self) -> bool:
+        """Return whether the queue has partitions by its present configuration."""
+        return self.config.partitioned()
 
     def apply(self, config: QueueConfig) -> None:
         """Put a configuration into force. Who has access changes only while no flow is bound."""

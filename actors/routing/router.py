@@ -7,6 +7,7 @@ and from its answer on the subscription is in force for everybody.
 from collections.abc import Callable
 from typing import Any, final
 
+from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, QueueHandle, TellConsumers
 from sluicegate.actors.messages.router import (
     AddSubscription,
     ConsumersChanged,
@@ -22,8 +23,6 @@ from sluicegate.actors.messages.router import (
     ShareRefused,
     SubscriptionAdded,
 )
-from sluicegate.actors.queues.assembly import SHARED
-from sluicegate.actors.queues.requests import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour

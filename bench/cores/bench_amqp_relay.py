@@ -12,8 +12,7 @@ from pathlib import Path
 
 from bench import amqp_wire as wire
 from bench.cores.bench_unbatched import ListTransport
-from sluicegate.actors.queues.assembly import NAMED
-from sluicegate.actors.queues.requests import CreateQueue
+from sluicegate.actors.messages.directory import NAMED, CreateQueue
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import Node, open_store

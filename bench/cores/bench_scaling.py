@@ -23,8 +23,7 @@ from typing import Final, final
 from bench import mqtt_wire as wire
 from bench.cores.clients import WARM_UP, Arrivals, Client
 from bench.cores.virtual_time import run_on_jumping_time, start_node
-from sluicegate.actors.queues.assembly import NAMED
-from sluicegate.actors.queues.requests import CreateQueue
+from sluicegate.actors.messages.directory import NAMED, CreateQueue
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.process.run import GC_THRESHOLDS
 from sluicegate.messaging.queues.definition import definition_from_dict

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sluicegate.actors.cursors.directory import CursorDirectory
+from sluicegate.actors.messages.directory import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from sluicegate.actors.messages.queues import ClosedLedger, CloseLedger, WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
 from sluicegate.actors.publishing.publisher import Publisher
@@ -16,7 +17,6 @@ from sluicegate.actors.queues.assembly import QueueServices
 from sluicegate.actors.queues.core import GoneQueues
 from sluicegate.actors.queues.directory.directory import QueueDirectory
 from sluicegate.actors.queues.quota_events import bound_vpn, watch_retained, watch_vpn
-from sluicegate.actors.queues.requests import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.routing.router import TopicRouter
 from sluicegate.actors.runtime.actor import LoopActor, SupervisorActor
@@ -266,6 +266,7 @@ class MessageVpn:
             temporary_grace_s=self.config.queues.temporary_grace_s,
             partition_addresses=node.partition_addresses,
             targets={},
+            cores={},
             cursors=self._book,
             clients=self.clients,
             tracing=self.space.tracing,

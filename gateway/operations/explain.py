@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.operations import ExplainKey
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.gateway.operations.queues import ask_queue, overview_of
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.gateway.views.explanations import (

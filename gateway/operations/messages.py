@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.operations import MessagesTaken, QueueGone, TakeMessages
 from sluicegate.actors.messages.queues import BrowsedMessage, BrowseQueue, PartitionOverview
 from sluicegate.actors.queues.redrive import RUNNING, CancelRedrive, RedriveActor, RedriveOrder, RedriveProgress
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.asks import ask_unless_gone
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import QueueOverview, QueueTotals
 from sluicegate.actors.messages.readers import CursorOverview
 from sluicegate.actors.messages.staging import StagingOverview
-from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.runtime.runtime import ActorOverview, EndedActors
 from sluicegate.actors.spool.backups import BackupActor
 from sluicegate.actors.spool.health import FAILURES

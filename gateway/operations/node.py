@@ -6,10 +6,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
-from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
-from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
-from sluicegate.actors.queues.requests import (
+from sluicegate.actors.messages.directory import (
     DeclareQueue,
     DefinitionLost,
     DeleteQueue,
@@ -25,6 +22,9 @@ from sluicegate.actors.queues.requests import (
     UpdateQueue,
     UpdateRefused,
 )
+from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
+from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
+from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountsView
@@ -171,7 +171,7 @@ class NodeView(AccountsView, NodePort):
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         """Return every queue by name, or those that a client consumes."""
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
-        wanted = [each for each in handles if of_client is None or of_client in each.core.clients()]
+        wanted = [each for each in handles if of_client is None or of_client in each.state.clients()]
         return [self._view(handle, overview) for handle, overview in await overviews_of(wanted)]
 
     async def queue_names(self) -> Sequence[str]:
@@ -352,7 +352,7 @@ class NodeView(AccountsView, NodePort):
         page = found[question.after : question.after + question.limit]
         names = {each.rights.client for each in page}
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
-        theirs = await overviews_of([each for each in handles if names & each.core.clients()])
+        theirs = await overviews_of([each for each in handles if names & each.state.clients()])
         views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.clock.now_ms())
         return ClientsView(total_count=len(found), clients=views)
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pykka
 
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import (
     BindBrowser,
     Browsed,
@@ -17,7 +18,6 @@ from sluicegate.actors.messages.queues import (
     QueueOverview,
     UnbindFlow,
 )
-from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION

@@ -4,8 +4,10 @@ import logging
 from dataclasses import replace
 from typing import Final, cast
 
-from sluicegate.actors.queues.assembly import NAMED, SESSION, SHARED
-from sluicegate.actors.queues.requests import (
+from sluicegate.actors.messages.directory import (
+    NAMED,
+    SESSION,
+    SHARED,
     CreateQueue,
     FindQueue,
     PutTemplate,

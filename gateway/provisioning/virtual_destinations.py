@@ -3,8 +3,8 @@
 import logging
 from typing import TYPE_CHECKING
 
+from sluicegate.actors.messages.directory import DefineConsumerQueues, MakeNamedQueues
 from sluicegate.actors.messages.router import DefineVirtualDestinations
-from sluicegate.actors.queues.requests import DefineConsumerQueues, MakeNamedQueues
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 

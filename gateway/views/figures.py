@@ -14,8 +14,8 @@ from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 
 if TYPE_CHECKING:
+    from sluicegate.actors.messages.directory import QueueHandle
     from sluicegate.actors.messages.queues import QueueOverview
-    from sluicegate.actors.queues.requests import QueueHandle
     from sluicegate.gateway.node.node import Node
 
 

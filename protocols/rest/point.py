@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pykka
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindFlow, BindRefused
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime

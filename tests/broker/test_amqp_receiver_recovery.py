@@ -8,7 +8,7 @@ from amqp_client import AmqpClient, AmqpClients
 from amqp_heard import Received
 from inside_client import InsideClient, until
 from running_broker import RunningBroker
-from sluicegate.actors.queues.requests import DeleteQueue
+from sluicegate.actors.messages.directory import DeleteQueue
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach

@@ -8,7 +8,7 @@ from amqp_heard import Received
 from inside_client import until
 from named_queues import shows
 from running_broker import RunningBroker
-from sluicegate.actors.queues.requests import ListQueues, QueueHandle
+from sluicegate.actors.messages.directory import ListQueues, QueueHandle
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach

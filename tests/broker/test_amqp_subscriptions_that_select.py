@@ -5,7 +5,7 @@ import pytest
 from amqp_client import AmqpClient
 from inside_client import until
 from running_broker import RunningBroker
-from sluicegate.actors.queues.requests import ListQueues
+from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.sections import APPLICATION_PROPERTIES
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source

@@ -5,7 +5,7 @@ import pytest
 from amqp_client import AmqpClient
 from inside_client import until
 from running_broker import RunningBroker
-from sluicegate.actors.queues.requests import FindQueue
+from sluicegate.actors.messages.directory import FindQueue
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import Source, Target
 from sluicegate.protocols.amqp.links.dynamic_nodes import (

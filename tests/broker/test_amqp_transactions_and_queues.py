@@ -7,7 +7,7 @@ from amqp_heard import Received
 from inside_client import InsideClient, until
 from named_queues import change, create, shows
 from running_broker import RunningBroker
-from sluicegate.actors.queues.requests import DeleteQueue
+from sluicegate.actors.messages.directory import DeleteQueue
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, ACCEPTED_STATE, MODIFIED, RELEASED, DeliveryState
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.storage.errors import StoreFailed

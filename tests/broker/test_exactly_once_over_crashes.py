@@ -11,8 +11,8 @@ from mqtt_packets import Published
 from named_queues import create
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.messages.queues import DescribeQueue
-from sluicegate.actors.queues.requests import ListQueues
 from sluicegate.gateway.config.load import load
 from sluicegate.storage.interface import CommitJob
 

@@ -8,8 +8,8 @@ from inside_client import InsideClient
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.readers import DeleteCursor, ReplayQueue, ReplayRefused
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues import QueueView

@@ -14,9 +14,9 @@ from message_usage import usage_of
 from named_queues import create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import DescribeQueue, ReadPage
 from sluicegate.actors.partitions.actor import PartitionActor
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.partitions.recovery import StoredPartition
 

@@ -8,9 +8,8 @@ from inside_client import InsideClient
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.queues import core as queue_core
-from sluicegate.actors.queues.assembly import NAMED
-from sluicegate.actors.queues.requests import CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.load import load

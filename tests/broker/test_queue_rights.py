@@ -6,7 +6,7 @@ import mqtt_packets as mqtt
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
-from sluicegate.actors.queues.requests import DeleteQueue, PermissionDenied, UpdateQueue
+from sluicegate.actors.messages.directory import DeleteQueue, PermissionDenied, UpdateQueue
 from sluicegate.gateway.admin.semp.objects.queues import QUEUE
 from sluicegate.messaging.queues.definition import changed
 

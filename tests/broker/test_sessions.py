@@ -10,8 +10,8 @@ import mqtt_packets as mqtt
 from mqtt_packets import Published, WillPart
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.messages.queues import PurgeQueue
-from sluicegate.actors.queues.requests import ListQueues
 from sluicegate.messaging.observability.events import CLIENT_DISCONNECTED
 from sluicegate.storage.interface import CommitJob
 

@@ -9,8 +9,8 @@ from mqtt_packets import Published
 from named_queues import shows
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.messages.queues import DescribeQueue
-from sluicegate.actors.queues.requests import ListQueues
 
 EVERY_QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 

@@ -10,8 +10,7 @@ from flow_client import Refused
 from named_queues import change, create, shown
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
-from sluicegate.actors.queues.requests import (
+from sluicegate.actors.messages.directory import (
     DeclareQueue,
     DeleteQueue,
     FindQueue,
@@ -19,6 +18,7 @@ from sluicegate.actors.queues.requests import (
     QueueExpired,
     QueueHandle,
 )
+from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound, TemplateAlreadyExists, TemplateNotFound

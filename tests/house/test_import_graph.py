@@ -17,12 +17,6 @@ Arrows = Mapping[str, Collection[str]]
 # Circles that are still to be broken, by the package in which they run: each is a handler that is given the whole
 # object which dispatches to it. What stands here may lose names, and gain none.
 KNOWN: dict[str, set[str]] = {
-    "sluicegate.actors": {
-        "sluicegate.actors.messages",
-        "sluicegate.actors.partitions",
-        "sluicegate.actors.queues",
-        "sluicegate.actors.spool",
-    },
     "sluicegate.gateway": {
         "sluicegate.gateway.admin",
         "sluicegate.gateway.node",

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from simulation.memory_store import Image
 from simulation.targets import Violation
+from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.queues.core import QueueCore
 from sluicegate.actors.queues.directory.directory import QueueDirectory
-from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.transactions.staging import StagingActor
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.bulk.retained_log import RetainedLog
@@ -34,6 +35,12 @@ def logs_of(queue: QueueHandle) -> Iterator[RetainedLog]:
     """Yield the logs of a queue's partitions, each beside its ledger."""
     for cell in queue.cell.children or ():
         yield cell.actor._partition._log
+
+
+def core_of(queue: QueueHandle) -> QueueCore:
+    """Return all of a queue's state."""
+    assert isinstance(queue.state, QueueCore)
+    return queue.state
 
 
 def check_inside(node: Node, *, thorough: bool) -> None:
@@ -74,10 +81,10 @@ def check_at_rest(node: Node, image: Image) -> None:
     """Everything was drained and settled: nothing may be left over. Raises Violation."""
     for queue in queues_of(node):
         count = max(1, queue.definition.config.partition_count)
-        if queue.core.rescale is not None or len(queue.target.partitions) != count:
+        if core_of(queue).rescale is not None or len(queue.target.partitions) != count:
             raise Violation(
                 f"{queue.name} was drained, has {len(queue.target.partitions)} partitions of {count}, and "
-                f"its change is not at its end: {queue.core.rescale}"
+                f"its change is not at its end: {core_of(queue).rescale}"
             )
         for ledger in ledgers_of(queue):
             if ledger.holds is not None or ledger.watched_cut:

@@ -13,6 +13,7 @@ import pykka
 from simulation.tap import number_of
 from simulation.targets import Target, Violation
 from simulation.truth import Truth
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindRefused
 from sluicegate.actors.messages.readers import (
     AckCursor,
@@ -25,7 +26,6 @@ from sluicegate.actors.messages.readers import (
     ReadFailed,
     ReadRange,
 )
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.bulk.durable_cursors import TAP, CursorRefused
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from simulation.client import HOLD
-from simulation.inside import logs_of, queues_of
+from simulation.inside import core_of, logs_of, queues_of
 from simulation.world import World
 from sluicegate.actors.messages.readers import (
     AckCursor,
@@ -139,7 +139,7 @@ def test_a_queue_is_reserved_for_the_cursor_that_is_bound_whatever_ends_meanwhil
     (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
     (cursor,) = cursors_of(world)
     assert cursor.bound
-    assert queue.core.reserved_for == CURSOR
+    assert core_of(queue).reserved_for == CURSOR
 
 
 def test_an_acknowledgement_that_was_refused_is_stored_when_it_comes_again(world: World) -> None:

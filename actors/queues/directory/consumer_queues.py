@@ -6,9 +6,8 @@ is deleted ends it. Queues that a definition names exist from when it is loaded 
 
 import logging
 
-from sluicegate.actors.queues.assembly import NAMED, TEMPORARY
+from sluicegate.actors.messages.directory import NAMED, TEMPORARY, CreateQueue, QueueHandle
 from sluicegate.actors.queues.directory.templates import QueueTemplates
-from sluicegate.actors.queues.requests import CreateQueue, QueueHandle
 from sluicegate.actors.runtime.asks import LoopFuture, gather
 from sluicegate.messaging.queues.attributes import NON_EXCLUSIVE
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict, topics_of

@@ -8,38 +8,10 @@ from dataclasses import replace
 from functools import partial
 
 from sluicegate.actors.messages.data import Confirmed, Refused, Resume
-from sluicegate.actors.messages.queues import (
-    PurgeFromStore,
-    Reconfigure,
-    RegisterPartition,
-    RescaleAdvanced,
-    RescaleFinished,
-    WriteTables,
-)
-from sluicegate.actors.messages.router import SetQueueTopics
-from sluicegate.actors.queues.assembly import FOR_CLIENTS, NAMED, TEMPORARY, QueueServices, assemble_queue
-from sluicegate.actors.queues.directory.consumer_queues import ConsumerQueues, all_done, found_later
-from sluicegate.actors.queues.directory.lost_definitions import (
-    OwnQueue,
-    check_decides,
-    description_of_lost,
-    giving_back,
-    stays_lost,
-    with_own_definition,
-)
-from sluicegate.actors.queues.directory.permissions import (
-    QueueUpdates,
-    check_changed,
-    check_made,
-    check_permission,
-    check_update,
-    is_there_for,
-)
-from sluicegate.actors.queues.directory.rescale_plans import RescalePlans
-from sluicegate.actors.queues.directory.table import QueueTable, exists_later
-from sluicegate.actors.queues.directory.templates import QueueTemplates, template_row
-from sluicegate.actors.queues.overview import last_overview
-from sluicegate.actors.queues.requests import (
+from sluicegate.actors.messages.directory import (
+    FOR_CLIENTS,
+    NAMED,
+    TEMPORARY,
     CreateQueue,
     DeclareQueue,
     DefineConsumerQueues,
@@ -61,6 +33,37 @@ from sluicegate.actors.queues.requests import (
     UpdateQueue,
     UpdateRefused,
 )
+from sluicegate.actors.messages.queues import (
+    PurgeFromStore,
+    Reconfigure,
+    RegisterPartition,
+    RescaleAdvanced,
+    RescaleFinished,
+    WriteTables,
+)
+from sluicegate.actors.messages.router import SetQueueTopics
+from sluicegate.actors.queues.assembly import QueueServices, assemble_queue
+from sluicegate.actors.queues.directory.consumer_queues import ConsumerQueues, all_done, found_later
+from sluicegate.actors.queues.directory.lost_definitions import (
+    OwnQueue,
+    check_decides,
+    description_of_lost,
+    giving_back,
+    stays_lost,
+    with_own_definition,
+)
+from sluicegate.actors.queues.directory.permissions import (
+    QueueUpdates,
+    check_changed,
+    check_made,
+    check_permission,
+    check_update,
+    is_there_for,
+)
+from sluicegate.actors.queues.directory.rescale_plans import RescalePlans
+from sluicegate.actors.queues.directory.table import QueueTable, exists_later
+from sluicegate.actors.queues.directory.templates import QueueTemplates, template_row
+from sluicegate.actors.queues.overview import last_overview
 from sluicegate.actors.queues.rescale import resume_rescale
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -183,7 +186,7 @@ class QueueDirectory(LoopActor):
             self._queues.put(handle)
             rows += missing_rows(row, self._owners)
             if row.rescale is not None:
-                resume_rescale(handle.core, row.rescale)
+                resume_rescale(self._services.cores[handle.name], row.rescale)
             self._attract(handle)
         rows += [queue_row(row) for row in lost]
         if rows:  # what the store refuses, the next start tries again
@@ -422,7 +425,7 @@ class QueueDirectory(LoopActor):
 
     def _check_that_nobody_reads(self, handle: QueueHandle) -> None:
         """Raise UpdateRefused when partitions that go would take along what is kept for readers."""
-        if handle.core.retention.on() or self._services.cursors.of(handle.name):
+        if self._services.cores[handle.name].retention.on() or self._services.cursors.of(handle.name):
             text = (
                 f"partition_count stays at least {handle.definition.config.partition_count} while messages are kept for"
                 " readers: set retention_time_s and retention_size_mb to 0, and delete the durable cursors, first"
@@ -464,7 +467,7 @@ class QueueDirectory(LoopActor):
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
-        self._services.gone.add(handle.name, last_overview(handle.core))
+        self._services.gone.add(handle.name, last_overview(self._services.cores.pop(handle.name)))
         self._queues.remove(handle.name)
         del self._services.targets[handle.name]
         self._rescales.drop(handle, self._rescales.pending(handle.name))

@@ -8,8 +8,14 @@ the broker's own gets its definition back from whoever made it.
 from collections.abc import Callable
 from dataclasses import replace
 
-from sluicegate.actors.queues.assembly import NAMED
-from sluicegate.actors.queues.requests import CreateQueue, DefinitionLost, PermissionDenied, QueueHandle, UpdateQueue
+from sluicegate.actors.messages.directory import (
+    NAMED,
+    CreateQueue,
+    DefinitionLost,
+    PermissionDenied,
+    QueueHandle,
+    UpdateQueue,
+)
 from sluicegate.messaging.observability.events import as_word
 from sluicegate.messaging.queues.attributes import NON_EXCLUSIVE
 from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition

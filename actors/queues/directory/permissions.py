@@ -6,8 +6,7 @@ Levels and owners are `messaging.queues.definition`; what a client's profiles pe
 from dataclasses import replace
 from typing import final
 
-from sluicegate.actors.queues.assembly import FOR_CLIENTS
-from sluicegate.actors.queues.requests import PermissionDenied, QueueHandle, UpdateQueue, UpdateRefused
+from sluicegate.actors.messages.directory import FOR_CLIENTS, PermissionDenied, QueueHandle, UpdateQueue, UpdateRefused
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientRights

@@ -3,9 +3,9 @@
 Carrying a plan out is `rescaling`. Which slots move is decided in messaging.queues.assignment.slots.
 """
 
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import AddedPartition, PurgeFromStore, RegisterPartition, RescaleQueue
 from sluicegate.actors.queues.assembly import QueueServices, log_for, start_partition
-from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.queues.assignment.slots import Rescale, modulo_slots, resized_slots
 from sluicegate.storage.catalog.queues import StoredQueue
@@ -25,7 +25,7 @@ class RescalePlans:
 
     def plan(self, handle: QueueHandle) -> RescaleQueue | None:
         """Prepare the change to the configured count; None when the queue has that, or is on its way to another."""
-        target, core = handle.target, handle.core
+        target, core = handle.target, self._services.cores[handle.name]
         count_before = len(target.partitions)
         count = max(1, handle.definition.config.partition_count)
         if count == count_before or core.rescale is not None or self.pending(handle.name) is not None:
@@ -48,7 +48,7 @@ class RescalePlans:
     def stored_queue(self, handle: QueueHandle) -> StoredQueue:
         """Return what the catalog has to know of a queue, with the change that is planned for it."""
         partition_ids = [partition.partition_id for partition in handle.target.partitions]
-        slots, rescale = handle.target.slots, handle.core.rescale
+        slots, rescale = handle.target.slots, self._services.cores[handle.name].rescale
         planned = self.pending(handle.name)
         if planned is not None:
             partition_ids += [each.partition_id for each in planned.added]

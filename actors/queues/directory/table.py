@@ -3,8 +3,7 @@
 from collections import Counter
 from typing import TypeVar, final
 
-from sluicegate.actors.queues.assembly import TEMPORARY
-from sluicegate.actors.queues.requests import QueueExists, QueueHandle
+from sluicegate.actors.messages.directory import TEMPORARY, QueueExists, QueueHandle
 from sluicegate.actors.runtime.asks import LoopFuture
 
 T = TypeVar("T")

@@ -8,11 +8,11 @@ what it may still get. What is on its way from a partition to here is in neither
 from typing import TYPE_CHECKING, Final, final
 
 from sluicegate.actors.messages.data import Deliveries, Refused
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import FlowState
 from sluicegate.actors.messages.router import LeaveGroup
 from sluicegate.actors.partitions.triggers import wake_waiters
-from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.actors.runtime.inbox import Dispatcher
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
@@ -13,7 +14,6 @@ from sluicegate.actors.messages.queues import (
     BrowserBound,
     UnbindFlow,
 )
-from sluicegate.actors.queues.requests import QueueHandle
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditWindow

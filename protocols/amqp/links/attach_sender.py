@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
 from sluicegate.messaging.topics.syntax import Destination, queue_topic

@@ -7,7 +7,7 @@ they go with it at the latest. Before that they go by their lifetime policy, and
 
 from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.queues.requests import DeclareQueue, DeleteQueue, QueueHandle, QueuesExhausted
+from sluicegate.actors.messages.directory import DeclareQueue, DeleteQueue, QueueHandle, QueuesExhausted
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.attributes import SECONDS_MAX

@@ -7,8 +7,8 @@ it ends. What AMQP itself calls shared, known by container and link, is `protoco
 
 from typing import TYPE_CHECKING
 
+from sluicegate.actors.messages.directory import QueueHandle, QueuesExhausted
 from sluicegate.actors.messages.router import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
-from sluicegate.actors.queues.requests import QueueHandle, QueuesExhausted
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE
 from sluicegate.messaging.routing.destinations import Subscriber

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
-from sluicegate.actors.queues.requests import (
+from sluicegate.actors.messages.directory import (
     CreateQueue,
     DefinitionLost,
     DeleteQueue,

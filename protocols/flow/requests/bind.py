@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
@@ -13,7 +14,6 @@ from sluicegate.actors.messages.queues import (
     BrowserBound,
     UnbindFlow,
 )
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.messaging.bulk.durable_cursors import QUEUE_IN_USE
 from sluicegate.messaging.clients.rights import PUBLISHER_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.message.address import Address
@@ -156,7 +156,7 @@ async def _bind_consumer(
         unsettled_max=unsettled_max,
         delivery_id_max=asked.delivery_id_max,
     )
-    acknowledges = asked.acknowledges and handle.core.config.partitioned()
+    acknowledges = asked.acknowledges and handle.state.is_partitioned()
     flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max, services.incarnation, acknowledges).encode()
     connection.consuming.add(flow)
     request = BindFlow(

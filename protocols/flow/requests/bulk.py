@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pykka
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.readers import (
     AckCursor,
     AskPartitions,
@@ -26,7 +27,6 @@ from sluicegate.actors.messages.readers import (
     UnbindCursor,
 )
 from sluicegate.actors.messages.staging import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.messaging.bulk.durable_cursors import EARLIEST, CursorLimits, CursorRefused
 from sluicegate.messaging.bulk.staging import OF_ANOTHER, StagingRefused
 from sluicegate.messaging.clients.rights import TRANSACTION_OF_ANOTHER, ClientDenied
@@ -233,7 +233,7 @@ async def _queue(connection: "FlowConnection", name: str, needed: str) -> QueueH
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name, connection.identity.rights))
     if handle is None:
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
-    reason = handle.core.denial(connection.client, connection.identity.user, needed)
+    reason = handle.state.denial(connection.client, connection.identity.user, needed)
     if reason:
         raise RequestRefused(codes.PERMISSION_DENIED, reason)
     return handle

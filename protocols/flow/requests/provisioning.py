@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from sluicegate.actors.queues.requests import (
+from sluicegate.actors.messages.directory import (
     DeclareQueue,
     DeleteQueue,
     FindQueue,

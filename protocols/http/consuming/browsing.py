@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import orjson
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import (
     BindBrowser,
@@ -18,7 +19,6 @@ from sluicegate.actors.messages.queues import (
     FlowGone,
     UnbindFlow,
 )
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.selectors.lexer import SelectorError

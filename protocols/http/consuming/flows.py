@@ -2,8 +2,8 @@
 
 from typing import Final, final
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindFlow, BindRefused
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.clients.rights import ClientRights

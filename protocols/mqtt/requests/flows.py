@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pykka
 
+from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
 from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
-from sluicegate.actors.queues.requests import FindQueue, QueueHandle
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.mqtt.client import delivering_of

@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Final, final
 
+from sluicegate.actors.messages.directory import SESSION, CreateQueue, FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindRefused, UnbindFlow
 from sluicegate.actors.messages.router import (
     AddSubscription,
@@ -13,8 +14,6 @@ from sluicegate.actors.messages.router import (
     ShareRefused,
     SubscriptionAdded,
 )
-from sluicegate.actors.queues.assembly import SESSION
-from sluicegate.actors.queues.requests import CreateQueue, FindQueue, QueueHandle
 from sluicegate.messaging.clients.rights import SUBSCRIBE_ACL, ClientDenied
 from sluicegate.messaging.queues.attributes import PARTITION_COUNT_MAX
 from sluicegate.messaging.queues.definition import is_named

@@ -7,11 +7,11 @@ that is delayed, the session that expires.
 from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows
+from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, QueueHandle
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences, RestoreParkedFlow
 from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from sluicegate.actors.publishing.publisher import Publisher
-from sluicegate.actors.queues.requests import DeleteQueue, ListQueues, QueueHandle
 from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone, gather
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.tasks import run

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import orjson
 
-from sluicegate.actors.queues.requests import QueueHandle
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.publication import Publication

@@ -1,8 +1,8 @@
 """What is said to the directory of queues: make, find, change and end one. Anybody may ask."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientRights
@@ -12,8 +12,12 @@ from sluicegate.messaging.queues.template import QueueTemplate
 from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.routing.virtual.definitions import VirtualDestinations
 
-if TYPE_CHECKING:
-    from sluicegate.actors.queues.core import QueueCore
+# What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
+NAMED = "named"
+TEMPORARY = "temporary"  # as named, but never written, and gone some time after its last consumer
+SESSION = "session"  # the guaranteed messages of one MQTT session
+SHARED = "shared"  # the guaranteed messages of one shared subscription
+FOR_CLIENTS = (NAMED, TEMPORARY)  # what clients reach by its name
 
 
 @dataclass(slots=True)
@@ -164,6 +168,22 @@ class DefinitionLost(QueueExists):
         )
 
 
+class QueueState(ABC):
+    """The state of a queue, as far as others may ask about it. The queue's core implements it."""
+
+    @abstractmethod
+    def clients(self) -> set[str]:
+        """Return the names of the clients that consume or browse the queue."""
+
+    @abstractmethod
+    def denial(self, client: str, user: str, needed: str) -> str:
+        """Return why a client may not do what takes a level of rights; empty when it may."""
+
+    @abstractmethod
+    def is_partitioned(self) -> bool:
+        """Return whether the queue has partitions by its present configuration."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueHandle:
     """A queue: its actor, what publishers need of it, and how it was declared."""
@@ -174,7 +194,7 @@ class QueueHandle:
     target: QueueTarget
     durable: bool
     definition: QueueDefinition
-    core: "QueueCore"
+    state: QueueState
     definition_lost: bool = False  # the definition is one that the broker chose, until an operator decides
 
 
