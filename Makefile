@@ -100,7 +100,7 @@ scan: $(STAMPS)/requirements $(STAMPS)/installed-$(MODE) ## known holes in the r
 
 .PHONY: clean
 clean: ## remove everything made here, but not ./data
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(STAMPS)/venv:
 	PYTHON=$(PYTHON) scripts/make-venv $(VENV)

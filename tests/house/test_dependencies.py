@@ -6,6 +6,8 @@ Whether a release of it has a known hole, `make scan` asks a service that knows;
 import ast
 import functools
 import re
+import runpy
+import sys
 import tomllib
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
@@ -15,6 +17,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+
+CLIENT = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]
+CLIENT_SETUP = runpy.run_path(str(ROOT / "client" / "setup.py"), run_name="client_setup")
 
 ROOMS = ("messaging", "storage", "actors", "protocols", "gateway", "sluicegate")
 JOBS = ("pipeline", "pyspark_sluicegate")
@@ -42,15 +47,22 @@ def imported(rooms: tuple[str, ...]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for room in rooms:
         for path in sorted((ROOT / room).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-                    modules = [node.module]
-                for module in modules:
-                    distributions = {normal(each) for each in providers().get(module.partition(".")[0], ())}
-                    if distributions - {normal(PROJECT["name"])}:
-                        found[f"{module} in {path.relative_to(ROOT)}"] = distributions
+            for module in modules_named_in(path):
+                distributions = {normal(each) for each in providers().get(module.partition(".")[0], ())}
+                if distributions - {normal(PROJECT["name"])}:
+                    found[f"{module} in {path.relative_to(ROOT)}"] = distributions
     return found
+
+
+def modules_named_in(source: Path) -> list[str]:
+    """Return the modules that a file imports."""
+    named: list[str] = []
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            named += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            named.append(node.module)
+    return named
 
 
 @pytest.mark.parametrize(
@@ -69,3 +81,15 @@ def test_everything_that_is_declared_is_imported() -> None:
 def test_every_dependency_has_a_lowest_release() -> None:
     """What a scan finds in old releases cannot be what somebody gets who has them already."""
     assert [each for each in PROJECT["dependencies"] if not re.search(r"[>=]=", each)] == []
+
+
+def test_the_client_alone_needs_nothing_but_the_standard_library() -> None:
+    files = [ROOT / "sluicegate" / path for path in CLIENT_SETUP["modules"]()]
+    imported_names = {module.partition(".")[0] for file in files for module in modules_named_in(file)}
+    assert imported_names - sys.stdlib_module_names == {"sluicegate"}
+    assert CLIENT["dependencies"] == []
+
+
+def test_the_client_has_the_version_of_the_broker_and_runs_on_the_same_pythons() -> None:
+    for field in ("version", "requires-python", "license"):
+        assert CLIENT[field] == PROJECT[field]

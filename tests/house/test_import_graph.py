@@ -5,12 +5,15 @@ packages the nodes are the children of one package, so a circle between two of t
 """
 
 import ast
+import runpy
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("sluicegate", "pyspark_sluicegate", "bench", "demo")
+
+CLIENT_SETUP = runpy.run_path(str(ROOT / "client" / "setup.py"), run_name="client_setup")
 
 Arrows = Mapping[str, Collection[str]]
 
@@ -169,3 +172,23 @@ def test_circles_that_are_broken_are_known_no_more() -> None:
 def test_a_circle_of_types_is_found() -> None:
     """Of three nodes, with one beside it that leads into it."""
     assert circles({"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]}) == [{"a", "b", "c"}]
+
+
+def behind(module: str, arrows: Arrows) -> set[str]:
+    """Return a module, what it imports, what that imports in turn, and the packages above each."""
+    found: set[str] = set()
+    unread = {module}
+    while unread:
+        name = unread.pop()
+        found.add(name)
+        above = {name.rpartition(".")[0]} - {""}
+        unread |= (above | set(arrows[name])) - found
+    return found
+
+
+def test_the_distribution_of_the_client_has_what_the_client_imports_and_nothing_else() -> None:
+    """client/setup.py lists it. A module that is missing here breaks programs that have no broker installed."""
+    listed = {".".join(("sluicegate", *path.with_suffix("").parts)) for path in CLIENT_SETUP["modules"]()}
+    files = {name: path for name, path in modules().items() if name.partition(".")[0] == "sluicegate"}
+    needed = behind("sluicegate.client", arrows_between(files))
+    assert {name.removesuffix(".__init__") for name in listed} == needed
