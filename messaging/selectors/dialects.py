@@ -8,7 +8,7 @@
 - A text and `+` join. Division by zero has a result.
 
 Everything else is the standard's, `messaging.selectors.dialects`. Java's types are not imitated:
-docs/decisions/0113.
+docs/decisions/0017.
 """
 
 import math

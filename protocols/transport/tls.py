@@ -2,7 +2,7 @@
 
 OpenSSL does what is TLS (`ssl.SSLObject`, on buffers in memory); what stands here carries bytes between it and the two
 sides. TLS transports of event loops go on reading from the socket when they are told to pause, and throw away what they
-have read when they then meet the peer's end; see docs/decisions/0297.
+have read when they then meet the peer's end; see docs/decisions/0034.
 
 Which certificate, and who is let in, is in `protocols.transport.tls_context` and `protocols.transport.listeners`.
 

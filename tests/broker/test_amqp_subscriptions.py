@@ -280,7 +280,7 @@ async def test_partitions_that_a_subscription_cannot_have_are_refused(broker: Ru
 
 @pytest.mark.accounts(ann="a", ben="b")
 async def test_the_subscription_of_another_user_is_neither_ended_nor_changed(broker: RunningBroker) -> None:
-    """Decision 0140: it belongs to the user who made it, whoever else comes under its container id and name."""
+    """Decision 0036: it belongs to the user who made it, whoever else comes under its container id and name."""
     ann = await AmqpClient.open(broker.amqp_port, "reader", account=("ann", "a"))
     await ann.receiver("mine", durable())
     await ann.detached(0, closed=False)

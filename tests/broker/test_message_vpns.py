@@ -1,6 +1,6 @@
 """Message VPNs of one node: how clients get into one, how they are refused, and that nothing of one is seen in another.
 
-docs/message-vpns.md; decisions 0175 and 0176.
+docs/message-vpns.md; decision 0035.
 """
 
 from collections.abc import Callable

@@ -28,7 +28,7 @@ CLIENT, ACL = ProfileKind.CLIENT, ProfileKind.ACL
 
 @ONLY_USERS
 async def test_a_profile_holds_for_those_who_are_connected_as_it_changes(broker: RunningBroker) -> None:
-    """Decision 0140: changed profiles are in force at once."""
+    """Decision 0036: changed profiles are in force at once."""
     node = NodeView(broker.node)
     await node.create_profile(ACL, {"name": "devices", "publish_topic_exceptions": [{"topic": "up/>"}]})
     await node.create_user({"name": "ada", "password": "engine", "acl_profile": "devices"})

@@ -133,7 +133,7 @@ async def test_a_will_goes_into_the_queue_that_it_names(broker: RunningBroker, l
     "authentication.users.0.acl_profile=own",
 )
 async def test_the_acl_profile_says_which_queues_may_be_published_to(broker: RunningBroker) -> None:
-    """Decision 0140: by their own topics, as over every protocol; `>` finds no queue."""
+    """Decision 0036: by their own topics, as over every protocol; `>` finds no queue."""
     await create(broker, "open")
     await create(broker, "closed")
     ada = Mqtt(broker)

@@ -157,7 +157,7 @@ async def test_a_range_is_cut_by_bytes_without_reading_it(broker: RunningBroker)
 
 
 async def test_sequences_that_a_crash_skipped_are_told_as_never_used(broker: RunningBroker) -> None:
-    """Decision 0004: after a crash a partition goes on from the reserved bound."""
+    """Decision 0023: after a crash a partition goes on from the reserved bound."""
     orders = InsideClient(broker, "orders")
     await orders.create()
     await orders.publish(*numbers(1, 4))

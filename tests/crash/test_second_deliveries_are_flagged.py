@@ -135,7 +135,7 @@ def play(folder: Path, make: Callable[[str], Publisher], *, ahead: int, after_co
 def test_what_comes_again_is_flagged_though_the_store_never_had_it(
     tmp_path: Path, make: Callable[[str], Publisher]
 ) -> None:
-    """Decision 0313: each message has one delivery without the flag, whoever sends it again."""
+    """Decision 0013: each message has one delivery without the flag, whoever sends it again."""
     scene = play(tmp_path, make, ahead=AHEAD, after_commit=False)
     assert scene.copies_max() > 1, "the consumer had messages that were not stored"
 
@@ -144,5 +144,5 @@ def test_what_comes_again_is_flagged_though_the_store_never_had_it(
 def test_a_queue_that_delivers_after_the_commit_has_each_message_once(
     tmp_path: Path, make: Callable[[str], Publisher]
 ) -> None:
-    """Decision 0314: what a consumer had is stored, so that what is sent again is known."""
+    """Decision 0013: what a consumer had is stored, so that what is sent again is known."""
     assert play(tmp_path, make, ahead=0, after_commit=True).copies_max() == 1

@@ -1,4 +1,4 @@
-"""Azure's pyamqp over TLS: a client that reads performatives by the place of their fields (decision 0080)."""
+"""Azure's pyamqp over TLS: a client that reads performatives by the place of their fields (decision 0028)."""
 
 from uuid import uuid4
 

@@ -237,7 +237,7 @@ class Tap:
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         for_good = kind == mqtt.PUBACK and not is_void
         rejected = reason_code >= 0x80 and not is_void
-        of_next = is_late or is_cut  # it names the message, and not the delivery (decision 0302)
+        of_next = is_late or is_cut  # it names the message, and not the delivery (decision 0012)
         self._truth.settled(target, number, self, for_good=for_good, rejected=rejected, of_next=of_next)
 
 

@@ -114,7 +114,7 @@ def test_a_rejection_that_came_to_nothing_is_refused(world: World) -> None:
 def test_a_transaction_of_settlements_that_was_given_up_never_comes_true(
     world: World, failures: int, is_made: bool
 ) -> None:
-    """Decision 0315: its consumer heard that nothing happened. The store recovers, and writes what it still has."""
+    """Decision 0025: its consumer heard that nothing happened. The store recovers, and writes what it still has."""
     consumer = Consumer(world)
     world.faults.failures_left = failures
 

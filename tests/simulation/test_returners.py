@@ -100,7 +100,7 @@ def test_what_a_publisher_sends_again_may_come_again_as_new_where_the_store_refu
 
 @pytest.mark.parametrize("stops_in_order", [False, True])
 def test_what_a_publisher_sends_again_after_a_crash_comes_flagged(scene: Scene, stops_in_order: bool) -> None:
-    """But where the publisher returns after an orderly stop behind the crash (decision 0313)."""
+    """But where the publisher returns after an orderly stop behind the crash (decision 0013)."""
     message = scene.sends(1)
     scene.delivers(message)
     scene.truth.crashes += 1

@@ -100,7 +100,7 @@ class Truth:
         """A publisher that is known by its name returns: to the node it is the same message, if it still has that.
 
         `is_marked`: it says that the message may have come before. Of others the node knows it after a crash only, and
-        in the life that begins with it (decision 0313).
+        in the life that begins with it (decision 0013).
         """
         wanting = [each for each in [*self.targets.values(), *self.ended] if each.wants(message.topic)]
         was_out = any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages)

@@ -125,7 +125,7 @@ def test_a_name_leads_nowhere_that_wildcards_do_not_lead(name: str) -> None:
 
 
 def test_a_subscription_needs_every_topic_it_matches() -> None:
-    """Decision 0140: covered where the default is to disallow, without overlap where it is to allow."""
+    """Decision 0036: covered where the default is to disallow, without overlap where it is to allow."""
     strict = Told(its_acl=acl(subscribe=rules("orders/>"))).admit()
     loose = Told(its_acl=acl(subscribe=rules("secret/>", allows=True))).admit()
     assert strict.may_subscribe(parse_filter("orders/+/x", Syntax.MQTT))

@@ -194,7 +194,7 @@ def test_a_selector_that_does_not_select_the_message_takes_its_client_out(client
 
 
 def test_a_shared_group_and_a_queue_get_it_whatever_the_clients_priorities(clients: Clients) -> None:
-    """Solace 2.5 leaves it open; decision 0120: a group is like a deliver-always client."""
+    """Solace 2.5 leaves it open; decision 0016: a group is like a deliver-always client."""
     group = ShareGroup("g", "t")
     group.join(clients.client("M"))
     clients.space.subscribe(mqtt("t"), group, group)

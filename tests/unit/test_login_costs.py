@@ -176,7 +176,7 @@ def test_what_was_right_before_is_wrong_with_another_secret(monkeypatch: pytest.
 def test_a_right_password_among_many_guesses_at_once_is_not_picked_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decision 0141: that it is known must not make it the one guess of a burst that needs no check."""
+    """Decision 0037: that it is known must not make it the one guess of a burst that needs no check."""
     door = Door(set(SECRETS), monkeypatch)
     authenticator = door.authenticator
     assert asyncio.run(authenticator.password(name, RIGHT.encode(), HOST)) == Principal(name)

@@ -1,4 +1,4 @@
-"""Attempts to log in that begin side by side, before the first of them has failed: decision 0141."""
+"""Attempts to log in that begin side by side, before the first of them has failed: decision 0037."""
 
 import asyncio
 import threading

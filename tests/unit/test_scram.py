@@ -82,7 +82,7 @@ def test_what_rfc_4013_prohibits_is_no_password(password: str) -> None:
 
 @pytest.mark.parametrize("secrets", [{}, {"ada": "other"}, {"ada": "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$aGFzaA"}])
 def test_an_exchange_does_not_end_with_an_account_that_has_changed(secrets: dict[str, str]) -> None:
-    """Decision 0180: deleted, of another password, or one that SCRAM cannot use any more."""
+    """Decision 0039: deleted, of another password, or one that SCRAM cannot use any more."""
     mechanism = ScramSha256({"ada": "engine"}, ITERATIONS_MIN, RANDOM_BYTES)
     exchange, client = first_step(mechanism, "engine")
     mechanism.configure(secrets, ITERATIONS_MIN)

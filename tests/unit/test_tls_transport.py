@@ -306,7 +306,7 @@ async def has_ended(writer: asyncio.StreamWriter, listener: Listener) -> None:
 
 
 def test_streams_that_close_are_free_at_once(run: RunOnLoop, files: TlsFiles) -> None:
-    """Without the cycle collector, which comes late (docs/decisions/0296)."""
+    """Without the cycle collector, which comes late (docs/decisions/0007)."""
 
     async def scenario() -> None:
         listener, _, writer, connection = await meets(files)

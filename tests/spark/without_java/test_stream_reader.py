@@ -113,7 +113,7 @@ def give_partitions(broker: GatewayProcess, queue: str, count: int) -> None:
 
 
 def test_a_query_goes_on_when_its_queue_had_fewer_partitions_for_a_time(broker: GatewayProcess) -> None:
-    """Decision 0053: those that come anew have the numbers of those that went, and their sequences begin with 1."""
+    """Decision 0021: those that come anew have the numbers of those that went, and their sequences begin with 1."""
     broker.create_queue("plant", access_type="non-exclusive", partition_count=3)
     fill(broker, 0, 300, "plant")
     first = reader_of(broker, queue="plant")

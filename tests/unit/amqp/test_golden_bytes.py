@@ -255,7 +255,7 @@ def test_a_transfer_has_each_field_in_its_place(more: bool) -> None:
 
 @pytest.mark.parametrize("code", [0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18])
 def test_every_performative_we_write_has_all_its_fields(code: int) -> None:
-    """Decision 0080: azure's pyamqp reads fields by their place, without asking how many there are."""
+    """Decision 0028: azure's pyamqp reads fields by their place, without asking how many there are."""
     written = {
         0x10: Open("c").encode(),
         0x11: Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1).encode(),

@@ -128,7 +128,7 @@ def test_a_failed_message_holds_up_those_of_its_topic_level_and_explain_says_so(
 
 
 def test_messages_of_a_level_whose_slot_moved_wait_for_those_before_them() -> None:
-    """decision 0053, for keys that no message carries."""
+    """decision 0021, for keys that no message carries."""
     rules = DeliveryRules()
     rules.key_source = SECOND_LEVEL
     moved, own = device_of(0), device_of(1)

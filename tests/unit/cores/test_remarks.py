@@ -44,7 +44,7 @@ def test_remarks_agree_with_a_dictionary(steps: list[tuple[int, int, bytes]]) ->
 
 
 def test_the_remarks_of_a_partition_have_a_bound_together_and_make_room_when_they_go() -> None:
-    """decision 0072: 1 MiB; what does not fit is counted."""
+    """decision 0012: 1 MiB; what does not fit is counted."""
     remarks = Remarks()
     count = REMARKS_BYTES_MAX // REMARK_BYTES_MAX
     remarks.add(1, 1 + count, b"x" * REMARK_BYTES_MAX)

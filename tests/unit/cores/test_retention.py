@@ -141,7 +141,7 @@ def settle_all(partition: LoggedPartition) -> None:
 
 
 def test_what_is_kept_is_written_although_its_consumers_were_fast() -> None:
-    """Decision 0003 elides what is settled before its commit; what somebody is to read later cannot be."""
+    """Decision 0023 elides what is settled before its commit; what somebody is to read later cannot be."""
     partition = kept_partition(size_bytes=10_000)
     publication = partition.append(numbered(3), stored=False)
     settle_all(partition)

@@ -53,7 +53,7 @@ def test_a_job_that_ends_leaves_nothing_and_removes_what_one_left_that_was_kille
 def test_a_host_without_java_has_that_of_a_package_though_it_lacks_a_module(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Decision 0131."""
+    """Decision 0042."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with spark_environment(tmp_path):
