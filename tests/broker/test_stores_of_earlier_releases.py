@@ -19,7 +19,7 @@ def brought_back(name: str, folder: Path) -> Path:
 
 
 async def test_a_store_that_knew_no_message_vpns_is_that_of_default(tmp_path: Path) -> None:
-    """Written by release 0.1, which had no message VPNs, and closed in order: two queues, a template, a session, a topic."""
+    """Written by release 0.1, without message VPNs, and closed in order: two queues, a template, a session, a topic."""
     folder = brought_back("spool_before_message_vpns.mdb.xz", tmp_path / "data")
     broker = RunningBroker(folder)
     broker.clock.set_wall(WRITTEN)
