@@ -15,7 +15,7 @@ from pytest_rerunfailures import ClientStatusDB
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from loops import LOOPS, RunOnLoop, run_on
+from support.network.event_loops import LOOPS, RunOnLoop, run_on
 
 # Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
 # Neither judges by the clock: how long an example takes says how busy the machine is.
@@ -24,7 +24,7 @@ hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("desk
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 # Modules of the tests' own whose assertions are to explain themselves, before any test imports them.
-pytest.register_assert_rewrite("raw_client", "amqp_client")
+pytest.register_assert_rewrite("support.mqtt.raw_client", "support.amqp.client")
 
 # bench/ and demo/ are not installed, and their tests import them. At the end of the path, the folder cannot hide what
 # is installed.

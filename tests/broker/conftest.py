@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from amqp_client import AmqpClients
-from running_broker import RunningBroker
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
+from support.amqp.client import AmqpClients
+from support.broker.running_broker import RunningBroker
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from certificates import Certificates, make_certificates
-from named_queues import create
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import Certificates, make_certificates
 
 PASSWORD = "correct-horse"
 TLS_FAILED = "SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL"

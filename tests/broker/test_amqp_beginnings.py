@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from amqp_golden import described, frames_of, golden
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
 from sluicegate.protocols.amqp.codec.performatives import INIT, RESPONSE, Begin, Open
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, Symbol
-from tokens import TokenServer, bearer, xoauth2
+from support.amqp.golden import described, frames_of, golden
+from support.broker.running_broker import RunningBroker
+from support.network.tokens import TokenServer, bearer, xoauth2
 
 DEADLINE_S = 20
 AMQP = b"AMQP\x00\x01\x00\x00"

@@ -1,10 +1,10 @@
 """AMQP clients that look at a queue without taking anything from it: `distribution-mode` copy."""
 
-from amqp_client import AmqpClient
-from inside_client import InsideClient
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.performatives import SENDER_SETTLED, Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient
+from support.broker.running_broker import RunningBroker
 
 
 async def queue(broker: RunningBroker, **attributes: object) -> InsideClient:

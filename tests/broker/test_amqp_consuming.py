@@ -2,15 +2,15 @@
 
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients, body
-from amqp_heard import Ended, Received
-from named_queues import create, shown, shows
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, ubyte, uint, ulong
+from support.amqp.client import AmqpClient, AmqpClients, body
+from support.amqp.received import Ended, Received
+from support.broker.named_queues import create, shown, shows
+from support.broker.running_broker import RunningBroker
 
 IN, OUT = 1, 0
 FAILED = DeliveryState(MODIFIED, delivery_failed=True)

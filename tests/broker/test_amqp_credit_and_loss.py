@@ -2,10 +2,6 @@
 
 import pytest
 
-from amqp_client import AmqpClient
-from amqp_heard import Ended, Received
-from inside_client import InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, RECEIVED, DeliveryState
 from sluicegate.protocols.amqp.codec.performatives import DISPOSITION
 from sluicegate.protocols.amqp.codec.sections import NOWHERE, find_sections
@@ -14,6 +10,10 @@ from sluicegate.protocols.amqp.types.decoding import decode_list
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.fields import Fields
 from sluicegate.protocols.amqp.types.values import AmqpValue, Described, uint, ulong
+from support.amqp.client import AmqpClient
+from support.amqp.received import Ended, Received
+from support.broker.inside_client import InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 
 async def queue(broker: RunningBroker, *payloads: bytes) -> InsideClient:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients, body
-from inside_client import InsideClient
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.performatives import TRANSFER, Flow
 from sluicegate.protocols.amqp.links.coordinator import CONTROL_CREDIT
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, uint
+from support.amqp.client import AmqpClient, AmqpClients, body
+from support.broker.inside_client import InsideClient
+from support.broker.running_broker import RunningBroker
 
 CREDIT = 2
 OUT = 9

@@ -2,11 +2,11 @@
 
 import pytest
 
-from amqp_client import AmqpClient
-from inside_client import InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.performatives import Attach, Flow
 from sluicegate.protocols.amqp.codec.termini import Source, Target
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 KEYS = [f"k{number}" for number in range(40)]
 

@@ -1,14 +1,14 @@
 """AMQP links that see part of what is there: filters, and the partitions that a link has been given."""
 
-from amqp_client import AmqpClient
-from inside_client import InsideClient
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach, Flow
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.amqp.datapath.consuming import ACTIVE, PARTITIONS
 from sluicegate.protocols.amqp.links.filters import NO_LOCAL, PARTITION, SELECTOR, START_SEQUENCE
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, uint, ulong
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient
+from support.broker.running_broker import RunningBroker
 
 KEYS = [f"k{number}" for number in range(20)]
 SELECTOR_CODE = 0x0000468C00000004

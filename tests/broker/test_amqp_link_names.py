@@ -2,13 +2,13 @@
 
 import pytest
 
-from amqp_client import AmqpClient
-from amqp_heard import Ended
-from inside_client import InsideClient
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.performatives import Detach, Open
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+from support.amqp.client import AmqpClient
+from support.amqp.received import Ended
+from support.broker.inside_client import InsideClient
+from support.broker.running_broker import RunningBroker
 
 SOLE = "sole-connection-for-container"
 

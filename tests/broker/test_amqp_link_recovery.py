@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from amqp_client import DEADLINE_S, AmqpClient, AmqpClients, body
-from inside_client import InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, REJECTED, DeliveryState, read_state
 from sluicegate.protocols.amqp.codec.performatives import Attach
 from sluicegate.protocols.amqp.codec.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
 from sluicegate.protocols.amqp.types.values import AmqpMap
 from sluicegate.storage.interface import CommitJob
+from support.amqp.client import DEADLINE_S, AmqpClient, AmqpClients, body
+from support.broker.inside_client import InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 OUT = 0
 

@@ -1,9 +1,5 @@
 """AMQP's outcome modified: what a consumer notes on a message that it gives back."""
 
-from amqp_client import AmqpClient
-from amqp_heard import Received
-from inside_client import InsideClient
-from running_broker import RunningBroker
 from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX
 from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, DeliveryState
 from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
@@ -11,6 +7,10 @@ from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol
+from support.amqp.client import AmqpClient
+from support.amqp.received import Received
+from support.broker.inside_client import InsideClient
+from support.broker.running_broker import RunningBroker
 
 
 def annotations(**values: AmqpValue) -> AmqpMap:

@@ -12,9 +12,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from certificates import make_certificates
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import make_certificates
 
 pytestmark = pytest.mark.settings("listeners.amqp_websocket.enabled=true", "listeners.amqp_websocket.port=0")
 

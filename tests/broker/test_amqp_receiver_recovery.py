@@ -4,10 +4,6 @@ import random
 
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients
-from amqp_heard import Received
-from inside_client import InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.actors.messages.directory import DeleteQueue
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
@@ -15,6 +11,10 @@ from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
 from sluicegate.protocols.amqp.datapath.receiver_recovery import AWAY_S_MAX, ResumableFlows
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, ulong
+from support.amqp.client import AmqpClient, AmqpClients
+from support.amqp.received import Received
+from support.broker.inside_client import InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 IN = 1
 DONE = DeliveryState(ACCEPTED)

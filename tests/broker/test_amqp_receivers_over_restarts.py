@@ -1,10 +1,10 @@
 """What becomes of AMQP receivers that are away when the broker stops in good order (2.6.13)."""
 
-from amqp_client import AmqpClients
-from inside_client import InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.termini import NEVER, Source
 from sluicegate.protocols.amqp.types.values import AmqpMap
+from support.amqp.client import AmqpClients
+from support.broker.inside_client import InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 
 async def test_what_an_absent_client_held_counts_as_tried_when_the_broker_was_stopped(

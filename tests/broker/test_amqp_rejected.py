@@ -1,13 +1,13 @@
 """What an AMQP consumer says when it rejects a message stays on the message."""
 
-from amqp_client import AmqpClient
-from inside_client import InsideClient
-from named_queues import create, shows
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import REJECTED, AmqpError, DeliveryState
 from sluicegate.protocols.amqp.codec.sections import find_sections
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.values import AmqpMap
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
 
 DMQ = "#DEAD_MSG_QUEUE"
 BROKEN = AmqpError("shop:broken", "no such pump")

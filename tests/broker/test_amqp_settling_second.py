@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from amqp_client import AmqpClient
-from inside_client import InsideClient
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, RELEASED, RELEASED_STATE
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
 from sluicegate.protocols.amqp.codec.performatives import RECEIVER_FIRST, RECEIVER_SECOND
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 
 async def queue(broker: RunningBroker, **attributes: object) -> InsideClient:

@@ -2,12 +2,7 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from amqp_heard import Received
-from inside_client import until
-from named_queues import shows
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import ListQueues, QueueHandle
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
@@ -15,6 +10,11 @@ from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source, Target
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
+from support.amqp.client import AmqpClient
+from support.amqp.received import Received
+from support.broker.inside_client import until
+from support.broker.named_queues import shows
+from support.broker.running_broker import RunningBroker
 
 TOPIC = "topic://news/eu"
 SHARED_DURABLE = ["topic", "shared"]

@@ -2,9 +2,6 @@
 
 import pytest
 
-from amqp_client import AmqpClient
-from inside_client import until
-from running_broker import RunningBroker
 from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.sections import APPLICATION_PROPERTIES
@@ -15,6 +12,9 @@ from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import until
+from support.broker.running_broker import RunningBroker
 
 TOPIC = "topic://news/eu"
 BIG = "qty > 3"

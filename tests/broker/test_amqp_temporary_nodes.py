@@ -2,9 +2,6 @@
 
 import pytest
 
-from amqp_client import AmqpClient
-from inside_client import until
-from running_broker import RunningBroker
 from sluicegate.actors.messages.directory import FindQueue
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import Source, Target
@@ -17,7 +14,10 @@ from sluicegate.protocols.amqp.links.dynamic_nodes import (
 )
 from sluicegate.protocols.amqp.messages.decode import body_bytes_of
 from sluicegate.protocols.flow.codec import codes
-from speaking_clients import OK, Amqp, FlowProtocol, Mqtt, SpeakingClient
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import until
+from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
 
 BODY = 1  # of protocols.amqp.messages.decode: a data section
 

@@ -2,10 +2,6 @@
 
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients, body, in_transaction
-from amqp_heard import Received
-from inside_client import InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED,
     MODIFIED,
@@ -19,6 +15,10 @@ from sluicegate.protocols.amqp.codec.termini import Coordinator
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, Described, Scalar, Symbol, uint, ulong
+from support.amqp.client import AmqpClient, AmqpClients, body, in_transaction
+from support.amqp.received import Received
+from support.broker.inside_client import InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 CONTROL = 9  # the handle of the coordinator
 OUT = 0

@@ -2,16 +2,16 @@
 
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients, body, in_transaction
-from amqp_heard import Received
-from inside_client import InsideClient, until
-from named_queues import change, create, shows
-from running_broker import RunningBroker
 from sluicegate.actors.messages.directory import DeleteQueue
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, ACCEPTED_STATE, MODIFIED, RELEASED, DeliveryState
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
+from support.amqp.client import AmqpClient, AmqpClients, body, in_transaction
+from support.amqp.received import Received
+from support.broker.inside_client import InsideClient, until
+from support.broker.named_queues import change, create, shows
+from support.broker.running_broker import RunningBroker
 
 CONTROL, OUT, IN, OTHER = 9, 0, 1, 3
 MESSAGES = 20

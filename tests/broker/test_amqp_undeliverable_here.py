@@ -2,13 +2,13 @@
 
 import pytest
 
-from amqp_client import AmqpClient
-from inside_client import InsideClient
-from named_queues import create, shows
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, DeliveryState
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
 
 DMQ = "#DEAD_MSG_QUEUE"
 

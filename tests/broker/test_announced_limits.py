@@ -2,9 +2,9 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import create
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 MAXIMUM_QOS, RETAIN_AVAILABLE = 36, 37  # properties of CONNACK

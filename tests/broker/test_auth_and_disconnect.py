@@ -6,9 +6,9 @@ import base64
 import pytest
 from scramp import ScramClient, ScramMechanism
 
-import mqtt_packets as mqtt
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
 
 METHOD = "SCRAM-SHA-256"
 ACCOUNTS = pytest.mark.accounts(ada="engine", grace="compiler")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from inside_client import InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.actors.spool.backups import BackupThread
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.node import NodeView
@@ -21,6 +19,8 @@ from sluicegate.messaging.partitions.state.gaps import GAP_SETTLED, Gap
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.backup.reader import SpoolReader, VpnReader
 from sluicegate.storage.backup.restore import restore_backup
+from support.broker.inside_client import InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 RESTORED_INCARNATION = 4711
 

@@ -4,15 +4,7 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from amqp_heard import Ended
-from flow_bulk import BulkClient, rows_of
-from flow_client import FlowClient, Refused
-from http_client import http_client
-from named_queues import create, shown
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, ACCEPTED_STATE, REJECTED, DeliveryState
@@ -24,6 +16,14 @@ from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.frames.publish import write_publish
 from sluicegate.protocols.flow.codec.frames.session import Error
 from sluicegate.protocols.flow.codec.frames.stage import write_stage
+from support.amqp.client import AmqpClient
+from support.amqp.received import Ended
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient, rows_of
+from support.flow.client import FlowClient, Refused
+from support.http.client import http_client
+from support.mqtt.raw_client import RawClient
 
 MARK = "mark"  # stands where a text is broken afterwards
 NO_TEXT = b"\xff\xfe\xfd\xfc"

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from browser_client import Browser
-from named_queues import change, create, shown, shows
-from plain_http import plain_async_client
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.actors.messages.queues import BindRefused, BrowsedMessage, DeleteBrowsed
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.records.page import PageRuns
+from support.broker.browser_client import Browser
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.http.plain import plain_async_client
+from support.mqtt.raw_client import DEADLINE_S
 
 
 def payloads(messages: list[BrowsedMessage]) -> list[bytes]:

@@ -1,11 +1,11 @@
 """The list of connected clients on a whole node, whatever they speak."""
 
-from amqp_client import AmqpClients
-from inside_client import until
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.clients import ClientQuestion
+from support.amqp.client import AmqpClients
+from support.broker.inside_client import until
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
 
 
 async def test_clients_of_all_protocols_are_listed_until_they_go(broker: RunningBroker, amqp: AmqpClients) -> None:

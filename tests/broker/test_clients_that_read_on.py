@@ -13,21 +13,21 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient, AmqpClients, body
-from certificates import make_certificates
-from flow_bulk import BulkClient
-from flow_client import FlowClient
-from inside_client import InsideClient
-from named_queues import create
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.node.servers import front as protocol_front
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived
+from support.amqp.client import AmqpClient, AmqpClients, body
+from support.broker.inside_client import InsideClient
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient
+from support.flow.client import FlowClient
+from support.mqtt.raw_client import RawClient
+from support.network.certificates import make_certificates
 
 READ_ON_S: Final = 8.0  # for what has to come without a word of the client; a keep-alive would come later
 LARGE: Final = 400_000

@@ -5,10 +5,10 @@ import os
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
-from certificates import make_certificates
-from gateway_process import COMMAND_S, PYTHON
-from running_broker import RunningBroker
 from sluicegate.gateway.cli.terminal.failures import OK, UNREACHABLE
+from support.broker.running_broker import RunningBroker
+from support.network.certificates import make_certificates
+from support.processes.gateway import COMMAND_S, PYTHON
 
 
 async def told(authority: Path, *arguments: str) -> tuple[int | None, str]:

@@ -4,9 +4,9 @@ import asyncio
 
 from typer.testing import CliRunner
 
-from running_broker import RunningBroker
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.cli.terminal.failures import FAILED
+from support.broker.running_broker import RunningBroker
 
 
 async def test_the_gateway_says_why_it_closed_the_connection(broker: RunningBroker) -> None:

@@ -6,10 +6,10 @@ topics only.
 
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients, body
-from named_queues import create
-from running_broker import RunningBroker
-from virtual_clients import consumer, depth, marks, publish, redefine, subscriber
+from support.amqp.client import AmqpClient, AmqpClients, body
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.broker.virtual_clients import consumer, depth, marks, publish, redefine, subscriber
 
 QUEUES = "virtual_destinations.composite_queues="
 TOPICS = "virtual_destinations.composite_topics="

@@ -2,9 +2,9 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_packets import WillPart
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import WillPart
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

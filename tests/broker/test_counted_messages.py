@@ -2,15 +2,7 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClients
-from flow_bulk import BulkClient, rows_of
-from flow_client import FlowClient
-from http_client import LINES, event_stream, http_client
-from inside_client import InsideClient, until
-from message_usage import usage_of
-from named_queues import create, shows
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
@@ -22,6 +14,14 @@ from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
+from support.amqp.client import AmqpClients
+from support.broker.inside_client import InsideClient, until
+from support.broker.message_usage import usage_of
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient, rows_of
+from support.flow.client import FlowClient
+from support.http.client import LINES, event_stream, http_client
 
 NO_LOCAL = 0x04  # in the options byte of a subscription
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate.storage.catalog.queues import COUNTER_ROW
 from sluicegate.storage.environment.databases import PARTITION_KEY
-from unit.storage.spool_file import flip_raw
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.storage.spool_file import flip_raw
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
-from unit.storage.spool_file import flip_raw
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.storage.spool_file import flip_raw
 
 
 @pytest.fixture(autouse=True)

@@ -4,17 +4,17 @@ import logging
 
 import pytest
 
-from inside_client import InsideClient, batch_on
-from lost_rows import names_in
-from named_queues import shows
-from running_broker import RunningBroker
 from sluicegate.actors.messages.queues import WriteTables
 from sluicegate.actors.messages.staging import AbortStaged, Stage, StagedCommitted
 from sluicegate.messaging.bulk.staging import STAGE_DAMAGED, StagingRefused
 from sluicegate.storage.catalog.staging import Decision, decision_row
 from sluicegate.storage.records.page import directory_row
 from sluicegate.storage.records.seal import SEAL_BYTES
-from unit.storage.spool_file import flip_raw, get_raw
+from support.broker.inside_client import InsideClient, batch_on
+from support.broker.named_queues import shows
+from support.broker.running_broker import RunningBroker
+from support.storage.lost_rows import names_in
+from support.storage.spool_file import flip_raw, get_raw
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,14 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import change, create, shown, shows
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.queues import MessageView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
 
 DMQ = "#DEAD_MSG_QUEUE"
 IMPLEMENTATION_ERROR = 0x83

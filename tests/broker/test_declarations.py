@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from running_broker import RunningBroker
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.operations.node import NodeView
+from support.broker.running_broker import RunningBroker
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
 

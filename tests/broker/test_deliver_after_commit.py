@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from flow_client import FlowClient
-from named_queues import create, shown
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
 
 
 def copied(broker: RunningBroker) -> Path:

@@ -2,18 +2,18 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from flow_client import FlowClient
-from plain_http import plain_async_client
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+from support.amqp.client import AmqpClient
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.http.plain import plain_async_client
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 REASON_STRING = 31
 TO_ONE = mqtt.user_property("deliver-to-one", "true")

@@ -2,9 +2,9 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
+from support.broker.running_broker import RunningBroker
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:

@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient, body, in_transaction
-from flow_bulk import BulkClient, rows_of
-from flow_client import FlowClient, Refused
-from named_queues import create, shown
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.security.audit import KINDS
 from sluicegate.messaging.clients import rights
 from sluicegate.protocols.flow.codec import codes
-from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.amqp.client import AmqpClient, body, in_transaction
+from support.broker.named_queues import create, shown
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient, rows_of
+from support.flow.client import FlowClient, Refused
+from support.mqtt.raw_client import DEADLINE_S
 
 SECRET: Final = "correct-horse"
 USERS = pytest.mark.accounts(ada=SECRET, bob=SECRET, eve=SECRET, guest=SECRET)

@@ -5,9 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from inside_client import InsideClient, until
-from message_usage import usage_of
-from running_broker import RunningBroker
 from sluicegate.actors.messages.queues import BindRefused
 from sluicegate.actors.messages.readers import (
     CursorOverview,
@@ -30,6 +27,9 @@ from sluicegate.messaging.bulk.durable_cursors import (
     CursorLimits,
     CursorRefused,
 )
+from support.broker.inside_client import InsideClient, until
+from support.broker.message_usage import usage_of
+from support.broker.running_broker import RunningBroker
 
 
 async def orders_with(broker: RunningBroker, count: int, **attributes: object) -> InsideClient:

@@ -5,12 +5,12 @@ The numbers VD-nn are those of tests/data/virtual/cases.txt.
 
 import pytest
 
-from raw_client import RawClient
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
-from virtual_clients import consumer, depth, publish, redefine
+from support.broker.running_broker import RunningBroker
+from support.broker.virtual_clients import consumer, depth, publish, redefine
+from support.mqtt.raw_client import RawClient
 
 TOPIC = "VirtualTopic.O"
 AWARE = "virtual_destinations.virtual_topics=[{selector_aware: true}]"
@@ -35,7 +35,7 @@ async def seen_once(broker: RunningBroker, name: str, selector: str = "", *, cli
 
 
 async def gone(broker: RunningBroker, client: RawClient, name: str) -> None:
-    from named_queues import shows
+    from support.broker.named_queues import shows
 
     await client.vanish()
     await shows(broker, lambda view: not view.flows, queue(name))

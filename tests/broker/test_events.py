@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from mqtt_packets import Published
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.observability.events import BURST, CLIENT_CONNECTED
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import Published
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 
 def told(message: Published) -> tuple[str, str]:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_packets import Published
-from named_queues import create
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.messages.queues import DescribeQueue
 from sluicegate.gateway.config.load import load
 from sluicegate.storage.interface import CommitJob
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import Published
+from support.mqtt.raw_client import RawClient
 
 SHARE = "$share/g/t"
 

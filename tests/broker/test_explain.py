@@ -2,8 +2,7 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.explain import checks_of
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound
@@ -11,7 +10,8 @@ from sluicegate.gateway.views.explanations import PublishExplanation, Specimen
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.admission import QueueGate
-from unit.cores.messages import batch_of, with_priority
+from support.broker.running_broker import RunningBroker
+from support.cores.messages import batch_of, with_priority
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from broker.test_explain import explained
-from named_queues import create
-from running_broker import RunningBroker
-from virtual_clients import consumer, publish, subscriber
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.broker.virtual_clients import consumer, publish, subscriber
 
 
 @pytest.mark.settings(

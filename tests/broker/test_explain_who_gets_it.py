@@ -5,15 +5,15 @@ Deliver-To-One, shared groups, selectors, rights and definitions, each asked of 
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from broker.test_explain import explained
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.explanations import DestinationView, Specimen, properties_from_json
 from sluicegate.messaging.clients.rights import PUBLISH_ACL
 from sluicegate.messaging.queues.definition import QueueInvalid
-from virtual_clients import consumer, depth, publish, subscriber
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.broker.virtual_clients import consumer, depth, publish, subscriber
 
 SECRET = "correct-horse"
 TO_ONE = mqtt.user_property("deliver-to-one", "true")

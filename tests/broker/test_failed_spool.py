@@ -6,14 +6,10 @@ from collections.abc import Callable
 import pytest
 from starlette.requests import Request
 
-import mqtt_packets as mqtt
 import sluicegate
-from amqp_client import AmqpClient, body
+import support.mqtt.packets as mqtt
 from broker.test_http_publishing import client_of, words
 from broker.test_refusals import IMPLEMENTATION_SPECIFIC_ERROR, answer_to, counted, event_texts
-from named_queues import create, shown
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.actors.spool.health import TRIES_MAX
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.problems import answer_error
@@ -24,6 +20,10 @@ from sluicegate.protocols.amqp.codec.dispositions import Disposition
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.storage.errors import StorageError, StoreDamaged, StoreFailed
 from sluicegate.storage.interface import CommitJob
+from support.amqp.client import AmqpClient, body
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 DAMAGED = StoreDamaged("data.mdb is damaged where LMDB keeps its own order")
 IO_ERROR = StoreFailed("input/output error")

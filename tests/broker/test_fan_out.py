@@ -7,11 +7,11 @@ import asyncio
 
 import pytest
 
-from amqp_client import AmqpClients, body, in_transaction
-from named_queues import change, create, shows
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
-from virtual_clients import consumer, depth, publish, redefine, subscriber
+from support.amqp.client import AmqpClients, body, in_transaction
+from support.broker.named_queues import change, create, shows
+from support.broker.running_broker import RunningBroker
+from support.broker.virtual_clients import consumer, depth, publish, redefine, subscriber
 
 KB_100 = bytes(100_000)
 TOPIC = "VirtualTopic.O"

@@ -1,10 +1,10 @@
 """The figures that displays ask for, on a whole node."""
 
-from message_usage import usage_of
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.figures import QueuesQuestion
+from support.broker.message_usage import usage_of
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
 
 
 async def test_figures_of_queues_and_protocols_count_what_happens(broker: RunningBroker) -> None:

@@ -4,15 +4,15 @@ from collections.abc import Awaitable
 
 import pytest
 
-from flow_bulk import BulkClient
-from flow_client import FlowClient, Refused
-from named_queues import change, create, shows
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.frames.session import Error
+from support.broker.named_queues import change, create, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient
+from support.flow.client import FlowClient, Refused
 
 ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
 

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
 import sluicegate
-from named_queues import create, shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate import Client, Consumer, Delivery, Message
 from sluicegate.messaging.message.headers import USER_PROPERTIES_MAX
 from sluicegate.protocols.flow.codec import codes
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 
 def url(broker: RunningBroker) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 import sluicegate
-from named_queues import create, shows
-from running_broker import RunningBroker
 from sluicegate import BlockingClient, Message
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
 
 
 async def in_a_thread(program: Callable[[str], None], broker: RunningBroker) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import sluicegate
-from gateway_process import free_port
-from named_queues import create, shows
-from running_broker import RunningBroker
 from sluicegate import BlockingClient, Browser, Client, Message
 from sluicegate.gateway.operations.node import NodeView
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.processes.gateway import free_port
 
 
 def url(broker: RunningBroker) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import sluicegate
-from flow_bulk import rows_of
-from gateway_process import free_port
-from named_queues import create, shown
-from running_broker import RunningBroker
 from sluicegate import BlockingClient, Client, Column, Message, RowsReceived
 from sluicegate.protocols.flow.codec import codes
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import rows_of
+from support.processes.gateway import free_port
 
 
 def url(broker: RunningBroker) -> str:

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import sluicegate
-from named_queues import create, shown
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "flow-client.md"
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)

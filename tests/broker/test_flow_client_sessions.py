@@ -8,15 +8,15 @@ import pytest
 from argon2 import PasswordHasher
 
 import sluicegate
-from certificates import make_certificates
-from flow_tls import settings_of, tls_port
-from gateway_process import free_port
-from named_queues import change, create, shown, shows
-from running_broker import RunningBroker
 from sluicegate import Client, ClientOptions, Connected, Disconnected, Message
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.flow.codec import codes
-from tokens import TokenServer
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.tls_broker import settings_of, tls_port
+from support.network.certificates import make_certificates
+from support.network.tokens import TokenServer
+from support.processes.gateway import free_port
 
 ACCOUNTS = pytest.mark.accounts(ada="engine")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import sluicegate
-from gateway_process import free_port
-from named_queues import create, shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate import BlockingClient, Client, ClientEvent, Message, PartitionsChanged
 from sluicegate.protocols.flow.codec import codes
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
+from support.processes.gateway import free_port
 
 
 def url(broker: RunningBroker) -> str:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from flow_client import FlowClient
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate import Client, ClientOptions, Column, Message
 from sluicegate.protocols.flow.codec.compression import DEFLATE
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
 
 PAYLOADS = [b"line %d: the pump of plant %d runs\n" % (number, number % 7) * 40 for number in range(50)]
 

@@ -2,9 +2,6 @@
 
 import pytest
 
-from flow_client import FlowClient, Refused
-from named_queues import change, create, shown, shows
-from running_broker import RunningBroker
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, INACTIVE, FlowState
 from sluicegate.protocols.flow.codec.frames.settle import (
@@ -18,6 +15,9 @@ from sluicegate.protocols.flow.codec.frames.settle import (
     Settled,
 )
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
 
 
 async def fill(broker: RunningBroker, count: int, queue: str = "q") -> None:

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from flow_bulk import ACK, DELETE, PIN, STATUS, UNBIND_IT, BulkClient
-from flow_client import FlowClient, Refused
-from named_queues import create, shows
-from running_broker import RunningBroker
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frames.cursor import CursorRequest, Positions
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import ACK, DELETE, PIN, STATUS, UNBIND_IT, BulkClient
+from support.flow.client import FlowClient, Refused
 
 
 async def filled(broker: RunningBroker, first: int, last: int) -> None:

@@ -1,12 +1,12 @@
 """Handoffs that consumers of the flow protocol acknowledge, on whole nodes."""
 
-from flow_client import FlowClient
-from named_queues import create, shows
-from running_broker import RunningBroker
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.partition import DRAINING, Partitions, PartitionsAck
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
 
 PARTITIONS = 4
 

@@ -3,11 +3,11 @@
 import ssl
 from pathlib import Path
 
-from certificates import Certificates, make_certificates
-from flow_client import FlowClient
-from flow_tls import settings_of, tls_port
-from running_broker import RunningBroker
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.flow.tls_broker import settings_of, tls_port
+from support.network.certificates import Certificates, make_certificates
 
 
 def context(certificates: Certificates, *, shows_certificate: bool = False) -> ssl.SSLContext:

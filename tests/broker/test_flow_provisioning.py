@@ -4,10 +4,6 @@ import json
 
 import pytest
 
-from flow_bulk import BulkClient, rows_of
-from flow_client import FlowClient, Refused
-from named_queues import change, create, shown
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.clients.rights import PUBLISH_ACL, SUBSCRIBE_ACL
 from sluicegate.messaging.message.headers import Headers
@@ -17,6 +13,10 @@ from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, Bind, Bound, FlowState
 from sluicegate.protocols.flow.codec.frames.provision import DURABLE, TEMPORARY, Provision, Provisioned
+from support.broker.named_queues import change, create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient, rows_of
+from support.flow.client import FlowClient, Refused
 
 ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
 OWN_TOPICS = pytest.mark.settings(

@@ -2,9 +2,6 @@
 
 import pytest
 
-from flow_client import FlowClient, Refused
-from named_queues import change, create, shown, shows
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash
@@ -12,6 +9,9 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.flow import OpenPub, PubOpened
 from sluicegate.protocols.flow.codec.frames.publish import Refusal
 from sluicegate.protocols.flow.codec.frames.session import Error
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
 
 
 async def payloads_in(broker: RunningBroker, queue: str = "q") -> list[bytes]:

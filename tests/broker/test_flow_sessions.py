@@ -6,11 +6,6 @@ from pathlib import Path
 import pytest
 from scramp import ScramClient
 
-from flow_client import FlowClient, Refused
-from held_sign_in import hold_sign_ins
-from named_queues import create
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frame import CLOSE_PUB, PREFACE, encode_frame
 from sluicegate.protocols.flow.codec.frames.cursor import QueueStatus
@@ -31,7 +26,12 @@ from sluicegate.protocols.flow.codec.frames.settle import Ping
 from sluicegate.protocols.flow.codec.limits import KEEP_ALIVE_MS_MIN
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import PeerViolated
-from tokens import TokenServer, bearer
+from support.broker.blocked_sign_in import hold_sign_ins
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.tokens import TokenServer, bearer
 
 ACCOUNTS = pytest.mark.accounts(ada="engine")
 

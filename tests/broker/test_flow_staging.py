@@ -5,15 +5,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from flow_bulk import BulkClient, rows_of
-from flow_client import Refused
-from named_queues import create, shown
-from running_broker import RunningBroker
 from sluicegate.messaging.clients.rights import TRANSACTION_OF_ANOTHER
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.columns import ColumnWriter
 from sluicegate.protocols.flow.codec.frames.stage import write_stage
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient, rows_of
+from support.flow.client import Refused
 
 
 async def test_only_the_attempts_that_are_named_are_published_in_the_order_of_their_parts(

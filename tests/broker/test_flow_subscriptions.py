@@ -2,15 +2,15 @@
 
 import pytest
 
-from flow_client import FlowClient, Refused
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
 
 
 async def subscribes(

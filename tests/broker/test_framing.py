@@ -2,8 +2,8 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

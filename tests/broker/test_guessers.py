@@ -8,15 +8,15 @@ from typing import Final
 
 import pytest
 
-import mqtt_packets as mqtt
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.flow.codec.codes import LIMIT_EXCEEDED
 from sluicegate.protocols.security.account_secrets import CheckCost
 from sluicegate.protocols.security.login_line import WAITING_OF_NETWORK_MAX, Standing
-from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 CLIENTS: Final[dict[str, Callable[..., SpeakingClient]]] = {
     "mqtt": Mqtt,

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from http_client import create, http_client, publish, ready_count
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, http_client, publish, ready_count
+from support.mqtt.raw_client import DEADLINE_S
 
 POST = b"POST /QUEUE/%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
 POLL = b"GET /QUEUE/q HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -5,7 +5,11 @@ import asyncio
 import httpx
 import pytest
 
-from http_client import (
+from sluicegate.gateway.operations.node import NodeView
+from sluicegate.messaging.message.keys import key_hash
+from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
+from support.broker.running_broker import RunningBroker
+from support.http.client import (
     create,
     event_stream,
     http_client,
@@ -14,11 +18,7 @@ from http_client import (
     ready_count,
     settle,
 )
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
-from sluicegate.gateway.operations.node import NodeView
-from sluicegate.messaging.message.keys import key_hash
-from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
+from support.mqtt.raw_client import DEADLINE_S
 
 
 async def until_ready(broker: RunningBroker, queue: str, count: int) -> None:

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from http_client import http_client
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.http.client import http_client
+from support.mqtt.raw_client import RawClient
 
 MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, USER_PROPERTY = 2, 3, 8, 38
 

@@ -6,10 +6,10 @@ from typing import Final
 import httpx
 import pytest
 
-from http_client import create, event_stream, http_client
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
-from tokens import TokenServer
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, event_stream, http_client
+from support.network.tokens import TokenServer
 
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")
 

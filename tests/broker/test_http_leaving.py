@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from held_sign_in import hold_sign_ins
-from http_client import create, event_stream, http_client
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
+from support.broker.blocked_sign_in import hold_sign_ins
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, event_stream, http_client
+from support.mqtt.raw_client import DEADLINE_S
 
 EVENTS = b"GET /QUEUE/q%b HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 

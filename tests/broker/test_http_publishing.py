@@ -11,12 +11,12 @@ import httpx
 import orjson
 import pytest
 
-import mqtt_packets as mqtt
-from plain_http import plain_async_client
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
-from tokens import TokenServer
+from support.broker.running_broker import RunningBroker
+from support.http.plain import plain_async_client
+from support.mqtt.raw_client import DEADLINE_S, RawClient
+from support.network.tokens import TokenServer
 
 GRANTED_QOS_1 = 1
 NO_MATCHING_SUBSCRIBERS = 0x10

@@ -2,15 +2,15 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import change, create, shown
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import MOVE
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.explanations import DestinationView, Specimen
 from sluicegate.gateway.views.queues import MessageView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
+from support.broker.named_queues import change, create, shown
+from support.broker.running_broker import RunningBroker
 
 DEVICES = [f"device-{number}" for number in range(12)]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from certificates import make_certificates
-from flow_client import FlowClient
-from inside_client import until
-from named_queues import create
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from support.broker.inside_client import until
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.mqtt.raw_client import RawClient
+from support.network.certificates import make_certificates
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
 MEDIUM = bytes(range(241)) * 600  # 141 kB, half a read

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from certificates import make_certificates
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
+from support.network.certificates import make_certificates
 
 LAST = [b"%04d" % number for number in range(200)]
 

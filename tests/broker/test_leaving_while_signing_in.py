@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from amqp_client import AMQP_HEADER, SASL_HEADER, AmqpClient
-from closing_stream import open_closing
-from held_sign_in import hold_sign_ins
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
 from sluicegate.protocols.amqp.codec.performatives import INIT, Open
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, Symbol
+from support.amqp.client import AMQP_HEADER, SASL_HEADER, AmqpClient
+from support.broker.blocked_sign_in import hold_sign_ins
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.closing_stream import open_closing
 
 
 @pytest.mark.accounts(ada="engine")

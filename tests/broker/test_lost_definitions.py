@@ -6,13 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from flow_client import FlowClient, Refused
-from lost_rows import lose, lose_definition, lose_owners, names_in
-from named_queues import change, create, shown, shows
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
@@ -30,6 +24,12 @@ from sluicegate.protocols.flow.codec.frames.provision import DURABLE, Provision,
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.catalog.queues import QUEUE_ROW
 from sluicegate.storage.integrity.inspection import Severity, inspect_spool
+from support.amqp.client import AmqpClient
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
+from support.mqtt.raw_client import RawClient
+from support.storage.lost_rows import lose, lose_definition, lose_owners, names_in
 
 KEYS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 LOST = "VPN_AD_QENDPT_DEFINITION_LOST"

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from http_client import create, http_client, publish
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
-from web_server import WebServer
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, http_client, publish
+from support.http.web_server import WebServer
+from support.mqtt.raw_client import DEADLINE_S
 
 
 def described(name: str, server: WebServer, queue: str = "q", **more: Any) -> dict[str, object]:

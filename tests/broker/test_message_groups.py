@@ -5,17 +5,17 @@ from collections import defaultdict
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from http_client import http_client, poll
-from named_queues import change, create, shows
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate import Client
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.protocols.amqp.messages.annotations import FIRST_OF_GROUP
+from support.amqp.client import AmqpClient
+from support.broker.named_queues import change, create, shows
+from support.broker.running_broker import RunningBroker
+from support.http.client import http_client, poll
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 USER_PROPERTY = 38
 FIRST = ("JMSXGroupFirstForConsumer", "true")

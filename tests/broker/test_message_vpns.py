@@ -9,12 +9,6 @@ from typing import Final
 import pytest
 from argon2 import PasswordHasher
 
-from amqp_client import AmqpClient
-from flow_client import FlowClient, Refused
-from http_client import http_client
-from inside_client import InsideClient
-from message_usage import usage_of
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.operations.node import NodeView
@@ -35,7 +29,13 @@ from sluicegate.protocols.flow.codec.frames.provision import Provision, Provisio
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.integrity.inspection import inspect_spool
-from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient
+from support.broker.message_usage import usage_of
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
+from support.http.client import http_client
 
 SECRET: Final = "correct-horse"
 OTHER_SECRET: Final = "battery-staple"

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from flow_client import FlowClient
-from http_client import http_client, poll, settle
-from inside_client import InsideClient
-from named_queues import shown, shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.observability.events import VPN_MESSAGE_UNWRITABLE
 from sluicegate.protocols.flow.codec.frames.flow import Bind
+from support.amqp.client import AmqpClient
+from support.broker.inside_client import InsideClient
+from support.broker.named_queues import shown, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.http.client import http_client, poll, settle
+from support.mqtt.raw_client import DEADLINE_S
 
 NO_UTF_8 = "q/\ud800"  # a lone surrogate has no bytes in any protocol
 

@@ -4,11 +4,7 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from message_usage import usage_of
-from named_queues import change, create, shown, shows
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.actors.messages.queues import ReadPage
 from sluicegate.actors.partitions.jobs.job import Errand
@@ -17,6 +13,10 @@ from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues import RedriveView, TakenView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
+from support.broker.message_usage import usage_of
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 DMQ = "#DEAD_MSG_QUEUE"
 KEY = "JMSXGroupID"

@@ -11,11 +11,11 @@ import pytest
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.security import scram
 from sluicegate.protocols.security.account_secrets import kind_of
-from speaking_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
 
 CLIENTS: Final = {"mqtt": Mqtt, "amqp": Amqp, "flow": FlowProtocol, "http": Http}
 RIGHT: Final = "engine"

@@ -20,18 +20,18 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from certificates import Certificates, make_certificates
-from named_queues import create
-from plain_http import plain_async_client
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.cli.app import app
 from sluicegate.gateway.config.sections.node import Log
 from sluicegate.gateway.observability.logs import JsonLines, TextLines, set_up_logging
-from speaking_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
-from tokens import TokenServer
-from trace_collector import TraceCollector
-from web_server import WebServer
+from support.broker.named_queues import create
+from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.http.plain import plain_async_client
+from support.http.web_server import WebServer
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import Certificates, make_certificates
+from support.network.tokens import TokenServer
+from support.operations.trace_collector import TraceCollector
 
 PROTOCOLS: Final = (Mqtt, Amqp, FlowProtocol, Http)
 PASSWORD: Final = "horse-battery-7431-staple"

@@ -4,15 +4,15 @@ from typing import Final
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClients
-from flow_client import FlowClient, Refused
-from http_client import http_client, poll
-from named_queues import create, shown
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
+from support.amqp.client import AmqpClients
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
+from support.http.client import http_client, poll
+from support.mqtt.raw_client import RawClient
 
 SECRETS: Final = [b"secret one", b"secret two", b"secret three"]
 DENIED: Final = "amqp:unauthorized-access"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from loops import RunOnLoop
-from running_broker import RunningBroker
 from sluicegate.gateway.views.errors import CannotStart
+from support.broker.running_broker import RunningBroker
+from support.network.event_loops import RunOnLoop
 
 
 def test_nobody_is_let_in_when_the_admin_port_is_taken(run: RunOnLoop, tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from typing import Final
 import httpx
 import pytest
 
-from plain_http import plain_async_client
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.node import Log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
+from support.broker.running_broker import RunningBroker
+from support.http.plain import plain_async_client
+from support.mqtt.raw_client import DEADLINE_S
 
 PASSWORD: Final = "correct-horse"
 LOOPBACK: Final = "127.0.0.1"

@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import (
     QueueNotFound,
@@ -15,6 +13,8 @@ from sluicegate.gateway.views.errors import (
     TemplateNotFound,
 )
 from sluicegate.messaging.queues.template import QueueTemplate, template_from_dict
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
 
 TEMPLATE = template_from_dict({"name": "t", "queue_name_filter": "eu/>"})
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from browser_client import Browser
-from inside_client import InsideClient
-from named_queues import change, create, shown, shows
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.readers import DeleteCursor, ReplayQueue, ReplayRefused
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues import QueueView
+from support.broker.browser_client import Browser
+from support.broker.inside_client import InsideClient
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
 
 KEYS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 

@@ -9,16 +9,16 @@ from typing import NoReturn
 
 import pytest
 
-import mqtt_packets as mqtt
-from message_usage import usage_of
-from named_queues import create, shown, shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import DescribeQueue, ReadPage
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.partitions.recovery import StoredPartition
+from support.broker.message_usage import usage_of
+from support.broker.named_queues import create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 FAILURES_UNTIL_RELOAD = 6  # five restarts within a minute are a hiccup
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClients, body
-from flow_client import FlowClient
-from named_queues import create
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.amqp.codec.termini import Target
 from sluicegate.protocols.amqp.types.values import AmqpMap
+from support.amqp.client import AmqpClients, body
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.mqtt.raw_client import RawClient
 
 
 def keep(broker: RunningBroker) -> Path:

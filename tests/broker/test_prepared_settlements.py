@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from inside_client import Consuming, InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.actors.messages.transactions import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
 from sluicegate.messaging.message.outcomes import WHICHEVER
+from support.broker.inside_client import Consuming, InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 KEYS = [f"k{number}" for number in range(20)]
 

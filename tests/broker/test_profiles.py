@@ -5,8 +5,7 @@ from typing import Final
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.accounts import ProfileKind
@@ -18,7 +17,8 @@ from sluicegate.gateway.views.errors import (
     Refused,
 )
 from sluicegate.messaging.queues.definition import QueueInvalid
-from speaking_clients import OK, Mqtt
+from support.broker.protocol_clients import OK, Mqtt
+from support.broker.running_broker import RunningBroker
 
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")
 DENIED: Final = 0x87

@@ -2,9 +2,9 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 TEN_ALIASES = pytest.mark.settings("mqtt.topic_alias_maximum=10")

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
+import support.mqtt.packets as mqtt
 from broker.test_amqp_temporary_nodes import BODY, made_queue, queue_is_gone
 from broker.test_refusals import answer_to, counted
-from mqtt_packets import WillPart
-from named_queues import create, shown
-from raw_client import RawClient
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.sections import PROPERTIES
 from sluicegate.protocols.amqp.messages.decode import body_bytes_of
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.mqtt.codec.properties import RESPONSE_TOPIC
-from speaking_clients import OK, Mqtt
+from support.amqp.client import AmqpClient
+from support.broker.named_queues import create, shown
+from support.broker.protocol_clients import OK, Mqtt
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import WillPart
+from support.mqtt.raw_client import RawClient
 
 TOPIC_NAME_INVALID = 0x90
 NOT_AUTHORIZED = 0x87

@@ -4,10 +4,6 @@ import asyncio
 
 import pytest
 
-from inside_client import InsideClient
-from named_queues import change, create, shown, shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.queues import core as queue_core
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -18,6 +14,10 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
+from support.broker.inside_client import InsideClient
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 
 async def test_the_access_type_changes_only_while_egress_is_off(broker: RunningBroker) -> None:

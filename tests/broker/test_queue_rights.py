@@ -2,13 +2,13 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import change, create, shown, shows
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import DeleteQueue, PermissionDenied, UpdateQueue
 from sluicegate.gateway.admin.semp.objects.queues import QUEUE
 from sluicegate.messaging.queues.definition import changed
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
 
 DENIED = 0x87
 

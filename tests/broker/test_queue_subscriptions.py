@@ -2,9 +2,9 @@
 
 import pytest
 
-from named_queues import change, create, shown, shows
-from running_broker import RunningBroker
 from sluicegate.messaging.queues.definition import QueueInvalid
+from support.broker.named_queues import change, create, shown, shows
+from support.broker.running_broker import RunningBroker
 
 
 async def collected(broker: RunningBroker, *topics: str) -> list[str]:

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from named_queues import create
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.figures import QueuesQuestion
 from sluicegate.gateway.views.selections import MessageSelection
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
 
 QUEUES = 20
 LAST = f"q{QUEUES - 1:02}"  # asked behind all others, when it is gone

@@ -2,15 +2,15 @@
 
 import pytest
 
-from inside_client import InsideClient, until
-from message_usage import usage_of
-from running_broker import RunningBroker
 from sluicegate.actors.messages.queues import PurgeQueue
 from sluicegate.actors.messages.readers import AskPartitions, CutRange, ReadFailed
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.message.outcomes import DISCARD_PURGED
 from sluicegate.messaging.partitions.state.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
 from sluicegate.storage.errors import StoreFailed
+from support.broker.inside_client import InsideClient, until
+from support.broker.message_usage import usage_of
+from support.broker.running_broker import RunningBroker
 
 
 def numbers(first: int, end: int) -> list[bytes]:

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.routing.destinations import ShareGroup
-from unit.cores.messages import batch_of
+from support.broker.running_broker import RunningBroker
+from support.cores.messages import batch_of
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 QUOTA_EXCEEDED = 0x97
 IMPLEMENTATION_SPECIFIC_ERROR = 0x83

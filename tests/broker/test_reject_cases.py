@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import create, shown
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
 
 CASES = Path(__file__).parents[1] / "data" / "routing" / "rejects.txt"
 MB = 1 << 20

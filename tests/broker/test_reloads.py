@@ -6,8 +6,6 @@ from typing import Final, NoReturn
 
 import pytest
 
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
@@ -19,7 +17,9 @@ from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.storage.catalog.recovered import StoredVpn
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
-from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Answer, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 ANYBODY: Final = "vpns.new.authentication.allow_anonymous=true"
 DECLARED: Final = "vpns.new.queues={templates: [{name: small, queue_name_filter: s/*}], declared: [{name: fresh}]}"

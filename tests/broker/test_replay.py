@@ -2,9 +2,9 @@
 
 import pytest
 
-from inside_client import Consuming, InsideClient, until
-from running_broker import RunningBroker
 from sluicegate.actors.messages.readers import ReplayQueue, ReplayRefused
+from support.broker.inside_client import Consuming, InsideClient, until
+from support.broker.running_broker import RunningBroker
 
 END = 1 << 62
 

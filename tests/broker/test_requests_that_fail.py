@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.security.authentication import Authenticator
+from support.broker.running_broker import RunningBroker
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -12,12 +12,6 @@ from typing import Any
 import pykka
 import pytest
 
-from certificates import make_certificates
-from delivery_points import bodies, configure, point, until_settled
-from http_client import create, http_client, publish, ready_count
-from named_queues import change, shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.actors.queues import actor as queue
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.queues import QueueView
@@ -25,7 +19,13 @@ from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
 from sluicegate.messaging.queues.definition import QueueConfig, permits
 from sluicegate.protocols.rest import point as binding
-from web_server import Pushed, WebServer, absent
+from support.broker.named_queues import change, shows
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, http_client, publish, ready_count
+from support.http.delivery_points import bodies, configure, point, until_settled
+from support.http.web_server import Pushed, WebServer, absent
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import make_certificates
 
 
 def is_up(broker: RunningBroker) -> bool:

@@ -9,10 +9,6 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from delivery_points import configure, point, until_settled
-from http_client import create, http_client, publish
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.findings import described
@@ -22,7 +18,11 @@ from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.provisioning.rest_points import POINTS
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.interface import Table, TableWrite
-from web_server import WebServer
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, http_client, publish
+from support.http.delivery_points import configure, point, until_settled
+from support.http.web_server import WebServer
+from support.mqtt.raw_client import DEADLINE_S
 
 REFUSED = "VPN_REST_CONSUMER_TARGET_REFUSED"
 SMUGGLING = {"Transfer-Encoding": "chunked"}

@@ -2,11 +2,11 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, Table
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

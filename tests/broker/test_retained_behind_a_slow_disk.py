@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from broker.test_failed_spool import until
-from held_store import HeldStore
-from raw_client import RawClient
-from running_broker import RunningBroker
 from sluicegate.messaging.routing.retained_messages import UNWRITTEN_HIGH_BYTES
+from support.broker.blocked_store import HeldStore
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
 
 MIB = 1 << 20
 FLOOD_MIB = 64

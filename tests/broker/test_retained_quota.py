@@ -2,14 +2,14 @@
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from broker.test_refusals import counted, event_texts
-from raw_client import RawClient
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.routing.retained_messages import NODE_BYTES, usage_of_row
-from unit.cores.messages import batch_of
+from support.broker.running_broker import RunningBroker
+from support.cores.messages import batch_of
+from support.mqtt.raw_client import RawClient
 
 QUOTA_EXCEEDED = 0x97
 KB = 1000

@@ -8,13 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-import mqtt_packets as mqtt
-from flow_wire import HELLO
-from full_socket import FullSocket
-from gateway_process import GatewayProcess
-from mqtt_packets import WillPart
-from raw_client import DEADLINE_S, Clients
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.config.load import load
@@ -25,6 +19,12 @@ from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX
 from sluicegate.protocols.mqtt.connection import MqttConnection
 from sluicegate.protocols.security.authentication import Principal
 from sluicegate.protocols.transport.interface import PeerInfo
+from support.broker.running_broker import RunningBroker
+from support.flow.engine_pair import HELLO
+from support.mqtt.packets import WillPart
+from support.mqtt.raw_client import DEADLINE_S, Clients
+from support.network.full_socket import FullSocket
+from support.processes.gateway import GatewayProcess
 
 MIB = 1024 * 1024
 

@@ -14,12 +14,12 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, assume, settings
 from schemathesis.specs.openapi import checks
 
-from running_broker import RunningBroker
 from sluicegate.gateway.admin.rest.openapi import document
 from sluicegate.gateway.admin.semp import openapi as semp_openapi
 from sluicegate.gateway.admin.semp import routes as semp
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
+from support.broker.running_broker import RunningBroker
 
 Case = schemathesis.Case[Any]
 

@@ -12,10 +12,6 @@ from typing import Final
 
 import pytest
 
-from certificates import CLIENT_NAMES, Certificates, make_certificates
-from flow_client import FlowClient
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.node import Log
 from sluicegate.gateway.observability.logs import set_up_logging
@@ -23,8 +19,12 @@ from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.security.certificates import validity_of
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
-from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
-from tokens import TokenServer
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import CLIENT_NAMES, Certificates, make_certificates
+from support.network.tokens import TokenServer
 
 LISTENERS: Final = ("mqtt_tls", "amqp_tls", "flow_tls", "http_tls")
 EXPIRED_S: Final = 1_000_000_000

@@ -2,13 +2,13 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import create, shown, shows
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
+from support.broker.named_queues import create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
 
 
 async def consumer(broker: RunningBroker, text: str, *, client_id: str = "", receive_maximum: int = 100) -> RawClient:

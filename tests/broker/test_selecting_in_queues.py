@@ -5,17 +5,17 @@ import asyncio
 import orjson
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import create, shows
-from plain_http import plain_async_client
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.gateway.operations.messages import LOOKED_AT_ONCE
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.queues import TakenView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.http.plain import plain_async_client
+from support.mqtt.raw_client import DEADLINE_S
 
 DMQ = "#DEAD_MSG_QUEUE"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from named_queues import shown
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
+from support.broker.named_queues import shown
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import RawClient
 
 SUBSCRIPTION_IDENTIFIER = 11
 REASON_STRING = 31

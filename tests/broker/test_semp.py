@@ -9,13 +9,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-import mqtt_packets as mqtt
-from http_client import create, http_client, poll, publish, ready_count
-from message_usage import usage_of
-from plain_http import plain_async_client
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
+from support.broker.message_usage import usage_of
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, http_client, poll, publish, ready_count
+from support.http.plain import plain_async_client
+from support.mqtt.raw_client import DEADLINE_S
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
 

@@ -1,14 +1,14 @@
 """What clients hear whom operators send away: that it was no stop of the gateway, and why."""
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClients
-from amqp_heard import Ended
-from flow_client import FlowClient
-from http_client import create, event_stream, http_client
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import Close, Goaway
+from support.amqp.client import AmqpClients
+from support.amqp.received import Ended
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.http.client import create, event_stream, http_client
 
 DISCONNECTED = "an operator disconnected the client"
 

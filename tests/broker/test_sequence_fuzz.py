@@ -12,17 +12,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient, AmqpClients, body
-from closing_stream import open_closing
-from flow_client import FlowClient
-from mutated_bytes import ROUNDS, chance_of, spoiled
-from named_queues import create, shown
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from support.amqp.client import AmqpClient, AmqpClients, body
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.hostile.mutated_bytes import ROUNDS, chance_of, spoiled
+from support.mqtt.raw_client import RawClient
+from support.network.closing_stream import open_closing
 
 # Frames that hostile clients write: a connection for a handful of them costs more than reading them.
 FRAMES = ROUNDS if "SLUICEGATE_FUZZ_ROUNDS" in os.environ else 2000

@@ -4,14 +4,9 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from broker.test_failed_spool import until
 from broker.test_refusals import counted, event_texts
-from held_store import HeldStore
-from mqtt_packets import WillPart
-from named_queues import create
-from raw_client import RawClient
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.clients.rights import SESSION_BYTES as DENIED_BYTES
@@ -21,6 +16,11 @@ from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.mqtt.session.room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
+from support.broker.blocked_store import HeldStore
+from support.broker.named_queues import create
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import WillPart
+from support.mqtt.raw_client import RawClient
 
 QUOTA_EXCEEDED = 0x97
 SERVER_UNAVAILABLE = 3

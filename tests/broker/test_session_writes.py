@@ -4,10 +4,7 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-import named_queues
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import Confirmed, SessionRows
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
@@ -21,6 +18,9 @@ from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.mqtt.session.session import Session
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
 from sluicegate.protocols.mqtt.session.writes import SessionWrites
+from support.broker import named_queues
+from support.broker.running_broker import RunningBroker
+from support.mqtt.raw_client import DEADLINE_S
 
 
 class Writer(LoopActor):

@@ -6,14 +6,14 @@ from typing import cast
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_packets import Published, WillPart
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.messages.queues import PurgeQueue
 from sluicegate.messaging.observability.events import CLIENT_DISCONNECTED
 from sluicegate.storage.interface import CommitJob
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import Published, WillPart
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])

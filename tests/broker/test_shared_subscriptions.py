@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_packets import Published
-from named_queues import shows
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.messages.queues import DescribeQueue
+from support.broker.named_queues import shows
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import Published
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 EVERY_QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from amqp_client import AmqpClient
-from amqp_heard import Received
 from broker.test_amqp_subscriptions import refused_with
 from broker.test_explain import explained
 from broker.test_flow_subscriptions import subscribes
-from flow_client import FlowClient
-from inside_client import until
-from running_broker import RunningBroker
 from sluicegate.messaging.clients.rights import SHARE_NAME_ACL
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
-from virtual_clients import publish
+from support.amqp.client import AmqpClient
+from support.amqp.received import Received
+from support.broker.inside_client import until
+from support.broker.running_broker import RunningBroker
+from support.broker.virtual_clients import publish
+from support.flow.client import FlowClient
 
 MQTT_FORM, SMF_FORM = "$share/crew/work/+", "#share/crew/work/*"
 TOPIC = "work/a"

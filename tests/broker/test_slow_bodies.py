@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from http_client import create, ready_count
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, ready_count
+from support.mqtt.raw_client import DEADLINE_S
 
 POST = b"POST /QUEUE/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 

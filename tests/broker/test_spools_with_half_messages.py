@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from browser_client import Browser
-from named_queues import create, shown, shows
-from running_broker import RunningBroker
 from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY
 from sluicegate.storage.records.journal import Entry, Match
 from sluicegate.storage.records.page import Run, directory_row
-from unit.storage.half_records import half, page_of_version_1, record_of_version_1
-from unit.storage.samples import batch
-from unit.storage.spool_file import put_raw
+from support.broker.browser_client import Browser
+from support.broker.named_queues import create, shown, shows
+from support.broker.running_broker import RunningBroker
+from support.storage.half_records import half, page_of_version_1, record_of_version_1
+from support.storage.sample_records import batch
+from support.storage.spool_file import put_raw
 
 Q, OTHER = 1, 2  # partition ids, as the two queues are created
 

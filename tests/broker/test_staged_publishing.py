@@ -2,10 +2,6 @@
 
 import pytest
 
-from inside_client import InsideClient, batch_on, until
-from message_usage import usage_of
-from named_queues import create, shows
-from running_broker import RunningBroker
 from sluicegate.actors.messages.queues import WriteTables
 from sluicegate.actors.messages.staging import AbortStaged, Stage, StagedCommitted
 from sluicegate.messaging.bulk.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
@@ -13,6 +9,10 @@ from sluicegate.storage.catalog.staging import Decision, decision_row
 from sluicegate.storage.errors import StoreFailed, StoreFull
 from sluicegate.storage.interface import CommitJob
 from sluicegate.storage.records.page import PageRuns
+from support.broker.inside_client import InsideClient, batch_on, until
+from support.broker.message_usage import usage_of
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
 
 
 async def orders_of(broker: RunningBroker, **attributes: object) -> InsideClient:

@@ -4,8 +4,8 @@ import lzma
 from datetime import UTC, datetime
 from pathlib import Path
 
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
+from support.broker.running_broker import RunningBroker
 
 WRITTEN = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)  # later the session in the store has expired
 DATA = Path(__file__).resolve().parents[1] / "data" / "storage"

@@ -2,9 +2,9 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
+from support.broker.running_broker import RunningBroker
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

@@ -4,12 +4,6 @@ import asyncio
 
 import pytest
 
-from browser_client import Browser
-from flow_bulk import BulkClient
-from flow_client import Refused
-from named_queues import change, create, shown
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.actors.messages.directory import (
     DeclareQueue,
     DeleteQueue,
@@ -27,6 +21,12 @@ from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import template_from_dict
 from sluicegate.protocols.flow.codec import codes
+from support.broker.browser_client import Browser
+from support.broker.named_queues import change, create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient
+from support.flow.client import Refused
+from support.mqtt.raw_client import DEADLINE_S
 
 
 async def declare(

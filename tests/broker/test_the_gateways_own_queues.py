@@ -9,16 +9,16 @@ from urllib.parse import quote
 
 import pytest
 
-from amqp_client import AmqpClient
-from flow_bulk import BulkClient
-from flow_client import Refused
-from named_queues import shown
-from running_broker import RunningBroker
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.amqp.types.errors import NOT_FOUND
 from sluicegate.protocols.flow.codec import codes
-from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.amqp.client import AmqpClient
+from support.broker.named_queues import shown
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import BulkClient
+from support.flow.client import Refused
 
 OWN: Final = "#mqtt/device"
 IN_A_PATH: Final = quote(OWN)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from running_broker import RunningBroker
+from support.broker.running_broker import RunningBroker
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 

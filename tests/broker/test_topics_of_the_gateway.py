@@ -5,17 +5,17 @@ Those that begin with `$queue/` are MQTT's addresses of queues and no topics to 
 
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients
 from broker.test_amqp_subscriptions import refused_with
 from broker.test_flow_subscriptions import subscribes
-from flow_client import FlowClient, Refused
-from http_client import http_client
-from named_queues import create, shown
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.explanations import Specimen
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.flow.codec import codes
+from support.amqp.client import AmqpClient, AmqpClients
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient, Refused
+from support.http.client import http_client
 
 FORGED = "$SYS/LOG/ERROR/SYSTEM/sluicegate/SYSTEM_AD_MSG_SPOOL_CHG"
 TOPICS = pytest.mark.parametrize("topic", [FORGED, "$queue/q"])

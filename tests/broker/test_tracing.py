@@ -4,13 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from amqp_heard import Received
-from http_client import http_client
-from named_queues import create, shows
-from raw_client import RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.delivery_states import RELEASED, DeliveryState
 from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
@@ -18,7 +12,13 @@ from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
-from trace_collector import TraceCollector
+from support.amqp.client import AmqpClient
+from support.amqp.received import Received
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.http.client import http_client
+from support.mqtt.raw_client import RawClient
+from support.operations.trace_collector import TraceCollector
 
 USER_PROPERTY = 38
 IMPLEMENTATION_ERROR = 0x83

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from delivery_points import bodies, configure, point, until_settled
-from http_client import create, http_client, publish, ready_count
-from named_queues import shows
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
-from web_server import Pushed, WebServer, absent
+from support.broker.named_queues import shows
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, http_client, publish, ready_count
+from support.http.delivery_points import bodies, configure, point, until_settled
+from support.http.web_server import Pushed, WebServer, absent
 
 
 def tries(requests: list[Pushed]) -> list[str]:

@@ -5,16 +5,23 @@ from collections.abc import Callable
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from broker.test_refusals import event_texts
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.transport.unfinished import COUNTER
-from unfinished_senders import AmqpSender, FlowSender, HttpSender, MqttSender, UnfinishedSender, WebSocketSender
+from support.broker.running_broker import RunningBroker
+from support.hostile.unfinished_senders import (
+    AmqpSender,
+    FlowSender,
+    HttpSender,
+    MqttSender,
+    UnfinishedSender,
+    WebSocketSender,
+)
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 KIB = 1 << 10
 MUCH = 600 * KIB

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-import mqtt_packets as mqtt
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.amqp.codec.frames import frame
 from sluicegate.protocols.amqp.codec.performatives import Begin, Flow, Open
+from support.broker.running_broker import RunningBroker
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SESSION = frame(0, Begin(next_outgoing_id=0, incoming_window=1000, outgoing_window=1000).encode())

@@ -10,10 +10,6 @@ import pytest
 from argon2 import PasswordHasher
 from scramp import ScramClient
 
-from flow_client import FlowClient
-from http_client import create, http_client, poll, publish
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import open_store
 from sluicegate.gateway.operations.node import NodeView
@@ -23,7 +19,11 @@ from sluicegate.protocols.flow.codec.frames.session import AUTH_CHALLENGE, AUTH_
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
 from sluicegate.protocols.security.scram import iterations_of, stored_text
 from sluicegate.storage.interface import Table
-from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.http.client import create, http_client, poll, publish
+from support.mqtt.raw_client import DEADLINE_S
 
 CLIENTS: Final[dict[str, Callable[..., SpeakingClient]]] = {
     "mqtt": Mqtt,

@@ -7,16 +7,16 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClients, body
-from flow_client import FlowClient
-from http_client import http_client, poll
-from named_queues import change, create, shows
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import template_from_dict
-from virtual_clients import consumer, depth, marks, publish, subscriber
+from support.amqp.client import AmqpClients, body
+from support.broker.named_queues import change, create, shows
+from support.broker.running_broker import RunningBroker
+from support.broker.virtual_clients import consumer, depth, marks, publish, subscriber
+from support.flow.client import FlowClient
+from support.http.client import http_client, poll
 
 A = "Consumer.A.VirtualTopic.O"
 B = "Consumer.B.VirtualTopic.O"

@@ -14,17 +14,17 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-import mqtt_packets as mqtt
-from certificates import Certificates, make_certificates
-from closing_stream import open_closing
-from http_client import create, event_stream, http_client, http_url, publish, ready_count
-from paho_client import MQTT_5, PahoClient
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.security.audit import KINDS
 from sluicegate.messaging.clients.rights import FOREIGN_HOST, FOREIGN_ORIGIN
+from support.broker.running_broker import RunningBroker
+from support.foreign.paho_client import MQTT_5, PahoClient
+from support.http.client import create, event_stream, http_client, http_url, publish, ready_count
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import Certificates, make_certificates
+from support.network.closing_stream import open_closing
 
 EVIL: Final = "https://evil.example"
 SHOP: Final = "https://shop.example"

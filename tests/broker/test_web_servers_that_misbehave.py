@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import pytest
 
-from certificates import make_certificates
-from delivery_points import configure, point
-from http_client import create, http_client, publish
-from named_queues import shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.rest.consumer import RestConsumer
-from web_server import Pushed, WebServer, read_request
+from support.broker.named_queues import shows
+from support.broker.running_broker import RunningBroker
+from support.http.client import create, http_client, publish
+from support.http.delivery_points import configure, point
+from support.http.web_server import Pushed, WebServer, read_request
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import make_certificates
 
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 FAILED: Final = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"

@@ -9,10 +9,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
-import mqtt_packets as mqtt
-from mqtt_packets import WillPart
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import WillPart
+from support.mqtt.raw_client import DEADLINE_S
 
 
 @asynccontextmanager

@@ -15,20 +15,20 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient, body, in_transaction
-from flow_client import FlowClient
-from http_client import LINES, event_stream, http_client, poll, settle
-from http_client import publish as post
-from named_queues import create, shows
-from raw_client import DEADLINE_S
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, DeliveryState
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.flow.codec.frame import SUBSCRIBE
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
-from web_server import WebServer
+from support.amqp.client import AmqpClient, body, in_transaction
+from support.broker.named_queues import create, shows
+from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
+from support.http.client import LINES, event_stream, http_client, poll, settle
+from support.http.client import publish as post
+from support.http.web_server import WebServer
+from support.mqtt.raw_client import DEADLINE_S
 
 ROOMS: Final = tuple(f"sluicegate.{room}." for room in ("actors", "gateway", "messaging", "protocols", "storage"))
 # What was told and what was stored stays for a while, and has bounds of its own; the thread that writes has its last

@@ -1,7 +1,7 @@
 """What an MQTT client costs that does not need it, and that all is there for one that comes to need it."""
 
-from running_broker import RunningBroker
 from sluicegate.protocols.mqtt.connection import MqttConnection
+from support.broker.running_broker import RunningBroker
 
 
 def only_connection(broker: RunningBroker) -> MqttConnection:

@@ -9,14 +9,7 @@ from typing import Final
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClients, body
-from flow_bulk import ACK, DELETE, STATUS, BulkClient
-from flow_client import FlowClient, Refused
-from http_client import http_client, poll, settle
-from inside_client import InsideClient
-from named_queues import create, shown
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RELEASED, DeliveryState
 from sluicegate.protocols.flow.codec import codes
@@ -27,6 +20,13 @@ from sluicegate.protocols.flow.codec.frames.settle import (
     OUTCOME_REJECTED,
     OUTCOME_RELEASED,
 )
+from support.amqp.client import AmqpClients, body
+from support.broker.inside_client import InsideClient
+from support.broker.named_queues import create, shown
+from support.broker.running_broker import RunningBroker
+from support.flow.bulk_client import ACK, DELETE, STATUS, BulkClient
+from support.flow.client import FlowClient, Refused
+from support.http.client import http_client, poll, settle
 
 QUIET_S: Final = 0.5
 HOUR_S: Final = 3600

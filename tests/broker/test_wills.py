@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_packets import Published, WillPart
-from raw_client import DEADLINE_S, RawClient
-from running_broker import RunningBroker
+import support.mqtt.packets as mqtt
+from support.broker.running_broker import RunningBroker
+from support.mqtt.packets import Published, WillPart
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 TICK_S = 0.01  # timers of an event loop are no more exact than that
 IN_TIME_S = 3  # for a client to come back

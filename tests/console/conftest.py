@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser_page import browser_page, chromium
-from gateway_process import GatewayProcess
+from support.operations.console_page import browser_page, chromium
+from support.processes.gateway import GatewayProcess
 
 RUNS: Final = count(1)
 

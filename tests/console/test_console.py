@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from browser_page import PHONE, WAIT_MS, answer, browser_page, fill_in, go, row
-from console_traffic import client_of, publish
-from gateway_process import GatewayProcess, gateway, wait_until
+from support.operations.console_page import PHONE, WAIT_MS, answer, browser_page, fill_in, go, row
+from support.operations.console_traffic import client_of, publish
+from support.processes.gateway import GatewayProcess, gateway, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 Own = Callable[[str], str]

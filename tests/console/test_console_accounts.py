@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 import pytest
 from playwright.sync_api import Browser, HttpCredentials, Page, expect
 
-from browser_page import WAIT_MS, browser_page
-from gateway_process import GatewayProcess
-from plain_http import HTTP
+from support.http.plain import HTTP
+from support.operations.console_page import WAIT_MS, browser_page
+from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 

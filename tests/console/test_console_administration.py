@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser_page import answer, fill_in, go, row
-from console_traffic import client_of, publish
-from gateway_process import GatewayProcess, free_port
+from support.operations.console_page import answer, fill_in, go, row
+from support.operations.console_traffic import client_of, publish
+from support.processes.gateway import GatewayProcess, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 

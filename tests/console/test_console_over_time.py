@@ -7,10 +7,10 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 import sluicegate
-from browser_page import WAIT_MS, answer, fill_in, go, row
-from console_traffic import client_of
-from gateway_process import GatewayProcess, gateway
-from plain_http import HTTP
+from support.http.plain import HTTP
+from support.operations.console_page import WAIT_MS, answer, fill_in, go, row
+from support.operations.console_traffic import client_of
+from support.processes.gateway import GatewayProcess, gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 

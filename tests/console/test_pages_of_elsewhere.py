@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser_page import browser_page
-from gateway_process import GatewayProcess
-from plain_http import HTTP
+from support.http.plain import HTTP
+from support.operations.console_page import browser_page
+from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 

@@ -9,9 +9,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from inside_client import InsideClient
-from running_broker import RunningBroker
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
+from support.broker.inside_client import InsideClient
+from support.broker.running_broker import RunningBroker
 
 ROWS = 50  # per part
 COMMITTED_BEFORE_THE_END = 10_000

@@ -7,14 +7,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import COMMAND_S, gateway, wait_until
-from plain_http import HTTP
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.storage.backup.folder import PARTIAL_FILE
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.environment.folder_lock import DATA_FILE
-from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.http.plain import HTTP
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import COMMAND_S, gateway, wait_until
 
 WITHIN_S = 60
 PARTITIONS = 4

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flow_client import FlowClient
-from gateway_process import GatewayProcess
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.publish import PubAck, write_publish
 from sluicegate.protocols.flow.codec.frames.session import Error
+from support.flow.client import FlowClient
+from support.processes.gateway import GatewayProcess
 
 HONEST = ("q0", "q1", "q2", "q3")
 WRITES = 30

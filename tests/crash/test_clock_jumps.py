@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from foreign import library
-from gateway_process import GatewayProcess, wait_until
-from paho_client import PahoClient
-from plain_http import HTTP
+from support.foreign.paho_client import PahoClient
+from support.http.plain import HTTP
+from support.processes.foreign_programs import library
+from support.processes.gateway import GatewayProcess, wait_until
 
 WITHIN_S = 60
 HOUR_S = 3600

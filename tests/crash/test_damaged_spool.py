@@ -8,13 +8,13 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import GatewayProcess, wait_until
-from lost_rows import lose_definition
-from plain_http import HTTP
 from sluicegate.storage.integrity.pages import LEAF, DataFile
 from sluicegate.storage.integrity.walk import FREE_LIST, NAMES, TreeWalk
-from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.http.plain import HTTP
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess, wait_until
+from support.storage.lost_rows import lose_definition
 
 WITHIN_S = 60
 IMPLEMENTATION_SPECIFIC_ERROR = 0x83

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flow_bulk import rows_of
-from gateway_process import GatewayProcess
 from sluicegate import Client, ClientOptions, Column, Cursor, Message, RequestInterrupted, RowsReceived
+from support.flow.bulk_client import rows_of
+from support.processes.gateway import GatewayProcess
 
 OPTIONS = ClientOptions(reconnect_delay_max_s=0.5)
 WITHIN_S = 300

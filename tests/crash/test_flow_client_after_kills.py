@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_process import GatewayProcess
 from sluicegate import Client, ClientEvent, ClientOptions, Column, Disconnected, FlowInterrupted, Message
+from support.processes.gateway import GatewayProcess
 
 MESSAGES = 6_000
 KILLS = 3

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flow_client import FlowClient
-from gateway_process import GatewayProcess
 from sluicegate.protocols.flow.codec.frames.publish import PubAck
+from support.flow.client import FlowClient
+from support.processes.gateway import GatewayProcess
 
 ROUNDS = 3
 WINDOW = 200

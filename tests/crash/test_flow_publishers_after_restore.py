@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_process import GatewayProcess
 from sluicegate import Client, ClientOptions, Column, IncarnationChanged, Message, Publisher
+from support.processes.gateway import GatewayProcess
 
 BEFORE = 60  # messages of each publisher that the backup has
 AFTER = 40  # messages that were confirmed after it

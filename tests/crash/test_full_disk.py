@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import GatewayProcess, gateway
-from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess, gateway
 
 WITHIN_S = 170  # a hundred megabytes in pure Python, on a busy machine
 DISK_MB = 160

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import GatewayProcess, gateway
-from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess, gateway
 
 WITHIN_S = 60
 QUOTA_EXCEEDED = 0x97

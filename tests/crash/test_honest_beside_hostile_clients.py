@@ -1,8 +1,8 @@
 """kill -9, twenty times, while hostile clients of every protocol do what they can: honest ones lose nothing by it.
 
 Honest publishers and consumers of every protocol keep account of what was confirmed and what came. Hostile clients
-(`hostile_clients`) have an account with the limits that a sensible operator gives, a queue of their own with a quota,
-and no right to anything else; or no account at all.
+(`support.hostile.clients`) have an account with the limits that a sensible operator gives, a queue of their own with a
+quota, and no right to anything else; or no account at all.
 """
 
 import random
@@ -12,15 +12,14 @@ from typing import Final
 
 import pytest
 
-from amqp_wire_consumer import AmqpWireConsumer
-from amqp_wire_publisher import AmqpWirePublisher
-from delivery_record import DeliveryRecord
-from flow_wire_clients import FlowWireConsumer, FlowWirePublisher
-from gateway_process import REQUEST_S, GatewayProcess
-from hostile_clients import HONEST_QUEUE, OWN_QUEUE, OWN_TOPIC, HostileClients
-from http_wire_clients import HttpWireConsumer, HttpWirePublisher
-from plain_http import HTTP
-from wire_clients import (
+from support.hostile.clients import HONEST_QUEUE, OWN_QUEUE, OWN_TOPIC, HostileClients
+from support.http.plain import HTTP
+from support.load.amqp_consumer import AmqpWireConsumer
+from support.load.amqp_publisher import AmqpWirePublisher
+from support.load.delivery_record import DeliveryRecord
+from support.load.flow_clients import FlowWireConsumer, FlowWirePublisher
+from support.load.http_clients import HttpWireConsumer, HttpWirePublisher
+from support.load.mqtt_clients import (
     Account,
     NumberedPublisher,
     WireClient,
@@ -29,6 +28,7 @@ from wire_clients import (
     hung_up_at_the_end,
     run_until,
 )
+from support.processes.gateway import REQUEST_S, GatewayProcess
 
 ROUNDS: Final = 20
 CONFIRMED_PER_ROUND: Final = (30, 200)  # drawn, so that kills hit all places

@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from gateway_process import gateway
-from hostile_shapes import DISK_SLACK, MIB, QUOTA_EXCEEDED, SLACK, Shape, disk_bytes, fill, resident_bytes
+import support.mqtt.packets as mqtt
+from support.hostile.message_shapes import (
+    DISK_SLACK,
+    MIB,
+    QUOTA_EXCEEDED,
+    SLACK,
+    Shape,
+    disk_bytes,
+    fill,
+    resident_bytes,
+)
+from support.processes.gateway import gateway
 
 LIMIT = 32 * MIB
 

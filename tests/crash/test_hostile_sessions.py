@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from gateway_process import GatewayProcess, gateway
-from hostile_shapes import DISK_SLACK, MIB, QUOTA_EXCEEDED, SLACK, disk_bytes, resident_bytes
-from raw_client import RawClient
+import support.mqtt.packets as mqtt
+from support.hostile.message_shapes import DISK_SLACK, MIB, QUOTA_EXCEEDED, SLACK, disk_bytes, resident_bytes
+from support.mqtt.raw_client import RawClient
+from support.processes.gateway import GatewayProcess, gateway
 
 LIMIT = 32 * MIB
 CLIENTS_MAX = 40_000

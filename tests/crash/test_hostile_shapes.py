@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from amqp_client import AmqpClient
-from gateway_process import GatewayProcess, gateway
-from hostile_shapes import (
+import support.mqtt.packets as mqtt
+from sluicegate.gateway.node.os_limits import KEPT_BYTES
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED
+from sluicegate.protocols.amqp.types.encoding import encode
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ulong
+from support.amqp.client import AmqpClient
+from support.hostile.message_shapes import (
     DISK_SLACK,
     MIB,
     QUOTA_EXCEEDED,
@@ -27,12 +31,8 @@ from hostile_shapes import (
     with_many_properties,
     with_properties,
 )
-from raw_client import RawClient
-from sluicegate.gateway.node.os_limits import KEPT_BYTES
-from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED
-from sluicegate.protocols.amqp.types.encoding import encode
-from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ulong
+from support.mqtt.raw_client import RawClient
+from support.processes.gateway import GatewayProcess, gateway
 
 LIMIT = 32 * MIB
 # Freed memory that glibc keeps for the next large buffer, as `gateway.node.os_limits` tells it to: at the end of the

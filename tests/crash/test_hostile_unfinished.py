@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway_process import GatewayProcess, gateway
-from hostile_shapes import MIB, SLACK, resident_bytes
-from raw_client import DEADLINE_S
-from unfinished_senders import AmqpSender, FlowSender, HttpSender, MqttSender, UnfinishedSender, WebSocketSender
+from support.hostile.message_shapes import MIB, SLACK, resident_bytes
+from support.hostile.unfinished_senders import (
+    AmqpSender,
+    FlowSender,
+    HttpSender,
+    MqttSender,
+    UnfinishedSender,
+    WebSocketSender,
+)
+from support.mqtt.raw_client import DEADLINE_S
+from support.processes.gateway import GatewayProcess, gateway
 
 LIMIT = 32 * MIB
 CLIENTS = 60

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from amqp_client import AmqpClient, body, in_transaction
-from gateway_process import GatewayProcess, wait_until
-from plain_http import HTTP
+from support.amqp.client import AmqpClient, body, in_transaction
+from support.http.plain import HTTP
+from support.processes.gateway import GatewayProcess, wait_until
 
 MESSAGES = 300
 ROUNDS = 3

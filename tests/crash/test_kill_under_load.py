@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import GatewayProcess
-from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess
 
 ROUNDS = 20
 CONFIRMED_PER_ROUND = (200, 1500)  # how much is confirmed before the next kill; drawn, so that kills hit all places

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from processes import running
-from unit.storage.spool_file import same_imports
+from support.processes.programs import running
+from support.storage.spool_file import same_imports
 
 PROGRAM = Path(__file__).with_name("stage_until_killed.py")
 ROUNDS = 4

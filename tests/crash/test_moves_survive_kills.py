@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-import mqtt_packets as mqtt
-from gateway_process import GatewayProcess, wait_until
-from plain_http import HTTP, plain_client
-from raw_client import RawClient
+import support.mqtt.packets as mqtt
+from support.http.plain import HTTP, plain_client
+from support.mqtt.raw_client import RawClient
+from support.processes.gateway import GatewayProcess, wait_until
 
 DMQ = "#DEAD_MSG_QUEUE"
 QUEUES = ("q", "other", DMQ)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from gateway_process import GatewayProcess
-from mqtt_packets import Published
-from raw_client import RawClient
+import support.mqtt.packets as mqtt
+from support.mqtt.packets import Published
+from support.mqtt.raw_client import RawClient
+from support.processes.gateway import GatewayProcess
 
 pytestmark = pytest.mark.crash
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_process import GatewayProcess
-from wire_clients import WireClient, WirePublisher, hung_up_at_the_end, run_until
+from support.load.mqtt_clients import WireClient, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess
 
 pytestmark = pytest.mark.crash
 

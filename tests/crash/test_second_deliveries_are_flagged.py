@@ -10,11 +10,10 @@ from typing import Final
 
 import pytest
 
-from amqp_wire_publisher import AmqpWirePublisher
-from delivery_record import DeliveryRecord
-from flow_wire_clients import FlowWireConsumer, FlowWirePublisher
-from gateway_process import GatewayProcess, gateway
-from wire_clients import (
+from support.load.amqp_publisher import AmqpWirePublisher
+from support.load.delivery_record import DeliveryRecord
+from support.load.flow_clients import FlowWireConsumer, FlowWirePublisher
+from support.load.mqtt_clients import (
     NumberedPublisher,
     Received,
     WireClient,
@@ -22,6 +21,7 @@ from wire_clients import (
     hung_up_at_the_end,
     run_until,
 )
+from support.processes.gateway import GatewayProcess, gateway
 
 ROUNDS: Final = 3
 COMMIT_INTERVAL_MS: Final = 150

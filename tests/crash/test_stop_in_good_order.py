@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import PYTHON, STOP_S, GatewayProcess
-from processes import running
-from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import PYTHON, STOP_S, GatewayProcess
+from support.processes.programs import running
 
 WITHIN_S = 60
 LISTENERS = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
-from plain_http import HTTP
+from support.http.plain import HTTP
+from support.processes.gateway import PYTHON, GatewayProcess, gateway, wait_until
 
 WITHIN_S = 60
 KEYS = 40

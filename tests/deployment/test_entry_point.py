@@ -18,10 +18,10 @@ import httpx
 import pytest
 import yaml
 
-from gateway_process import START_S, free_port, wait_until
-from manifests import container, files, one
-from plain_http import HTTP
-from processes import running
+from support.http.plain import HTTP
+from support.operations.manifests import container, files, one
+from support.processes.gateway import START_S, free_port, wait_until
+from support.processes.programs import running
 
 LISTENERS: Final = ("mqtt", "amqp", "flow", "http")
 # In a mount namespace of its own: everything read-only but the volumes, then the manifest's user without rights.

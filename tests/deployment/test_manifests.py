@@ -9,8 +9,10 @@ import pytest
 import yaml
 from helm_python.errors import HelmError
 
-from certificates import make_certificates
-from manifests import (
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.model import Config
+from support.network.certificates import make_certificates
+from support.operations.manifests import (
     EVERYTHING,
     K8S,
     OVERLAYS,
@@ -23,8 +25,6 @@ from manifests import (
     overlay,
     production_with_everything,
 )
-from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.model import Config
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])
 OF_OPERATORS: Final = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}  # their schemas are not Kubernetes' own

@@ -9,12 +9,12 @@ from typing import Any, Final
 import promql_parser
 import pytest
 
-from gateway_process import GatewayProcess
-from manifests import K8S, files
-from plain_http import HTTP, plain_client
 from sluicegate.gateway.observability.metrics import METRIC_BY_NAME
 from sluicegate.gateway.security.certificates import SOON_S, SOON_SHARE
 from sluicegate.messaging.message.outcomes import DISCARD_REJECTED, TO_DMQ_FAILED
+from support.http.plain import HTTP, plain_client
+from support.operations.manifests import K8S, files
+from support.processes.gateway import GatewayProcess
 
 NAME: Final = re.compile(r"\b((?:sluicegate|process)_[a-z_]+)\s*(?:\{([^}]*)\})?")
 INCREASE: Final = re.compile(r"increase\((\w+)(?:\{([^}]*)\})?\[")

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import typer.main
 
-from manifests import K8S, files
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.cli.late_commands import COMMANDS
 from sluicegate.gateway.observability.metrics import METRIC_BY_NAME
+from support.operations.manifests import K8S, files
 
 SECTION: Final = re.compile(r"^## When an alert fires\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 COMMAND: Final = re.compile(r"`sluicegate\s+([^`]+)`")

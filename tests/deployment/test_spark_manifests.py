@@ -8,10 +8,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from manifests import Manifest, files, one
 from sluicegate.pipeline.cli import app
 from sluicegate.pipeline.configuration import ArchiveJob, load
 from sluicegate.pipeline.jobs.registry import JOBS
+from support.operations.manifests import Manifest, files, one
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])
 PLAIN: Final = files("spark/jobs.yaml", "spark/cronjob.yaml", "spark/rbac.yaml")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from certificates import Certificates, make_certificates
-from gateway_process import GatewayProcess
+from support.network.certificates import Certificates, make_certificates
+from support.processes.gateway import GatewayProcess
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from amqtt.client import MQTTClient
 from gmqtt import Client
 from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 
-from gateway_process import GatewayProcess
+from support.processes.gateway import GatewayProcess
 
 ANSWER_S = 30
 

@@ -13,9 +13,9 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from proton.utils import BlockingConnection
 
-from gateway_process import GatewayProcess
-from paho_client import PahoClient, properties
-from spoken_messages import ANSWER_S, RECEIVERS, SENDERS, Hearer, Speaker, Spoken
+from support.foreign.conformance_messages import ANSWER_S, RECEIVERS, SENDERS, Hearer, Speaker, Spoken
+from support.foreign.paho_client import PahoClient, properties
+from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.interop]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from certificates import Certificates
-from foreign import program
-from gateway_process import GatewayProcess, gateway
-from plain_http import HTTP, plain_client
+from support.http.plain import HTTP, plain_client
+from support.network.certificates import Certificates
+from support.processes.foreign_programs import program
+from support.processes.gateway import GatewayProcess, gateway
 
 ANSWER_S = 30
 FETCH = """

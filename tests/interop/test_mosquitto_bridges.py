@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from foreign import program
-from gateway_process import GatewayProcess, wait_until
-from processes import running
+from support.processes.foreign_programs import program
+from support.processes.gateway import GatewayProcess, wait_until
+from support.processes.programs import running
 
 ANSWER_S = 30
 

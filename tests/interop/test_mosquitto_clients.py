@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from certificates import Certificates
-from foreign import program
-from gateway_process import GatewayProcess, wait_until
-from processes import running
+from support.network.certificates import Certificates
+from support.processes.foreign_programs import program
+from support.processes.gateway import GatewayProcess, wait_until
+from support.processes.programs import running
 
 ANSWER_S = 30
 VERSIONS = {"3.1": "mqttv31", "3.1.1": "mqttv311", "5.0": "mqttv5"}

@@ -2,9 +2,9 @@
 
 import pytest
 
-import mqtt_js
-from certificates import Certificates
-from gateway_process import GatewayProcess, wait_until
+from support.foreign import mqtt_js
+from support.network.certificates import Certificates
+from support.processes.gateway import GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 each_version = pytest.mark.parametrize("version", mqtt_js.VERSIONS)

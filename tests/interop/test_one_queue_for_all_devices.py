@@ -4,11 +4,11 @@ import subprocess
 
 import pytest
 
-import mqtt_js
-from certificates import Certificates
-from foreign import program
-from gateway_process import GatewayProcess
-from paho_client import ANSWER_S, MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient
+from support.foreign import mqtt_js
+from support.foreign.paho_client import ANSWER_S, MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient
+from support.network.certificates import Certificates
+from support.processes.foreign_programs import program
+from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -7,9 +7,9 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from certificates import Certificates
-from gateway_process import GatewayProcess, wait_until
-from paho_client import ANSWER_S, MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient, properties
+from support.foreign.paho_client import ANSWER_S, MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient, properties
+from support.network.certificates import Certificates
+from support.processes.gateway import GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 

@@ -14,9 +14,9 @@ from proton import Message, SSLDomain, symbol, ulong
 from proton.reactor import AtMostOnce, Copy
 from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
-from certificates import Certificates
-from gateway_process import GatewayProcess, wait_until
-from paho_client import MQTT_5, PahoClient, properties
+from support.foreign.paho_client import MQTT_5, PahoClient, properties
+from support.network.certificates import Certificates
+from support.processes.gateway import GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 

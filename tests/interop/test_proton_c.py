@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from foreign import program, source
-from gateway_process import GatewayProcess
+from support.processes.foreign_programs import program, source
+from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.interop]
 

@@ -13,9 +13,9 @@ from proton import Delivery, Message, SSLDomain
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, Copy, DurableSubscription
 
-from certificates import Certificates
-from gateway_process import GatewayProcess, wait_until
-from paho_client import PahoClient
+from support.foreign.paho_client import PahoClient
+from support.network.certificates import Certificates
+from support.processes.gateway import GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 

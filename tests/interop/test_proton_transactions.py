@@ -8,7 +8,7 @@ from proton import Event, Message
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, Transaction
 
-from gateway_process import GatewayProcess, wait_until
+from support.processes.gateway import GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 

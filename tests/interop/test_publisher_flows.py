@@ -3,8 +3,8 @@
 import pytest
 from proton.utils import BlockingConnection
 
-from gateway_process import REQUEST_S, GatewayProcess, wait_until
-from plain_http import HTTP
+from support.http.plain import HTTP
+from support.processes.gateway import REQUEST_S, GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 

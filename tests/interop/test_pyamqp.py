@@ -6,9 +6,9 @@ import pytest
 from azure.eventhub._pyamqp.error import AMQPException
 from azure.eventhub._pyamqp.message import Header, Properties
 
-from certificates import Certificates
-from gateway_process import GatewayProcess, wait_until
-from pyamqp_client import PyamqpReceiver, message, send
+from support.foreign.pyamqp_client import PyamqpReceiver, message, send
+from support.network.certificates import Certificates
+from support.processes.gateway import GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 

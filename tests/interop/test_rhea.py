@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from certificates import Certificates
-from gateway_process import GatewayProcess, wait_until
-from paho_client import PahoClient
-from rhea_client import RheaClient
+from support.foreign.paho_client import PahoClient
+from support.foreign.rhea_client import RheaClient
+from support.network.certificates import Certificates
+from support.processes.gateway import GatewayProcess, wait_until
 
 pytestmark = [pytest.mark.interop]
 

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from gateway_process import GatewayProcess
-from rhea_client import RheaClient
+from support.foreign.rhea_client import RheaClient
+from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.interop]
 

@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from certificates import Certificates
-from gateway_process import GatewayProcess, wait_until
+from support.network.certificates import Certificates
+from support.processes.gateway import GatewayProcess, wait_until
 
 uamqp = pytest.importorskip("uamqp", reason="uamqp has no wheel for this Python")
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 
 TOPIC_ALIAS, TOPIC_ALIAS_MAXIMUM = 0x23, 0x22
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from simulation.aliases import TOPIC_ALIAS_MAXIMUM, AliasesOut
 from simulation.memory_network import Wire
 from simulation.overlap import OVERLAP_ID, Overlap

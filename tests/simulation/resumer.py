@@ -8,7 +8,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
-from amqp_heard import Ended, Received
 from simulation.client import HOLD, OFFLINE, ONLINE, PROMPT, Later
 from simulation.memory_network import Wire
 from simulation.resumer_tap import IN, OUT, ResumerTap
@@ -42,6 +41,7 @@ from sluicegate.protocols.amqp.codec.termini import NEVER, SESSION_END, Source, 
 from sluicegate.protocols.amqp.types.encoding import encode, encode_performative
 from sluicegate.protocols.amqp.types.errors import INTERNAL_ERROR
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, ubyte, uint, ulong
+from support.amqp.received import Ended, Received
 
 HANDLES: Final = {OUT: 0, IN: 1}
 SETTLE_US_MAX = 50_000  # what is not held on to is settled within

@@ -10,7 +10,6 @@ not in it stays with the client, and nothing new is sent before the link is atta
 
 from typing import NamedTuple
 
-from amqp_heard import Ended, Heard, Received
 from simulation.scenario import HANDOFF_S, SPARE
 from simulation.tap import number_of
 from simulation.targets import DEAD, PARTITIONED, Message, Target, Violation
@@ -28,6 +27,7 @@ from sluicegate.protocols.amqp.codec.dispositions import Disposition
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+from support.amqp.received import Ended, Heard, Received
 
 IN, OUT = "in", "out"  # names of the client's links
 REFUSED = 0x97  # as a reason code, what a refusal is to the truth

@@ -6,7 +6,7 @@ It also holds the node to the protocol's own promises: the client's Receive Maxi
 import re
 from typing import NamedTuple
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from simulation.aliases import AliasesIn
 from simulation.overlap import Overlap
 from simulation.scenario import keys_of, topics_of

@@ -2,10 +2,10 @@
 
 import pytest
 
-from inside_client import batch_on
 from simulation.world import World
 from sluicegate.actors.messages.staging import AbortStaged, CommitStaged, Stage
 from sluicegate.messaging.bulk.staging import NOT_STAGED, StagingRefused
+from support.broker.inside_client import batch_on
 
 TRANSACTION, ATTEMPT = "job/7", (0, 0)
 A_MOMENT_US, A_WHILE_US = 1, 2_000_000

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from lone_actors import recorder
 from simulation.fate import FAILURES_MAX, Unheard
 from simulation.inside import queues_of
 from simulation.world import World
@@ -17,6 +16,7 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
+from support.cores.lone_actors import recorder
 
 QUEUE = "first"
 A_MOMENT_US, A_REFUSAL_US, A_WHILE_US, FAILURES_US = 50, 100_000, 2_000_000, 10_000_000

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from simulation.actions import play
 from simulation.client import HOLD, KEEP_ALIVE_S, ONLINE, PROMPT, REJECTED
 from simulation.fate import FAILURES_MAX

@@ -2,7 +2,7 @@
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from simulation.client import RETAINED_FILTER_ID
 from simulation.run import look_at_what_is_retained
 from simulation.scenario import PLAIN

@@ -2,7 +2,7 @@
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from simulation.client import SESSION_FILTER_ID
 from simulation.tap import Tap
 from simulation.targets import EXCLUSIVE, SESSION, Rules, Violation

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from amqp_heard import Ended, Heard, Received, understood
 from simulation.client import OFFLINE, ONLINE, Later
 from simulation.memory_network import Wire
 from simulation.tap import number_of
@@ -30,6 +29,7 @@ from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.errors import CONNECTION_FORCED
 from sluicegate.protocols.amqp.types.values import AmqpValue, Described, uint, ulong
+from support.amqp.received import Ended, Heard, Received, understood
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 COORDINATOR, OUT, IN = 0, 1, 2  # handles of its links

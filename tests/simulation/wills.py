@@ -8,7 +8,7 @@ has QoS 0: then it is direct.
 
 from typing import Final
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from simulation.targets import QUEUE_KINDS, RETAINED, Violation
 from simulation.timeliness import TICK_US
 from simulation.truth import Truth

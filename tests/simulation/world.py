@@ -13,7 +13,6 @@ from typing import Any
 
 import pykka
 
-from flow_consumer_referee import SettleTimes
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.flow_tap import FlowTap
 from simulation.inside import check_inside, is_being_read_back, queues_of
@@ -62,7 +61,8 @@ from sluicegate.gateway.views.errors import CursorNotFound, QueueNotFound
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN
 from sluicegate.storage.interface import CommitJob
-from wire_referee import judged
+from support.referees.flow.consumer import SettleTimes
+from support.referees.wire import judged
 
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway_process import GatewayProcess, free_port, gateway
 from sluicegate.pipeline.spark.environment import spark_environment
-from spark_processes import FEW_ROWS, SMALL_JVM
+from support.processes.gateway import GatewayProcess, free_port, gateway
+from support.spark.processes import FEW_ROWS, SMALL_JVM
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway_process import GatewayProcess
 from sluicegate import BlockingClient, Message
 from sluicegate.pipeline.configuration import SchemaTable
 from sluicegate.pipeline.directories import as_it_is
@@ -21,6 +20,7 @@ from sluicegate.pipeline.jobs.aggregate.windows import WindowsTable
 from sluicegate.pipeline.report.page import Table
 from sluicegate.pipeline.run.streaming_job import run_stream
 from sluicegate.pipeline.run.trigger import Trigger
+from support.processes.gateway import GatewayProcess
 
 BEGAN = datetime(2026, 3, 4, 8, tzinfo=UTC)
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway_process import GatewayProcess
 from sluicegate import BlockingClient, Message
 from sluicegate.pipeline.configuration import ArchiveJob, ArchiveTable
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.archive import archive
 from sluicegate.pipeline.run.streaming_job import run_stream
 from sluicegate.pipeline.run.trigger import Trigger
-from unfinished_batch import forget_the_last_commit
+from support.processes.gateway import GatewayProcess
+from support.spark.unfinished_batch import forget_the_last_commit
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from gateway_process import GatewayProcess
 from sluicegate import BlockingClient, ClientOptions, Message
 from sluicegate.pipeline.archive.delta import TableMismatch
 from sluicegate.pipeline.archive.reader import DELTA_LOG
@@ -20,7 +19,8 @@ from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.archive import archive
 from sluicegate.pipeline.run.streaming_job import run_stream
 from sluicegate.pipeline.run.trigger import Trigger
-from unfinished_batch import forget_the_last_commit
+from support.processes.gateway import GatewayProcess
+from support.spark.unfinished_batch import forget_the_last_commit
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from archives import BEGAN, Archive, numbered, write_archives
 from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.run.supervision import supervise
+from support.spark.archives import BEGAN, Archive, numbered, write_archives
 
 
 def test_an_archive_has_its_columns_though_another_one_beside_it_has_fewer(spark: SparkSession, tmp_path: Path) -> None:

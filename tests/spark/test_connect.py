@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from gateway_process import GatewayProcess
-from processes import running
 from sluicegate import BlockingClient, Message
-from spark_processes import ENDS_S, spark_environment
+from support.processes.gateway import GatewayProcess
+from support.processes.programs import running
+from support.spark.processes import ENDS_S, spark_environment
 
 PROGRAM = Path(__file__).with_name("connect_and_copy.py")
 QUEUES = ("connect-from", "connect-batch", "connect-stream")

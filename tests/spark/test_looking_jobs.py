@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from gateway_process import GatewayProcess, gateway, wait_until
 from sluicegate import BlockingClient, Message
 from sluicegate.messaging.message import headers as dead
 from sluicegate.pipeline.configuration import SchemaTable
@@ -22,6 +21,7 @@ from sluicegate.pipeline.jobs.presence.connections import connections, events_in
 from sluicegate.pipeline.jobs.presence.job import PresenceJob, PresenceTable, presence
 from sluicegate.pipeline.jobs.profile.job import TOPICS_MAX
 from sluicegate.pipeline.jobs.profile.job import findings as payload_findings
+from support.processes.gateway import GatewayProcess, gateway, wait_until
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 SCHEMA = (

@@ -7,12 +7,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from archives import Archive, numbered, write_archives
-from gateway_process import GatewayProcess
 from sluicegate import BlockingClient
 from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.replay import REPLAY_OF, ReplayJob, ReplayTable, replay
+from support.processes.gateway import GatewayProcess
+from support.spark.archives import Archive, numbered, write_archives
 
 
 def config(broker: GatewayProcess, path: str, **more: object) -> ReplayJob:

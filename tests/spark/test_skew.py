@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from archives import Archive, numbered, write_archives
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.skew.job import SkewJob, SkewTable, skew
+from support.spark.archives import Archive, numbered, write_archives
 
 HOT = "a-hot-key"
 

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
-from gateway_process import GatewayProcess
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading.acknowledging import Acknowledger, sweep
 from sluicegate import BlockingClient, Message
+from support.processes.gateway import GatewayProcess
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_process import gateway, wait_until
+from support.processes.gateway import gateway, wait_until
 
 pytestmark = [pytest.mark.slow]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import gateway
-from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import gateway
 
 WITHIN_S = 60
 DEVICES = [f"device-{number}" for number in range(40)]

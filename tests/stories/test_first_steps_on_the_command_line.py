@@ -11,10 +11,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
-from processes import running
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
 from sluicegate.storage.store.store import SpoolStore
+from support.processes.gateway import PYTHON, GatewayProcess, gateway, wait_until
+from support.processes.programs import running
 
 ANSWER_S = 45
 

@@ -16,9 +16,9 @@ import orjson
 import pytest
 import yaml
 
-from gateway_process import GatewayProcess, gateway
-from plain_http import plain_async_client
-from web_server import WebServer
+from support.http.plain import plain_async_client
+from support.http.web_server import WebServer
+from support.processes.gateway import GatewayProcess, gateway
 
 WITHIN_S = 120
 LOCK_S = 5

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway_process import PYTHON, GatewayProcess, gateway
-from terminal import OnATerminal
+from support.processes.gateway import PYTHON, GatewayProcess, gateway
+from support.processes.terminal import OnATerminal
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from amqp_wire_consumer import AmqpWireConsumer
-from delivery_record import DeliveryRecord
-from gateway_process import GatewayProcess, gateway
-from wire_clients import WireClient, WirePublisher, hung_up_at_the_end, run_until
+from support.load.amqp_consumer import AmqpWireConsumer
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireClient, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess, gateway
 
 WITHIN_S = 60
 CUSTOMERS = [f"customer-{number}" for number in range(32)]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from delivery_record import DeliveryRecord
-from gateway_process import GatewayProcess, gateway
-from plain_http import HTTP
-from wire_clients import Received, WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.http.plain import HTTP
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import Received, WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess, gateway
 
 WITHIN_S = 60
 KEYS = [f"device-{number}" for number in range(60)]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lone_actors import lone_runtime
 from sluicegate.actors.runtime.runtime import Runtime
+from support.cores.lone_actors import lone_runtime
 
 
 @pytest.fixture

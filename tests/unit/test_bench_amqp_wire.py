@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from amqp_golden import described_frame, frames_of, golden
 from bench import amqp_wire as wire
+from support.amqp.golden import described_frame, frames_of, golden
 
 
 def frames(stream: bytes) -> list[str]:

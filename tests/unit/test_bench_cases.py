@@ -11,8 +11,8 @@ import pytest
 
 from bench.cases import CASES
 from bench.known_brokers import BROKERS
-from gateway_process import wait_until
-from processes import running
+from support.processes.gateway import wait_until
+from support.processes.programs import running
 
 ROOT = Path(__file__).resolve().parents[2]
 # Ways in which the load generator itself differs: what is counted how, what carries the bytes, what happens beside.

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import flow_wire as wire
-from flow_golden import decoded
 from sluicegate.protocols.flow.codec.frame import PREFACE
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
 from sluicegate.protocols.flow.codec.frames.flow import Bind, OpenPub, PubOpened
 from sluicegate.protocols.flow.codec.frames.publish import PubAck, PublishesReceived
 from sluicegate.protocols.flow.codec.frames.settle import Settle
+from support.flow.golden import decoded
 
 NUMBERS = st.integers(0, 1 << 31) | st.integers(-30, 30).map(lambda off: wire.RUN + off)
 

@@ -9,12 +9,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mqtt_packets as mqtt
-from amqp_golden import golden
-from amqp_owner import EngineOwner
-from flow_wire import NOW_MS, WALL_MS, open_gateway
-from mqtt_conversation import Row, all_rows, connected
-from mutated_bytes import mutated
+import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.amqp.codec.frames import frame
 from sluicegate.protocols.amqp.engine.events import DeliveriesReceived
@@ -22,6 +17,11 @@ from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpValue, uint
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
 from sluicegate.protocols.flow.engine.engine import FlowEngine
+from support.amqp.engine_owner import EngineOwner
+from support.amqp.golden import golden
+from support.flow.engine_pair import NOW_MS, WALL_MS, open_gateway
+from support.hostile.mutated_bytes import mutated
+from support.mqtt.conversation import Row, all_rows, connected
 
 FlowRow = tuple[int, str, bytes, Headers | None]
 AmqpRow = tuple[int, bytes]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lone_actors import Idle, spawned
 from sluicegate.actors.messages.data import Append, Confirmed
 from sluicegate.actors.partitions.jobs.dead_lettering import BuryingAgain, bury
 from sluicegate.actors.partitions.jobs.job import ErrandPlace, Unburied
@@ -19,7 +18,8 @@ from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget
-from unit.cores.messages import flow_of, numbered
+from support.cores.lone_actors import Idle, spawned
+from support.cores.messages import flow_of, numbered
 
 ENDLESS = 1 << 40
 DMQ = "dmq"

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lone_actors import lone_runtime, turn
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.actor import LoopActor
@@ -30,6 +29,7 @@ from sluicegate.messaging.routing.destinations import (
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, parse_filter
+from support.cores.lone_actors import lone_runtime, turn
 
 CASES = Path(__file__).parents[1] / "data" / "routing" / "deliver_to_one.txt"
 

@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from lone_actors import recorder, spawned, turn
 from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, SettleDurably
 from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import FlowGone, FlowState
@@ -16,7 +15,8 @@ from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.protocols.http.consuming.flow import READ_ELSEWHERE, FlowTerms, HttpFlow, Poll
-from unit.cores.messages import batch_of, flow_of, published, window_of
+from support.cores.lone_actors import recorder, spawned, turn
+from support.cores.messages import batch_of, flow_of, published, window_of
 
 
 class DrainedQueue(LoopActor):

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inside_client import batch_on
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.protocols.http.consuming.held import Held, HeldMessage
+from support.broker.inside_client import batch_on
 
 LOCK_MS = 10
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(2)]

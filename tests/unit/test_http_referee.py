@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from http_referee import HttpReferee
-from referee_calls import Foul
+from support.referees.http import HttpReferee
+from support.referees.violations import Foul
 
 DATE = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
 GET = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"

@@ -8,12 +8,12 @@ from typing import Any
 import pykka
 import pytest
 
-from lone_actors import lone_runtime, turn
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.inbox import Dispatcher, FlushCall
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, RESTARTED
+from support.cores.lone_actors import lone_runtime, turn
 
 
 class Recorder(LoopActor):

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from dialled_listener import dials, leaves, listens, meets, trusts, writes_certificate
-from loops import RunOnLoop
-from recorded_connection import RecordedConnection, Recorder
 from sluicegate.protocols.transport.errors import ListenerNotStarted, TlsFilesRefused
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.stream import WRITE_HIGH_BYTES
 from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles
+from support.network.event_loops import RunOnLoop
+from support.network.recorded_connection import RecordedConnection, Recorder
+from support.network.recording_listener import dials, leaves, listens, meets, trusts, writes_certificate
 
 LARGE_BYTES = 1 << 20
 LAST_WORDS_BYTES = 32 << 20  # far more than socket buffers take

@@ -11,7 +11,7 @@ from sluicegate.messaging.routing.destinations import Subscriber, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription, SubscriptionTable
-from unit.cores.messages import batch_of
+from support.cores.messages import batch_of
 from unit.test_client_rights import Told, acl, rules
 
 EVERYTHING = parse_filter("#", Syntax.MQTT)

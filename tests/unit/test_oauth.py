@@ -28,7 +28,7 @@ from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.transport.interface import PeerInfo
-from tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
+from support.network.tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
 
 NOW_S = 1_700_000_000
 

@@ -1,13 +1,13 @@
 """What a partition moves into pages, for the journal's sake or to save memory."""
 
-from lone_actors import spawned, turn
 from sluicegate.actors.messages.queues import PagesWritten, WritePages
 from sluicegate.actors.partitions.paging import PagingOut
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.partitions.paging import PARTITION_BYTES_MAX, MemoryBudget
-from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
-from unit.cores.messages import batch_of, numbered
+from support.cores.logged_partition import PARTITION_ID, LoggedPartition
+from support.cores.lone_actors import spawned, turn
+from support.cores.messages import batch_of, numbered
 
 
 class Spool(LoopActor):

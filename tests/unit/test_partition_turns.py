@@ -1,6 +1,5 @@
 """A partition in its turns: with a consumer that takes within them, and with one that is paused."""
 
-from lone_actors import spawned, spawned_partition, turn
 from sluicegate.actors.messages.data import Append, Deliveries, Settle
 from sluicegate.actors.messages.partitions import DeliverAgain
 from sluicegate.actors.messages.queues import Attach, Pause
@@ -11,7 +10,8 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.queues.credit import CreditWindow
-from unit.cores.messages import numbered, window_of
+from support.cores.lone_actors import spawned, spawned_partition, turn
+from support.cores.messages import numbered, window_of
 
 
 class GivesBackAtOnce(LoopActor):

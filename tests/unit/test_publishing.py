@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from lone_actors import recorder, turn
 from sluicegate.actors.messages.data import Append
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.runtime import Runtime
@@ -25,6 +24,7 @@ from sluicegate.messaging.routing.virtual.names import NamePattern
 from sluicegate.messaging.routing.virtual.resolver import VirtualRoutes
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from support.cores.lone_actors import recorder, turn
 
 
 def publisher_on(runtime: Runtime, space: TopicSpace, *, in_transaction: bool) -> Publisher:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dialled_port import MIB, Port, Recorded, until
-from loops import RunOnLoop
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop, running_sockets
+from support.network.event_loops import RunOnLoop
+from support.network.recording_port import MIB, Port, Recorded, until
 
 
 class FullPoll:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialled_port import MIB, Port, until
-from loops import RunOnLoop, run_on
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop, running_sockets
 from sluicegate.protocols.transport.loop.selector import Sockets
 from sluicegate.protocols.transport.loop.tcp import LOOK_NS_MAX, READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
+from support.network.event_loops import RunOnLoop, run_on
+from support.network.recording_port import MIB, Port, until
 
 
 async def looks(count: int) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lone_actors import recorder
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
 from sluicegate.actors.messages.data import Confirmed, Refused, Settled, Store
 from sluicegate.actors.messages.queues import PageOut, Withdraw, WriteTables
@@ -23,8 +22,9 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
-from unit.cores.messages import numbered
-from unit.cores.spool_steps import P, Q, planner_with, publication_to
+from support.cores.lone_actors import recorder
+from support.cores.messages import numbered
+from support.cores.spool_steps import P, Q, planner_with, publication_to
 
 INTERVAL_MS = 4
 COMMIT_US = 1_000

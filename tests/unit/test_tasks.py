@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from lone_actors import turn
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.runtime.tasks import run
+from support.cores.lone_actors import turn
 
 
 async def doubled(number: LoopFuture[int]) -> int:

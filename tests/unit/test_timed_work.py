@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from full_socket import FullSocket
-from lone_actors import Idle, spawned, spawned_partition
 from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
@@ -13,6 +11,8 @@ from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.write_control import WritingWatch
+from support.cores.lone_actors import Idle, spawned, spawned_partition
+from support.network.full_socket import FullSocket
 
 
 def unreachable() -> Inbox:

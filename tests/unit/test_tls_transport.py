@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dialled_listener import dials, leaves, listens, meets, trusts, writes_certificate
-from loops import RunOnLoop
-from recorded_connection import RecordedConnection, Recorder
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.tls import TlsTransport
 from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles
-from tls_by_hand import TlsByHand
+from support.network.event_loops import RunOnLoop
+from support.network.recorded_connection import RecordedConnection, Recorder
+from support.network.recording_listener import dials, leaves, listens, meets, trusts, writes_certificate
+from support.network.tls_records import TlsByHand
 
 SENT = secrets.token_bytes(50_000)  # several records
 

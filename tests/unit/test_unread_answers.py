@@ -1,9 +1,9 @@
 """When a client that is always behind is one that reads nothing."""
 
-from full_socket import FullSocket
 from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, answer_bytes, frame
 from sluicegate.protocols.amqp.codec.transfers import first_transfer, handle_bytes, next_transfer, transfer_lead
 from sluicegate.protocols.connection.write_control import UNREAD_ANSWERS_BYTES_MAX, UnreadAnswers
+from support.network.full_socket import FullSocket
 
 PIECE_BYTES = UNREAD_ANSWERS_BYTES_MAX // 16
 

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lone_actors import ENDLESS, lone_runtime, spawned, turn
 from sluicegate.actors.partitions.triggers import wake_waiters, watch_for_room
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
+from support.cores.lone_actors import ENDLESS, lone_runtime, spawned, turn
 
 
 class Hungry(LoopActor):

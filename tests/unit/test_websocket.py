@@ -13,8 +13,6 @@ from websockets.frames import Frame
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from loops import RunOnLoop
-from recorded_connection import RecordedConnection, Recorder
 from sluicegate.protocols.transport.interface import PeerInfo, Place
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
@@ -29,6 +27,8 @@ from sluicegate.protocols.transport.websocket import (
     WebSocketSettings,
     over_websocket,
 )
+from support.network.event_loops import RunOnLoop
+from support.network.recorded_connection import RecordedConnection, Recorder
 
 HOST = "192.0.2.1"
 

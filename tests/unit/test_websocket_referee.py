@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from referee_calls import ClientFoul, Foul
-from websocket_referee import WebSocketReferee
+from support.referees.violations import ClientFoul, Foul
+from support.referees.websocket import WebSocketReferee
 
 # The handshake of RFC 6455 1.3.
 REQUEST = (

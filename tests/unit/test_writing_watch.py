@@ -2,10 +2,10 @@
 
 import asyncio
 
-from full_socket import FullSocket
-from lone_actors import Idle, lone_runtime, spawned
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.write_control import WritingWatch
+from support.cores.lone_actors import Idle, lone_runtime, spawned
+from support.network.full_socket import FullSocket
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import sluicegate.pipeline
-from copied_rows import everything_is_there_once, gateway_with_rows
-from flow_line import FlowLine
 from sluicegate.pipeline.jobs.registry import JOBS
 from sluicegate.protocols.flow.codec import frame as frames
-from spark_processes import (
+from support.flow.cutting_proxy import FlowLine
+from support.spark.copied_rows import everything_is_there_once, gateway_with_rows
+from support.spark.processes import (
     ENDS_S,
     SAFE_PATH,
     Copying,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from copied_rows import everything_is_there_once, gateway_with_rows
-from flow_line import FlowLine
-from gateway_process import GatewayProcess, wait_until
 from sluicegate.protocols.flow.codec import frame as frames
-from spark_processes import Copying
+from support.flow.cutting_proxy import FlowLine
+from support.processes.gateway import GatewayProcess, wait_until
+from support.spark.copied_rows import everything_is_there_once, gateway_with_rows
+from support.spark.processes import Copying
 
 SEEN_S = 300
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_processes import ENDS_S, small_spark_environment
+from support.spark.processes import ENDS_S, small_spark_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 SENSORS, EACH = 6, 100

@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from archives import Archive, numbered, write_archives
-from gateway_process import GatewayProcess, gateway, wait_until
 from sluicegate import BlockingClient, Message
 from sluicegate.pipeline.run.batch_job import FOUND
-from spark_processes import ENDS_S, small_spark_environment
+from support.processes.gateway import GatewayProcess, gateway, wait_until
+from support.spark.archives import Archive, numbered, write_archives
+from support.spark.processes import ENDS_S, small_spark_environment
 
 RUN: Final = (sys.executable, "-P", "-m", "sluicegate", "pipeline", "run")
 SESSION: Final = '[session]\nmaster = "local[2,4]"\nmemory = "512m"\n'

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gateway_process import GatewayProcess
 from pyspark_sluicegate.reading.offsets import Offset
 from sluicegate import BlockingClient, Message
 from sluicegate.pipeline.cli import FATAL, app
+from support.processes.gateway import GatewayProcess
 
 QUERY = "5b9c2a4e-0000-4000-8000-000000000000"
 

@@ -10,13 +10,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from gateway_process import GatewayProcess, gateway, wait_until
-from plain_http import HTTP
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading.offsets import OffsetError
 from pyspark_sluicegate.reading.stream import QueueStreamReader
 from pyspark_sluicegate.reading.tasks import RangeReader
 from sluicegate import BlockingClient, Message
+from support.http.plain import HTTP
+from support.processes.gateway import GatewayProcess, gateway, wait_until
 
 SCHEMA = to_arrow_schema(StructType([StructField("payload", BinaryType())]), timezone="UTC")
 EVERYTHING = ReadAllAvailable()

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from amqp_golden import cases
+from support.amqp.golden import cases
 
 TESTS = Path(__file__).resolve().parents[2]
 CITED = re.compile(r"\b[Cc]ases? (\d+(?!\.?\d)(?:(?:,| and|,? and| to) \d+(?!\.?\d))*)")

@@ -3,7 +3,6 @@
 import pytest
 from proton import Delivery, Message
 
-from amqp_peer import Wire, accept, body_of, received_messages, remote_condition
 from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, REJECTED, RELEASED, AmqpError
 from sluicegate.protocols.amqp.engine.events import (
     CloseReceived,
@@ -14,6 +13,7 @@ from sluicegate.protocols.amqp.engine.events import (
 )
 from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.limits import AmqpLimits
+from support.amqp.proton_peer import Wire, accept, body_of, received_messages, remote_condition
 
 
 def deliveries(wire: Wire) -> list[DeliveriesReceived]:

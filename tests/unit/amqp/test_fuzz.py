@@ -5,9 +5,6 @@ Frames are mutated in their bodies and then given their new size, or else hardly
 
 import random
 
-from amqp_golden import COMPOSITES, described, frames_of, golden
-from amqp_owner import EngineOwner
-from mutated_bytes import ROUNDS, chance_of, mutated
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.amqp.codec.frames import AMQP_FRAME
@@ -21,6 +18,9 @@ from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
 from sluicegate.storage.records.batch import decode_batch, encode_rows
+from support.amqp.engine_owner import EngineOwner
+from support.amqp.golden import COMPOSITES, described, frames_of, golden
+from support.hostile.mutated_bytes import ROUNDS, chance_of, mutated
 
 LIMITS = AmqpLimits(frame_bytes_max=4096, message_bytes_max=20_000, partial_bytes_max=40_000)
 WALL_MS = 1_700_000_000_000

@@ -7,16 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from amqp_golden import (
-    BY_SYMBOL,
-    COMPOSITES,
-    cases,
-    described,
-    described_frame,
-    golden,
-    normalised_text,
-    sections_text,
-)
 from sluicegate.protocols.amqp.codec import delivery_states as outcomes
 from sluicegate.protocols.amqp.codec import performatives
 from sluicegate.protocols.amqp.codec import performatives as sasl_frames
@@ -39,6 +29,16 @@ from sluicegate.protocols.amqp.types.decoding import decode, skip
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
+from support.amqp.golden import (
+    BY_SYMBOL,
+    COMPOSITES,
+    cases,
+    described,
+    described_frame,
+    golden,
+    normalised_text,
+    sections_text,
+)
 
 ERROR = AmqpError("amqp:not-found", "where?", AmqpMap([(Symbol("queue"), "q")]))
 ERROR_TEXT = "error(condition=Symbol('amqp:not-found'), description='where?', info={Symbol('queue'): 'q'})"

@@ -4,10 +4,6 @@ import re
 
 import pytest
 
-from amqp_client import AMQP_HEADER, SASL_HEADER, body
-from amqp_referee import AmqpReferee
-from referee_calls import Foul
-from referee_steps import Step, hears
 from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED_STATE,
     DECLARED,
@@ -36,6 +32,10 @@ from sluicegate.protocols.amqp.codec.performatives import (
 from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
 from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, Described, Symbol, ubyte, uint, ulong
+from support.amqp.client import AMQP_HEADER, SASL_HEADER, body
+from support.referees.amqp.connection import AmqpReferee
+from support.referees.exchange import Step, hears
+from support.referees.violations import Foul
 
 TRANSFER = 0x14
 MESSAGE = body("hello")

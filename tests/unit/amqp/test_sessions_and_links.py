@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from amqp_golden import described, frames_of
-from amqp_owner import CREDIT, EngineOwner
 from sluicegate.protocols.amqp.codec.frames import frame
 from sluicegate.protocols.amqp.codec.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
 from sluicegate.protocols.amqp.codec.termini import Source, Target
@@ -14,6 +12,8 @@ from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpValue, uint
+from support.amqp.engine_owner import CREDIT, EngineOwner
+from support.amqp.golden import described, frames_of
 
 AMQP = b"AMQP\x00\x01\x00\x00"
 BODY = bytes.fromhex("005377a1026869")

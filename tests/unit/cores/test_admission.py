@@ -20,7 +20,7 @@ from sluicegate.messaging.message.refusals import (
 )
 from sluicegate.messaging.message.thresholds import Exceedance, Threshold, ThresholdPair
 from sluicegate.messaging.queues.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
-from unit.cores.messages import batch_of, with_priority
+from support.cores.messages import batch_of, with_priority
 
 
 def gate_with(

@@ -6,7 +6,7 @@ from sys import getsizeof
 import pytest
 
 from sluicegate.messaging.message.headers import Headers
-from unit.cores.messages import batch_of
+from support.cores.messages import batch_of
 
 
 def properties(count: int, letters: int) -> Headers:

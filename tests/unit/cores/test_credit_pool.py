@@ -9,7 +9,7 @@ from sluicegate.messaging.partitions.explain import WaitReason, key_standing
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules, Flow
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
-from unit.cores.messages import flow_of, keyed, numbered
+from support.cores.messages import flow_of, keyed, numbered
 
 
 def delivered_count(ledger: Ledger) -> int:

@@ -13,7 +13,7 @@ from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.undeliverable import DECLINED_RANGES_MAX
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from unit.cores.messages import batch_of, delivered, flow_of
+from support.cores.messages import batch_of, delivered, flow_of
 
 
 def ledger_with(*flow_ids: int, rules: DeliveryRules | None = None, limit: int = 100_000) -> Ledger:

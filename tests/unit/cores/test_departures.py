@@ -10,9 +10,9 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
 from sluicegate.messaging.partitions.rules.moves import depart, left, lost, stay
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
-from unit.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
-from unit.cores.plain_partition import READY, REPLACED, PlainPartition
+from support.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
+from support.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
+from support.cores.plain_partition import READY, REPLACED, PlainPartition
 
 LEAVING = -1  # in the place of the flow that holds a message
 

@@ -15,7 +15,7 @@ from sluicegate.messaging.partitions.rules.groups import GAPS_MAX, SEQUENCE_NAME
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.selectors.selector import Selectors
-from unit.cores.messages import batch_of, flow_of, published, sequences_of, written
+from support.cores.messages import batch_of, flow_of, published, sequences_of, written
 
 BUCKETS = 64
 

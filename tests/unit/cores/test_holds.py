@@ -10,7 +10,7 @@ from sluicegate.messaging.partitions.rules.moves import depart, stay
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.partitions.state.rescale_holds import HELD_RUNS_MAX, Holds
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
-from unit.cores.messages import batch_of, flow_of, published, sequences_of
+from support.cores.messages import batch_of, flow_of, published, sequences_of
 
 SOURCE, GAINING = 0, 1
 

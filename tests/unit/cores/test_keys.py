@@ -24,7 +24,7 @@ from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRu
 from sluicegate.messaging.partitions.state.rescale_holds import Holds
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
 from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX
-from unit.cores.messages import flow_of, published, sequences_of
+from support.cores.messages import flow_of, published, sequences_of
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "", "device-7"]), min_size=1, max_size=4)
 SECOND_LEVEL = KeySource(2)

@@ -9,7 +9,7 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPartition
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.admission import QueueGate
-from unit.cores.messages import flow_of, numbered, published, sequences_of
+from support.cores.messages import flow_of, numbered, published, sequences_of
 
 PARTITION_ID = 1
 

@@ -18,8 +18,8 @@ from sluicegate.messaging.message.outcomes import (
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.in_flight import renew
 from sluicegate.messaging.partitions.state.flows import ORDER_OF_ALL, DeliveryRules, Flow
-from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of, written
-from unit.cores.partition_machine import PartitionMachine
+from support.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of, written
+from support.cores.partition_machine import PartitionMachine
 
 
 class LedgerMachine(PartitionMachine):

@@ -8,8 +8,8 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX, Remarks
 from sluicegate.messaging.queues.admission import QueueGate
-from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
-from unit.cores.messages import batch_of
+from support.cores.logged_partition import PARTITION_ID, LoggedPartition
+from support.cores.messages import batch_of
 
 ENDLESS = 1 << 40
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import PRIORITY_MAX
 from sluicegate.messaging.partitions.state.segments import marks_of, marks_together
-from unit.storage.samples import batches
+from support.storage.sample_records import batches
 
 
 @given(stretch=st.lists(batches(), min_size=1, max_size=4))

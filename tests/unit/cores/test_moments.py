@@ -5,7 +5,7 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.expiry import SEGMENTS_PER_TURN, deadline_ms
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
+from support.cores.messages import batch_of, flow_of, numbered, sequences_of
 
 
 def turn(ledger: Ledger, wall_ms: int) -> list[int]:

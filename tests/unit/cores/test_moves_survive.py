@@ -7,8 +7,8 @@ from hypothesis.stateful import rule
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.rules.moves import depart, left, stay
 from sluicegate.storage.commit.planner import Commit
-from unit.cores.messages import published
-from unit.cores.spool_in_memory import Place, SpoolInMemory
+from support.cores.messages import published
+from support.cores.spool_in_memory import Place, SpoolInMemory
 from unit.cores.test_recovery import PARTITIONS, SpoolMachine
 
 

@@ -18,8 +18,8 @@ from sluicegate.messaging.partitions.paging import (
     plan_pages,
 )
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from unit.cores.messages import batch_of, delivered, flow_of, numbered, published, sequences_of, written
-from unit.cores.partition_machine import PARTITION_ID, PartitionMachine
+from support.cores.messages import batch_of, delivered, flow_of, numbered, published, sequences_of, written
+from support.cores.partition_machine import PARTITION_ID, PartitionMachine
 
 Runs = list[tuple[int, MessageBatch]]
 

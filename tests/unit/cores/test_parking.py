@@ -30,7 +30,7 @@ from sluicegate.messaging.partitions.rules.in_flight import remark
 from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
-from unit.cores.messages import flow_of, numbered, published, sequences_of
+from support.cores.messages import flow_of, numbered, published, sequences_of
 
 ABSENT, OTHER = 1, 2
 

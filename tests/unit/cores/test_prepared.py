@@ -16,9 +16,9 @@ from sluicegate.messaging.partitions.prepared import (
     take_up_prepared,
 )
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules
-from unit.cores.messages import batch_of, flow_of, numbered, sequences_of
-from unit.cores.partition_machine import PartitionMachine
-from unit.cores.plain_partition import PlainPartition
+from support.cores.messages import batch_of, flow_of, numbered, sequences_of
+from support.cores.partition_machine import PartitionMachine
+from support.cores.plain_partition import PlainPartition
 
 PREPARED = -1  # in the place of the flow that holds a message
 

@@ -14,8 +14,8 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPage, StoredPartition, restore
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.partitions.state.segments import marks_of
-from unit.cores.messages import flow_of, numbered, published, sequences_of
-from unit.cores.spool_in_memory import Place, SpoolInMemory
+from support.cores.messages import flow_of, numbered, published, sequences_of
+from support.cores.spool_in_memory import Place, SpoolInMemory
 
 PARTITIONS = [3, 8]
 OUTCOMES = st.sampled_from([ACCEPTED, ACCEPTED, ACCEPTED, FAILED, RELEASED])

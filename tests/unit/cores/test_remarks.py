@@ -11,7 +11,7 @@ from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.credit import CreditWindow
-from unit.cores.messages import flow_of, numbered
+from support.cores.messages import flow_of, numbered
 
 SEQUENCES = st.integers(1, 12)
 STEPS = st.lists(st.tuples(SEQUENCES, st.integers(1, 4), st.sampled_from([b"", b"a", b"b" * 2000])), max_size=30)

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, RELEASED
 from sluicegate.messaging.queues.assignment.slots import partition_in
-from unit.cores.moving_queue import DELAY_MS, HANDOFF_MS, Held, MovingQueue
+from support.cores.moving_queue import DELAY_MS, HANDOFF_MS, Held, MovingQueue
 
 KEYS = ["", "a", "b", "c", "d", "e", "f", "g"]
 CLIENTS = ["c1", "c2", "c3", "c4"]

@@ -14,7 +14,7 @@ from sluicegate.messaging.routing.retained_messages import (
     RetainedMessages,
     usage_of_row,
 )
-from unit.cores.messages import batch_of
+from support.cores.messages import batch_of
 
 TOPICS = st.lists(st.sampled_from(["", "a", "b", "long" * 20]), min_size=1, max_size=4).map("/".join).filter(bool)
 STEPS = st.lists(st.tuples(TOPICS, st.integers(0, 3000)), max_size=40)

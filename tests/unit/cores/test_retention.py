@@ -8,8 +8,8 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, 
 from sluicegate.messaging.partitions.recovery import StoredPage, StoredPartition, restore
 from sluicegate.messaging.partitions.state.gaps import GAP_SETTLED, Gap
 from sluicegate.messaging.partitions.state.segments import UNKNOWN_MARKS
-from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
-from unit.cores.messages import batch_of, numbered
+from support.cores.logged_partition import PARTITION_ID, LoggedPartition
+from support.cores.messages import batch_of, numbered
 
 WHAT = [
     *["append", "append", "append unstored", "journal", "page out", "plan", "write", "deliver", "deliver"],

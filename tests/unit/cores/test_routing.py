@@ -11,7 +11,7 @@ from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, S
 from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, Route, RouteChoices, TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter
-from unit.cores.messages import batch_of, with_priority
+from support.cores.messages import batch_of, with_priority
 
 FILTERS = ["a/b", "a/+", "a/#", "#", "b/+"]
 TOPICS = ["a/b", "a/c", "b/c", "a", "a/b/c"]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.messaging.partitions.state.segments import CHUNK_SEGMENTS_MAX, Segment, SegmentList
-from unit.cores.messages import numbered
+from support.cores.messages import numbered
 
 CHUNKS = 3
 

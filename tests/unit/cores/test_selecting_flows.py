@@ -22,7 +22,7 @@ from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
 from sluicegate.messaging.selectors.selector import Selectors
-from unit.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
+from support.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
 
 SELECTORS = Selectors({})
 

@@ -8,7 +8,7 @@ from sluicegate.storage.commit.pending import NEVER
 from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, TableRequest
 from sluicegate.storage.interface import Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
-from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
+from support.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 
 
 def move_to(first_by_partition: dict[int, int], taken: list[tuple[int, int, int]]) -> Publication:

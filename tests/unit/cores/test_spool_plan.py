@@ -11,8 +11,8 @@ from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, PageRequest, S
 from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.records.journal import JournalRecord, Settlement, decode_journal_record
-from unit.cores.messages import batch_of, published
-from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
+from support.cores.messages import batch_of, published
+from support.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 
 
 def test_a_publication_settled_before_the_commit_is_never_written() -> None:

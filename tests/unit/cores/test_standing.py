@@ -4,7 +4,7 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED
 from sluicegate.messaging.partitions.explain import WaitReason, key_standing, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
-from unit.cores.messages import flow_of, keyed, window_of
+from support.cores.messages import flow_of, keyed, window_of
 
 FAR = 1000
 

@@ -5,7 +5,7 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.parking import give_back
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from unit.cores.messages import batch_of, flow_of, published, sequences_of
+from support.cores.messages import batch_of, flow_of, published, sequences_of
 
 GONE, OTHER = 1, 2
 EXPIRES_MS = 50

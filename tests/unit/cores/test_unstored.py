@@ -8,7 +8,7 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from unit.cores.messages import batch_of, flow_of, published, sequences_of, with_priority
+from support.cores.messages import batch_of, flow_of, published, sequences_of, with_priority
 
 PARTITION_ID = 1
 

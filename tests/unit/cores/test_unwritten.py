@@ -5,7 +5,7 @@ from sluicegate.storage.commit.pending import GIVEN_TIME_MAX, NEVER, Unwritten
 from sluicegate.storage.commit.planner import SpoolPlanner, TableRequest
 from sluicegate.storage.interface import Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
-from unit.cores.spool_steps import P, Q, planner_with, publication_to, record_of
+from support.cores.spool_steps import P, Q, planner_with, publication_to, record_of
 
 PATIENCE_MS = 10
 

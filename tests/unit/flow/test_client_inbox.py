@@ -1,10 +1,10 @@
 """What a consumer of the client library may get: credit that is granted, taken back, and granted again."""
 
-from flow_wire import NOW_MS, open_client
 from sluicegate.protocols.flow.client.session.inbox import OVERHEAD_BYTES, Inbox
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import Bound
 from sluicegate.protocols.flow.codec.frames.settle import Credit
+from support.flow.engine_pair import NOW_MS, open_client
 
 FLOW = 3
 WINDOW, WINDOW_BYTES = 10, 2 * OVERHEAD_BYTES

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from loops import RunOnLoop
 from sluicegate.protocols.flow.client.aio.owner import WaitingLine
+from support.network.event_loops import RunOnLoop
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow_golden import CompressedFrame, body_of, compressed, compressed_frames, decoded, golden_frames
-from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, FlowWire, open_client, open_gateway
-from flow_wire import engine as one_end
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.compression import DEFLATE, deflated, inflated
@@ -19,6 +16,17 @@ from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, wr
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Hello
 from sluicegate.protocols.flow.codec.limits import DEFLATED_BODY_BYTES_MIN, DEFLATED_BYTES_MAX, INFLATED_RATIO_MAX
 from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
+from support.flow.engine_pair import (
+    FRAME_BYTES_MAX,
+    NOW_MS,
+    WALL_MS,
+    WELCOME_DEFLATE,
+    FlowWire,
+    open_client,
+    open_gateway,
+)
+from support.flow.engine_pair import engine as one_end
+from support.flow.golden import CompressedFrame, body_of, compressed, compressed_frames, decoded, golden_frames
 
 GOLDEN = {case.name: case.data for case in golden_frames()}
 CASES = compressed_frames()

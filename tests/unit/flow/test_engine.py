@@ -2,8 +2,16 @@
 
 import pytest
 
-from flow_golden import golden_frames
-from flow_wire import (
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.frame import CRITICAL, PREFACE, encode_frame
+from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
+from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Close, Error, Hello
+from sluicegate.protocols.flow.codec.frames.settle import Ping
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
+from sluicegate.protocols.flow.engine.frame_rules import AUTHENTICATING, CLOSED, GREETING, OPEN, TO_CLIENT, TO_GATEWAY
+from support.flow.engine_pair import (
     CONNECT_TIMEOUT_MS,
     FRAME_BYTES_MAX,
     HELLO,
@@ -15,16 +23,8 @@ from flow_wire import (
     open_client,
     open_gateway,
 )
-from flow_wire import engine as one_end
-from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec import frame as frames
-from sluicegate.protocols.flow.codec.frame import CRITICAL, PREFACE, encode_frame
-from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
-from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Close, Error, Hello
-from sluicegate.protocols.flow.codec.frames.settle import Ping
-from sluicegate.protocols.flow.engine.engine import FlowEngine
-from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
-from sluicegate.protocols.flow.engine.frame_rules import AUTHENTICATING, CLOSED, GREETING, OPEN, TO_CLIENT, TO_GATEWAY
+from support.flow.engine_pair import engine as one_end
+from support.flow.golden import golden_frames
 
 GOLDEN = {case.name: case.data for case in golden_frames()}
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow_golden import body_of, compressed, compressed_frames, golden_frames
-from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, open_client, open_gateway
-from flow_wire import engine as one_end
-from mutated_bytes import ROUNDS, chance_of, mutated
 from sluicegate.protocols.flow.codec.frame import PREFACE
 from sluicegate.protocols.flow.engine.events import PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
+from support.flow.engine_pair import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, open_client, open_gateway
+from support.flow.engine_pair import engine as one_end
+from support.flow.golden import body_of, compressed, compressed_frames, golden_frames
+from support.hostile.mutated_bytes import ROUNDS, chance_of, mutated
 
 PLAIN = [case.data for case in golden_frames()[1:] if len(body_of(case.data)) > 0]
 GOLDEN = [case.data for case in golden_frames()] + [case.data for case in compressed_frames()]

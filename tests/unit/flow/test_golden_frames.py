@@ -2,7 +2,6 @@
 
 import pytest
 
-from flow_golden import GoldenFrame, decoded, golden_frames
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.columns import KINDS, Columns, ColumnWriter
 from sluicegate.protocols.flow.codec.errors import PeerViolation
@@ -11,6 +10,7 @@ from sluicegate.protocols.flow.codec.frames.deliver import Delivered, DeliverHea
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
 from sluicegate.protocols.flow.codec.frames.rows import RowsReceived, write_rows
 from sluicegate.protocols.flow.codec.frames.stage import StageRows, write_stage
+from support.flow.golden import GoldenFrame, decoded, golden_frames
 
 CASES = golden_frames()
 SENT_MS = 1_700_000_000_500

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow_golden import WALL_MS, decoded
 from sluicegate.messaging.message.headers import TIME_MS_MAX, Headers, UserPropertyValue
 from sluicegate.protocols.flow.codec.errors import LocalMisuse
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered, DeliverHead, write_deliver
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
+from support.flow.golden import WALL_MS, decoded
 
 TEXTS = st.text(max_size=40).filter(lambda text: max(text, default=" ") < "\ud800" or max(text) > "\udfff")
 TIMES = st.integers(0, 1 << 40)

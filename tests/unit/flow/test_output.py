@@ -2,13 +2,13 @@
 
 import pytest
 
-from flow_wire import open_gateway
-from full_socket import FullSocket
-from lone_actors import Idle, spawned
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.write_control import UNREAD_ANSWERS_BYTES_MAX
 from sluicegate.protocols.flow.datapath.output import Output
+from support.cores.lone_actors import Idle, spawned
+from support.flow.engine_pair import open_gateway
+from support.network.full_socket import FullSocket
 
 ANSWER = bytes(UNREAD_ANSWERS_BYTES_MAX // 16)
 

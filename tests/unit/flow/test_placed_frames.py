@@ -2,12 +2,12 @@
 
 import pytest
 
-from flow_wire import NOW_MS, WALL_MS, FlowWire
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
 from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
 from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN
+from support.flow.engine_pair import NOW_MS, WALL_MS, FlowWire
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
 

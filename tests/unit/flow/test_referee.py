@@ -4,11 +4,6 @@ import re
 
 import pytest
 
-from flow_consumer_referee import SettleTimes
-from flow_golden import compressed_frames, golden_frames
-from flow_referee import FlowProtocolReferee, Names, matches
-from referee_calls import Foul
-from referee_steps import Step, client, gateway, hears
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
@@ -17,6 +12,11 @@ from sluicegate.protocols.flow.codec.frames.publish import PubAck, Refusal, writ
 from sluicegate.protocols.flow.codec.frames.session import Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
 from sluicegate.protocols.flow.codec.frames.settle import Credit, Ping, Settle, Settled
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe
+from support.flow.golden import compressed_frames, golden_frames
+from support.referees.exchange import Step, client, gateway, hears
+from support.referees.flow.connection import FlowProtocolReferee, Names, matches
+from support.referees.flow.consumer import SettleTimes
+from support.referees.violations import Foul
 
 GOLDEN = {frame.name: frame.data for frame in golden_frames()}
 PUBLISHER, CONSUMER, READER = 1, 2, 3  # flow ids

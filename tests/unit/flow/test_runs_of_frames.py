@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow_golden import decoded
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.flow.codec.frame import PREFACE
 from sluicegate.protocols.flow.codec.frames.deliver import NUMBERS_ALIKE, DeliverHead, write_alike, write_deliver
@@ -11,6 +10,7 @@ from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, wr
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import PeerViolated
+from support.flow.golden import decoded
 
 SIZES = st.lists(st.sampled_from([0, 1, 1, 1, 7]), min_size=1, max_size=40)
 NEAR_A_STEP = st.integers(-20, 20).map(lambda off: NUMBERS_ALIKE + off) | st.integers(1, 1 << 60)

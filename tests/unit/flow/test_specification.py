@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from flow_golden import compressed_frames, golden_frames
 from sluicegate.protocols.flow.codec import codes, fields
 from sluicegate.protocols.flow.codec import frame as frames
+from support.flow.golden import compressed_frames, golden_frames
 
 PAGE = (Path(__file__).parents[3] / "docs" / "flow-protocol.md").read_text()
 

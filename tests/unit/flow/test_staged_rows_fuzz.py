@@ -1,12 +1,12 @@
 """Rows that clients stage, damaged in every way: they become batches or a violation, and nothing else comes out."""
 
-from flow_golden import golden_frames
-from mutated_bytes import ROUNDS, chance_of, mutated
 from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frame import SESSION, STAGE, cut_frame, encode_frame
 from sluicegate.protocols.flow.codec.frames.stage import StageRows, read_staging_frame
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.datapath.bulk_rows import batches_of
+from support.flow.golden import golden_frames
+from support.hostile.mutated_bytes import ROUNDS, chance_of, mutated
 
 STAGES = [case.data for case in golden_frames() if case.data[4:6] == bytes([STAGE, 0])]
 WALL_MS = 1_700_000_000_000

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin, running_admin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin, running_admin
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from sluicegate.gateway.views.queues import ReloadView
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event
 from sluicegate.protocols.security.login_attempts import FREE_OF_HOST, FREE_OF_USER
 from sluicegate.protocols.security.password_checks import PasswordChecks
-from tokens import AUDIENCE, ISSUER, TokenServer
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import Answer, RunningAdmin, running_admin
+from support.network.tokens import AUDIENCE, ISSUER, TokenServer
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import Answer, RunningAdmin, running_admin
 from unit.gateway.test_commands import Shell
 
 LEVELS: Final = {

@@ -8,8 +8,8 @@ import pytest
 
 from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.config.sections.admin import Admin
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import Answer, RunningAdmin, running_admin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import Answer, RunningAdmin, running_admin
 
 ACCOUNTS: Final = {"users": [{"name": "ada", "password": "engine", "global_access_level": "admin"}]}
 PAGES: Final = ("/", "/docs", "/console/", "/console/nowhere")

@@ -12,8 +12,8 @@ from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.views.queues import QueueView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 

@@ -7,8 +7,8 @@ from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIV
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId
 from sluicegate.messaging.selectors.selector import Selectors
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 
 
 @pytest.fixture

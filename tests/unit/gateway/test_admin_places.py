@@ -20,8 +20,8 @@ from sluicegate.gateway.admin.access.places import (
     STRANGERS_OF_NETWORK_MAX,
     Places,
 )
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import running_admin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import running_admin
 from unit.gateway.test_admin_accounts import ask, basic, configured
 
 TRICKLE: Final = (

@@ -7,8 +7,8 @@ import pytest
 
 from sluicegate.gateway.admin.requests import BODY_BYTES_MAX
 from sluicegate.gateway.views.selections import SEQUENCE_MAX, ReplayStart
-from unit.gateway.memory_node import MemoryNode, cursor_view_of
-from unit.gateway.running_admin import Answer, RunningAdmin
+from support.operations.memory_node import MemoryNode, cursor_view_of
+from support.operations.running_admin import Answer, RunningAdmin
 
 
 def detail(answer: Answer) -> object:

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sluicegate.gateway.admin import server
 from sluicegate.gateway.admin.server import AdminServer
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin, running_admin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin, running_admin
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n"
 

@@ -19,8 +19,8 @@ from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE, US
 from sluicegate.gateway.views.explanations import CheckView, DestinationView
 from sluicegate.gateway.views.queues import ActorView, EventView, FlowView
 from sluicegate.messaging.partitions.explain import WaitReason
-from unit.gateway.memory_node import MemoryNode, cursor_view_of
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode, cursor_view_of
+from support.operations.running_admin import RunningAdmin
 
 
 class Shell:

@@ -10,9 +10,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from gateway_process import PYTHON, free_port, wait_until
-from processes import running
 from sluicegate.gateway.cli import app
+from support.processes.gateway import PYTHON, free_port, wait_until
+from support.processes.programs import running
 
 ANSWER_S = 45
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"

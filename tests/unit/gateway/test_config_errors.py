@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from certificates import make_certificates
 from sluicegate.gateway.config.allowed import allowed_by, leaves
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
+from support.network.certificates import make_certificates
 
 
 def problems_of(text: str, tmp_path: Path, **environment: str) -> list[str]:

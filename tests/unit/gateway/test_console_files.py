@@ -8,8 +8,8 @@ import pytest
 
 import sluicegate.gateway.admin.console
 from sluicegate.gateway.admin.console_files import MEDIA_TYPES
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin, running_admin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin, running_admin
 
 FOLDER = Path(str(sluicegate.gateway.admin.console.__file__)).parent
 FILES = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)

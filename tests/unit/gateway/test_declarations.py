@@ -24,8 +24,8 @@ from sluicegate.gateway.provisioning.declarations import (
 )
 from sluicegate.gateway.provisioning.stored_users import asked_user
 from sluicegate.gateway.views.accounts import ProfileKind
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 
 DOCUMENT = """

@@ -7,7 +7,6 @@ from random import Random
 import orjson
 import pytest
 
-from certificates import make_certificates
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.process.lint import lint
 from sluicegate.gateway.provisioning.stored_users import USERS, StoredUser
@@ -19,9 +18,10 @@ from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
 from sluicegate.storage.records.journal import Entry, Match
 from sluicegate.storage.records.page import Run
 from sluicegate.storage.store.store import SpoolStore
+from support.network.certificates import make_certificates
+from support.storage.half_records import half, page_of_version_1, record_of_version_1
+from support.storage.sample_records import batch, publish_job
 from unit.gateway.test_commands import Shell
-from unit.storage.half_records import half, page_of_version_1, record_of_version_1
-from unit.storage.samples import batch, publish_job
 
 MIB = 1 << 20
 NOW_S = 1_800_000_000  # of no consequence where no port is in TLS

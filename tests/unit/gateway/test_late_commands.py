@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sluicegate.gateway.cli import app, late_commands
 from sluicegate.gateway.cli.late_commands import COMMANDS
-from unit.storage.spool_file import same_imports
+from support.storage.spool_file import same_imports
 
 OF_THE_BROKER: Final = {"aiohttp", "asyncio", "joserfc", "lmdb", "prometheus_client", "pykka", "starlette", "uvicorn"}
 ASKING_NOBODY: Final = """

@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 
 

@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluicegate.gateway.observability.metrics import COUNTER, METRICS, OTHER, Exposition, LabelBound, UnknownMetric
 from sluicegate.gateway.views.samples import Sample
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import running_admin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import running_admin
 
 READY = "sluicegate_queue_messages_ready"
 

@@ -11,7 +11,7 @@ from sluicegate.gateway.security.accounts import Accounts
 from sluicegate.gateway.security.credentials import read_proofs
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.password_checks import PasswordChecks
-from tokens import TokenServer
+from support.network.tokens import TokenServer
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from itertools import count, pairwise
 from typing import Final
 
 from sluicegate.gateway.process.operator_ports import IMPORTED, turn_without
-from unit.storage.spool_file import same_imports
+from support.storage.spool_file import same_imports
 
 MODULES_MAX: Final = 60  # of one step: some 20 ms in which clients wait
 STEPS: Final = """

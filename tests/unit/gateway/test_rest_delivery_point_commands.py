@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 
 

@@ -6,8 +6,8 @@ import orjson
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
 from sluicegate.gateway.views.queues import ReloadView
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 
 RELOADED = ReloadView(taken_over=("log.level: info -> debug",), restart_needed=("admin.port: 1 -> 2",), warnings=("w",))

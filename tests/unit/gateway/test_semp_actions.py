@@ -9,9 +9,9 @@ from sluicegate.gateway.admin.semp.envelope import Api
 from sluicegate.gateway.admin.semp.openapi import document
 from sluicegate.gateway.admin.semp.routes import OPERATIONS
 from sluicegate.gateway.views.selections import ReplayStart
-from unit.gateway.memory_node import MemoryNode, client_view
-from unit.gateway.running_admin import RunningAdmin
-from unit.gateway.semp_client import refused, semp
+from support.operations.memory_node import MemoryNode, client_view
+from support.operations.running_admin import RunningAdmin
+from support.operations.semp_client import refused, semp
 
 QUEUE = "/action/msgVpns/default/queues/q"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
-from unit.gateway.semp_client import refused, semp
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
+from support.operations.semp_client import refused, semp
 
 QUEUES = "/config/msgVpns/default/queues"
 TEMPLATES = "/config/msgVpns/default/queueTemplates"

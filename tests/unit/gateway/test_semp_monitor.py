@@ -12,9 +12,9 @@ from sluicegate.gateway.views.queues import FlowView
 from sluicegate.messaging.routing.deliver_to_one import priorities_of
 from sluicegate.messaging.routing.destinations import Subscriber, Subscription
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
-from unit.gateway.memory_node import MemoryNode, client_view
-from unit.gateway.running_admin import RunningAdmin
-from unit.gateway.semp_client import refused, semp
+from support.operations.memory_node import MemoryNode, client_view
+from support.operations.running_admin import RunningAdmin
+from support.operations.semp_client import refused, semp
 
 BASE = "/SEMP/v2/monitor"
 

@@ -2,9 +2,9 @@
 
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.views.accounts import ProfileKind
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
-from unit.gateway.semp_client import refused, semp
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
+from support.operations.semp_client import refused, semp
 
 CLIENTS = "/config/msgVpns/default/clientProfiles"
 ACLS = "/config/msgVpns/default/aclProfiles"

@@ -8,8 +8,8 @@ import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
 from sluicegate.gateway.views.clients import ClientView
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 
 ANN = ClientView(

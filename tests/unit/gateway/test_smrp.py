@@ -11,8 +11,8 @@ from sluicegate.messaging.routing.deliver_to_one import priorities_of
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 
 

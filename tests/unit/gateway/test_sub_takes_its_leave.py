@@ -5,7 +5,8 @@ import threading
 
 from typer.testing import CliRunner
 
-from mqtt_packets import (
+from sluicegate.gateway.cli import app
+from support.mqtt.packets import (
     CONNACK,
     CONNECT,
     DISCONNECT,
@@ -21,7 +22,6 @@ from mqtt_packets import (
     take_packets,
     u16,
 )
-from sluicegate.gateway.cli import app
 
 PATIENCE_S = 30.0
 

@@ -7,8 +7,8 @@ import pytest
 
 from sluicegate.gateway.cli.admin.client import AdminClient
 from sluicegate.gateway.cli.commands.node.top import Order, look, top_view
-from unit.gateway.memory_node import MemoryNode
-from unit.gateway.running_admin import RunningAdmin
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
 from unit.gateway.test_show_commands import ANN
 

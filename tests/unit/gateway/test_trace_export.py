@@ -9,7 +9,6 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from loops import RunOnLoop
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.gateway.observability import trace_export
@@ -17,6 +16,7 @@ from sluicegate.gateway.observability.trace_export import RECORDS_PER_REQUEST, T
 from sluicegate.gateway.observability.trace_spans import SpanMaker
 from sluicegate.messaging.observability.trace_context import TraceContext
 from sluicegate.messaging.observability.trace_records import WRITTEN, SpoolTraced, TraceBuffer
+from support.network.event_loops import RunOnLoop
 
 
 class Collector(SpanExporter):

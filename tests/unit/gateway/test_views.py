@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sluicegate.actors.messages.queues import BrowsedMessage
 from sluicegate.gateway.operations.views import message_view
 from sluicegate.gateway.views.queues import PREVIEW_BYTES_MAX, payload_preview
-from unit.cores.messages import batch_of
+from support.cores.messages import batch_of
 
 
 @pytest.mark.parametrize(

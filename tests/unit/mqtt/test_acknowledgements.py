@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mqtt_packets as mqtt
-from mqtt_conversation import connected
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, MqttEvent
+from support.mqtt.conversation import connected
 
 KINDS = (mqtt.PUBACK, mqtt.PUBREC, mqtt.PUBREL, mqtt.PUBCOMP)
 

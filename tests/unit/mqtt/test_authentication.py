@@ -2,11 +2,11 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_conversation import Conversation, connected, only
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.events import AuthReceived, ConnectReceived
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from support.mqtt.conversation import Conversation, connected, only
 
 
 def asking(method: str = "SCRAM", limits: MqttLimits | None = None, properties: bytes = b"") -> Conversation:

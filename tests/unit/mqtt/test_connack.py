@@ -2,10 +2,10 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_conversation import Conversation, connected
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.limits import PACKET_BYTES_CEILING, MqttLimits
+from support.mqtt.conversation import Conversation, connected
 
 
 def asking(

@@ -2,11 +2,11 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_conversation import WALL_MS, Conversation, only
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.events import ConnectReceived, PeerViolated
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.codec.reason_codes import QUOTA_EXCEEDED
+from support.mqtt.conversation import WALL_MS, Conversation, only
 
 LEVELS = (3, 4, 5)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import Settle
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED
@@ -11,8 +11,8 @@ from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBCOMP, PUBREC
 from sluicegate.protocols.mqtt.codec.reason_codes import QUOTA_EXCEEDED, SUCCESS
-from unit.cores.messages import flow_of
-from unit.mqtt.one_message import NAMED, OWN, SHARE, SHARED, OneMessage, retained_once, subscription_at
+from support.cores.messages import flow_of
+from support.mqtt.one_message import NAMED, OWN, SHARE, SHARED, OneMessage, retained_once, subscription_at
 
 
 @pytest.mark.parametrize("is_refused", [False, True])

@@ -2,12 +2,12 @@
 
 import pytest
 
-import mqtt_packets as mqtt
+import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBREC
 from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_IDENTIFIER_NOT_FOUND, QUOTA_EXCEEDED, SUCCESS
-from unit.mqtt.one_message import NAMED, OWN, SHARED, OneMessage, retained_once
+from support.mqtt.one_message import NAMED, OWN, SHARED, OneMessage, retained_once
 
 NOT_FOUND = mqtt.pubrel(1, PACKET_IDENTIFIER_NOT_FOUND)
 

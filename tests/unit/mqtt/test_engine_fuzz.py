@@ -2,12 +2,12 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_conversation import WALL_MS, Conversation, all_rows, connected
-from mutated_bytes import ROUNDS, chance_of, mutated
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.events import DisconnectReceived, PeerViolated
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
+from support.hostile.mutated_bytes import ROUNDS, chance_of, mutated
+from support.mqtt.conversation import WALL_MS, Conversation, all_rows, connected
 
 LIMITS = MqttLimits(packet_bytes_max=4096, connect_bytes_max=4096)
 

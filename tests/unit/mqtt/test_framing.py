@@ -2,11 +2,11 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_conversation import Conversation, all_rows, connected, only
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.events import ConnectReceived, PeerViolated, PublishReceived
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.codec.wire_batch import WireBatch
+from support.mqtt.conversation import Conversation, all_rows, connected, only
 
 LEVELS = (3, 4, 5)
 

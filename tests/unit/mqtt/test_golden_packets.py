@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_conversation import WALL_MS, Conversation, connected
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.events import (
     AcknowledgementReceived,
     AuthReceived,
@@ -23,6 +22,7 @@ from sluicegate.protocols.mqtt.codec.events import (
     UnsubscribeReceived,
 )
 from sluicegate.protocols.mqtt.codec.fixed_header import NAMES
+from support.mqtt.conversation import WALL_MS, Conversation, connected
 
 CASES = Path(__file__).parents[2] / "data" / "mqtt"
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_conversation import WALL_MS, Conversation, all_rows, connected, only, rows_of
+import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.mqtt.codec.events import PeerViolated, PublishReceived
@@ -12,6 +11,7 @@ from sluicegate.protocols.mqtt.codec.limits import TOPIC_CACHE_ENTRIES_MAX, Mqtt
 from sluicegate.protocols.mqtt.codec.reason_codes import QUOTA_EXCEEDED
 from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
+from support.mqtt.conversation import WALL_MS, Conversation, all_rows, connected, only, rows_of
 
 LEVELS = (3, 4, 5)
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mqtt_packets as mqtt
-from mqtt_conversation import WALL_MS, Conversation, all_rows, connected
+import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
@@ -15,6 +14,7 @@ from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
 from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
 from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
+from support.mqtt.conversation import WALL_MS, Conversation, all_rows, connected
 
 LEVELS = (3, 4, 5)
 

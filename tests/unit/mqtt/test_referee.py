@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-import mqtt_packets as mqtt
-from mqtt_deliveries import Sessions
-from mqtt_referee import MqttReferee
-from referee_calls import Foul
-from referee_steps import Step, client, gateway, hears
+import support.mqtt.packets as mqtt
+from support.referees.exchange import Step, client, gateway, hears
+from support.referees.mqtt.connection import MqttReferee
+from support.referees.mqtt.deliveries import Sessions
+from support.referees.violations import Foul
 
 
 def publish(

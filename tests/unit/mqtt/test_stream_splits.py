@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mqtt_packets as mqtt
-from mqtt_conversation import Row, all_rows, connected, rows_of
+import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, MqttEvent, PublishReceived
 from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN
+from support.mqtt.conversation import Row, all_rows, connected, rows_of
 
 Said = object
 

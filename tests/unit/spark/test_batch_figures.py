@@ -12,8 +12,8 @@ from pyspark_sluicegate.reading.offsets import Offset
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.pipeline.run.figures import BatchFigures
-from unit.gateway.memory_node import MemoryNode, cursor_view_of
-from unit.gateway.running_admin import running_admin
+from support.operations.memory_node import MemoryNode, cursor_view_of
+from support.operations.running_admin import running_admin
 
 PASSWORD = "correct-horse"
 ACCOUNTS = Admin.model_validate(

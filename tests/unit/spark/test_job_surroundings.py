@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from processes import running
 from sluicegate.pipeline.cli import FATAL
 from sluicegate.pipeline.spark.environment import spark_environment
 from sluicegate.pipeline.spark.working_folder import PREFIX, working_folder
-from unit.storage.spool_file import same_imports
+from support.processes.programs import running
+from support.storage.spool_file import same_imports
 
 HOLDS_ONE: Final = """\
 import signal

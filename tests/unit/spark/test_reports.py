@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sluicegate.pipeline.report.charts import LINES_MAX, Bar, Line, bars, columns, lines_over, lines_over_time
 from sluicegate.pipeline.report.page import Fact, Plot, Report, Table, html_of, write_report
-from unit.storage.spool_file import same_imports
+from support.storage.spool_file import same_imports
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 NASTY = '<script src="http://elsewhere.example/x.js">&amp;'

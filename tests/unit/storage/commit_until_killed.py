@@ -6,7 +6,7 @@ from pathlib import Path
 from sluicegate.storage.interface import CommitJob, PageWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import page_bytes, publish_job
+from support.storage.sample_records import page_bytes, publish_job
 
 
 def main(folder: Path) -> None:

@@ -23,8 +23,8 @@ from sluicegate.storage.errors import BackupEnded, BackupRefused, FolderInUse, S
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.store.store import SPOOL_FULL, SpoolStore
+from support.storage.sample_records import page_bytes, publish_job
 from unit.storage.conftest import OpenStore
-from unit.storage.samples import page_bytes, publish_job
 
 KIB = b"x" * 1024
 

@@ -15,7 +15,7 @@ from sluicegate.storage.environment.file_rights import make_file, open_to_others
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupRefused
 from sluicegate.storage.store.store import SPOOL_FILES, SpoolStore
-from unit.storage.samples import publish_job
+from support.storage.sample_records import publish_job
 
 MIB = 1 << 20
 OPEN, USUAL, GROUP, ALONE = 0o000, 0o022, 0o027, 0o077  # masks

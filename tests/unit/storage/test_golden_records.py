@@ -17,7 +17,7 @@ from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode
 from sluicegate.storage.records.journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
 from sluicegate.storage.records.page import Run, decode_page, decode_page_summary, directory_row, encode_page
 from sluicegate.storage.records.table import decode_row, encode_row
-from unit.storage.samples import batch, rows_of
+from support.storage.sample_records import batch, rows_of
 
 GOLDEN = Path(__file__).parents[2] / "data" / "storage"
 

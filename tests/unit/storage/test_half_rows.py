@@ -17,8 +17,8 @@ from sluicegate.storage.records.journal import Entry, JournalRecord, Match, deco
 from sluicegate.storage.records.page import Run, decode_page, directory_row, encode_page
 from sluicegate.storage.records.seal import SEAL_BYTES, seal
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.half_records import half, page_of_version_1, record_of_version_1
-from unit.storage.samples import batch, rows_of
+from support.storage.half_records import half, page_of_version_1, record_of_version_1
+from support.storage.sample_records import batch, rows_of
 
 MAP_BYTES = 1 << 26
 

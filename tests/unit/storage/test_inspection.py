@@ -16,8 +16,8 @@ from sluicegate.storage.integrity.inspection import Finding, Severity, inspect_s
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import page_bytes, publish_job
-from unit.storage.spool_file import flip_raw, get_raw, put_raw
+from support.storage.sample_records import page_bytes, publish_job
+from support.storage.spool_file import flip_raw, get_raw, put_raw
 
 
 def queue(name: str, *partition_ids: int, **attributes: object) -> TableWrite:

@@ -15,8 +15,8 @@ from sluicegate.storage.integrity.salvage_copy import salvage_spool
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import page_bytes, publish_job
-from unit.storage.spool_file import flip_raw
+from support.storage.sample_records import page_bytes, publish_job
+from support.storage.spool_file import flip_raw
 
 MAP_BYTES = 1 << 26
 

@@ -8,7 +8,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
 from sluicegate.storage.records.batch import BATCH_FORMAT, decode_batch, encode_batch, encode_rows
-from unit.storage.samples import attributes_of, batch, batches, rows_of
+from support.storage.sample_records import attributes_of, batch, batches, rows_of
 
 
 @given(original=batches(), before=st.binary(max_size=5), after=st.binary(max_size=5))

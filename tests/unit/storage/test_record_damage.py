@@ -29,7 +29,7 @@ from sluicegate.storage.records.page import (
 )
 from sluicegate.storage.records.seal import SEAL_BYTES, seal
 from sluicegate.storage.records.table import decode_row, encode_row, stored_key
-from unit.storage.samples import attributes_of, batch, cursors, entries, page_runs, rows_of, settlements
+from support.storage.sample_records import attributes_of, batch, cursors, entries, page_runs, rows_of, settlements
 
 SAMPLES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "journal": (

@@ -14,8 +14,8 @@ from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.records.journal import Entry, Match, encode_journal_record
 from sluicegate.storage.records.page import Run, encode_page
 from sluicegate.storage.store.store import SpoolStore
-from unit.cores.messages import numbered
-from unit.storage.tree_files import tree_pages, walked
+from support.cores.messages import numbered
+from support.storage.tree_files import tree_pages, walked
 
 MAP_BYTES = 1 << 28
 PAGE_BYTES = 4096

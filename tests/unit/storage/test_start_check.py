@@ -10,8 +10,8 @@ from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import FolderInUse, SpoolMissing, StoreDamaged, StoreFailed
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import page_bytes
-from unit.storage.tree_files import tree_pages
+from support.storage.sample_records import page_bytes
+from support.storage.tree_files import tree_pages
 
 MAP_BYTES = 1 << 26
 

@@ -12,8 +12,8 @@ from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.records.page import PageSummary
 from sluicegate.storage.records.seal import seal
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import batch, page_bytes, publish_job, rows_of
-from unit.storage.spool_file import put_raw
+from support.storage.sample_records import batch, page_bytes, publish_job, rows_of
+from support.storage.spool_file import put_raw
 
 OpenStore = Callable[[], SpoolStore]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from processes import running
 from sluicegate.storage.interface import Recovery
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.spool_file import same_imports
+from support.processes.programs import running
+from support.storage.spool_file import same_imports
 
 PROGRAM = Path(__file__).with_name("commit_until_killed.py")
 ROUNDS = 5

@@ -22,8 +22,8 @@ from sluicegate.storage.records.journal import JOURNAL_FORMAT, JOURNAL_KIND
 from sluicegate.storage.records.page import directory_row
 from sluicegate.storage.records.seal import seal
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import page_bytes, publish_job
-from unit.storage.spool_file import flip_raw, get_raw, put_raw, same_imports
+from support.storage.sample_records import page_bytes, publish_job
+from support.storage.spool_file import flip_raw, get_raw, put_raw, same_imports
 
 OpenStore = Callable[[], SpoolStore]
 TORN_FILE_PROGRAM = Path(__file__).with_name("read_everything.py")

@@ -14,7 +14,7 @@ from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, StoreUsage
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import page_bytes, publish_job
+from support.storage.sample_records import page_bytes, publish_job
 
 RESERVE_BYTES = 256 << 10
 KIB = b"x" * 1024

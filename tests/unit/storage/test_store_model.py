@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.store.store import SpoolStore
-from unit.storage.samples import page_bytes, publish_job
+from support.storage.sample_records import page_bytes, publish_job
 
 partition_ids = st.integers(1, 3)
 first_sequences = st.integers(0, 5).map(lambda number: number * 100)

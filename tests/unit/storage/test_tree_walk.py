@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.integrity.pages import HEADER_BYTES, DataFile, check_header
 from sluicegate.storage.integrity.walk import FREE_LIST, NAMES, TreeDamage, walk_trees
-from unit.storage.tree_files import tree_pages, walked
+from support.storage.tree_files import tree_pages, walked
 
 TABLES = ("journal", "pages", "sessions")
 SIZES = (0, 3, 50, 300, 3000, 40_000)

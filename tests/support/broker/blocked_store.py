@@ -1,0 +1,32 @@
+"""A store whose commits wait until a test lets them go, as those of a disk do that is busy."""
+
+import threading
+from typing import Self
+
+import pytest
+
+from sluicegate.storage.interface import CommitJob
+from support.broker.running_broker import RunningBroker
+
+
+class HeldStore:
+    """Has the commits of a broker wait from now on."""
+
+    def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:
+        self._goes = threading.Event()
+        self._commit = broker.node.store.commit
+        patch.setattr(broker.node.store, "commit", self._carry_out)
+
+    def _carry_out(self, job: CommitJob) -> None:
+        self._goes.wait()
+        self._commit(job)
+
+    def let_go(self) -> None:
+        self._goes.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the node end, however the test does."""
+        self.let_go()

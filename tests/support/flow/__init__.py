@@ -1,0 +1,1 @@
+"""Clients of the flow protocol, and its engine without a broker."""

@@ -1,0 +1,1 @@
+"""Clients that others wrote, one module for each."""

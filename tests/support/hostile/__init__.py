@@ -1,0 +1,1 @@
+"""Clients that break rules or use up what a broker has."""

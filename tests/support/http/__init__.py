@@ -1,0 +1,1 @@
+"""HTTP clients of a broker, and web servers that a broker pushes to."""

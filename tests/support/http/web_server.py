@@ -1,0 +1,105 @@
+"""A web server that a test's delivery point pushes to: it notes requests, and answers as the test says."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from support.mqtt.raw_client import DEADLINE_S
+
+
+@dataclass
+class Pushed:
+    """A request that came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class WebServer:
+    """One on a free port. `status` says what a request is answered with; None: nothing at all."""
+
+    def __init__(
+        self, status: Callable[[Pushed], int | None] = lambda _: 200, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.status = status
+        self.requests: list[Pushed] = []
+        self.at_once = 0  # requests being answered
+        self.at_once_max = 0
+        self.hold: asyncio.Event | None = None  # answers wait for it
+        self.port = 0
+        self._tls = tls
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def has(self, count: int) -> list[Pushed]:
+        """Wait until so many requests have come; return them."""
+        async with asyncio.timeout(DEADLINE_S):
+            while len(self.requests) < count:
+                await asyncio.sleep(0.01)
+        return self.requests
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while True:
+                await self._answer(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await read_request(reader)
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        self.requests.append(request)
+        if self.hold is not None:
+            await self.hold.wait()
+        status = self.status(request)
+        self.at_once -= 1
+        if status is None:
+            raise ConnectionResetError
+        writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: 2\r\n\r\nok" % status)
+        await writer.drain()
+
+
+async def absent() -> WebServer:
+    """Return one whose address is known, and that nobody reaches before it is started."""
+    async with WebServer() as server:
+        return server
+
+
+async def read_request(reader: asyncio.StreamReader) -> Pushed:
+    """Return the next request of a connection. Raises IncompleteReadError when there is none."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    method, path, _ = head[0].split(" ")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:-2])}
+    return Pushed(method, path, headers, await reader.readexactly(int(headers.get("content-length", "0"))))

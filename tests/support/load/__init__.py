@@ -1,0 +1,1 @@
+"""Clients for tests under load, many in one thread, and the record of what they published and received."""

@@ -1,0 +1,1 @@
+"""MQTT packets as bytes, and clients that send them."""

@@ -1,0 +1,1 @@
+"""Sockets, TLS, certificates, tokens and event loops."""

@@ -1,0 +1,1 @@
+"""Programs that tests start: the gateway, foreign programs, and a terminal around them."""

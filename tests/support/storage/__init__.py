@@ -1,0 +1,1 @@
+"""Records and spool files, whole and damaged."""
