@@ -18,11 +18,10 @@ from sluicegate.gateway.admin.access.guard import Guard
 from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.admin.access.turnstile import Desk, Door
 from sluicegate.gateway.admin.console_files import console_routes
-from sluicegate.gateway.admin.operation import VPN_PARAMETER, Operation
+from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
 from sluicegate.gateway.admin.problems import Unacceptable, answer_error, permit
 from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, text
-from sluicegate.gateway.admin.rest.api import AdminApi
-from sluicegate.gateway.admin.rest.operations import OPERATIONS, PROBED
+from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.admin.semp.routes import semp_routes
 from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.operations.interface import NodePort
@@ -66,13 +65,14 @@ def build_app(
     tells of changes and of who is not let in. `places` bounds the requests under way, and a body has to come to its end
     within `body_timeout_s`.
     """
-    api = AdminApi(node=node, exposition=Exposition(queue_label_max=queue_label_max))
     others = [] if probes_only else [*semp_routes(node), *console_routes()]
-    served = routes(api, probes_only=probes_only) + others
+    served = routes(node, probes_only=probes_only) + others
     router = Starlette(routes=served, exception_handlers=HANDLERS)
     # A browser makes `queues/orders/` of `queues/orders/cursors/..`: whoever deletes that cursor is led to no queue.
     router.router.redirect_slashes = False
     router.state.body_timeout_s = body_timeout_s
+    router.state.operations = OPERATIONS
+    router.state.exposition = Exposition(queue_label_max=queue_label_max)
     guard = Guard(
         Desk(router, places),
         accounts=None if probes_only else accounts,
@@ -83,24 +83,23 @@ def build_app(
     return AnswerHeaders(Door(guard, places))
 
 
-def routes(api: AdminApi, *, probes_only: bool = False) -> list[Route]:
+def routes(node: NodePort, *, probes_only: bool = False) -> list[Route]:
     """Return one route for each path of the table of operations, or for those of probes."""
     endpoints: dict[str, dict[str, Endpoint]] = {}
     for operation in OPERATIONS:
         if probes_only and operation.path not in PROBED:
             continue
-        endpoints.setdefault(operation.path, {})[operation.method] = _endpoint(api, operation)
+        endpoints.setdefault(operation.path, {})[operation.method] = _endpoint(node, operation)
     return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in endpoints.items()]
 
 
-def _endpoint(api: AdminApi, operation: Operation) -> Endpoint:
+def _endpoint(node: NodePort, operation: Operation) -> Endpoint:
     """Return what performs an operation for whoever may, over the message VPN that a request is for."""
 
     async def endpoint(request: Request) -> Response:
         vpn = (text(request, VPN_PARAMETER) or DEFAULT_VPN) if operation.of_vpn else None
         permit(request, operation.id, operation.level, vpn)
-        performed: Endpoint = getattr(api if vpn is None else api.in_vpn(vpn), operation.id)
-        return await performed(request)
+        return await operation.perform(node if vpn is None else node.in_vpn(vpn), request)
 
     return endpoint
 

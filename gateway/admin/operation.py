@@ -1,12 +1,25 @@
-"""What an operation of the admin port is made of: a method at a path, its parameters, and the ways it can end."""
+"""What an operation of the admin port is made of: method and path, parameters, the ways it can end, and its function.
 
+The modules of `gateway.admin.rest` declare operations by decorating the functions that perform them. The router, the
+OpenAPI document and the documentation page are made from these declarations.
+"""
+
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
+from sluicegate.gateway.operations.interface import NodePort
 from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
 
 JSON: Final = "application/json"
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Perform = Callable[[NodePort, Request], Awaitable[Response]]
+JsonSchema = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,38 +44,125 @@ class TextParameter:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedSchema:
+    """A schema under `components/schemas` that is not the schema of one type.
+
+    `definitions` returns it by its name, beside the schemas that it refers to. It is called when somebody asks for the
+    document, for it takes long.
+    """
+
+    name: str
+    definitions: Callable[[], dict[str, JsonSchema]]
+
+
+Described = type | NamedSchema  # a type is described by its own schema, under its own name
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A way an operation can end."""
 
     status: int
     meaning: str
-    schema: str | None = None  # name under `components/schemas`; None: no JSON
+    schema: Described | None = None  # None: no JSON
     media_type: str = JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method at one path. `id` is the name of the method of `AdminApi` that performs it."""
+    """One method at one path, and the function that performs it."""
 
     id: str
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    method: Method
     path: str
     summary: str
     answers: tuple[Answer, ...]
-    parameters: tuple[Parameter | TextParameter, ...] = ()
-    body: str | None = None  # schema name
-    of_vpn: bool = False  # it is about what belongs to one message VPN
-    level: AccessLevel = AccessLevel.ADMIN  # that it asks for, in that VPN or in the node
+    perform: Perform
+    parameters: tuple[Parameter | TextParameter, ...]
+    body: Described | None
+    of_vpn: bool  # it is about what belongs to one message VPN
+    level: AccessLevel  # that it needs, in that VPN or in the node
 
 
-INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", "Problem")
-INVALID_PARAMETER: Final = Answer(422, "A parameter is not allowed", "Problem")
-REFUSED: Final = Answer(409, "The node will not do that now; `detail` says why", "Problem")
-TOO_SLOW: Final = Answer(408, "The body does not come to its end in time", "Problem")
-TOO_LARGE: Final = Answer(413, "The body is too large", "Problem")
-NOT_JSON: Final = Answer(415, "The body is not application/json", "Problem")
-UNREADABLE: Final = Answer(400, "The body is not a JSON object", "Problem")
-NOT_SIGNED_IN: Final = Answer(401, "There are accounts, and this is none of them", "Problem")
-NOT_PERMITTED: Final = Answer(403, "The account's access level is too low; `detail` says which it takes", "Problem")
+_PROBLEM: Final[JsonSchema] = {
+    "type": "object",
+    "description": "RFC 9457 problem details",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "field": {"type": "string", "description": "the attribute that is wrong"},
+        "allowed": {"type": "string", "description": "what it may be"},
+    },
+    "required": ["type", "title", "status", "detail"],
+}
+PROBLEM: Final = NamedSchema("Problem", lambda: {"Problem": _PROBLEM})
+
+INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", PROBLEM)
+INVALID_PARAMETER: Final = Answer(422, "A parameter is not allowed", PROBLEM)
+REFUSED: Final = Answer(409, "The node refuses; `detail` says why", PROBLEM)
+TOO_SLOW: Final = Answer(408, "The body did not arrive in time", PROBLEM)
+TOO_LARGE: Final = Answer(413, "The body is too large", PROBLEM)
+NOT_JSON: Final = Answer(415, "The body is not application/json", PROBLEM)
+UNREADABLE: Final = Answer(400, "The body is not a JSON object", PROBLEM)
+NOT_SIGNED_IN: Final = Answer(401, "The credentials are missing or wrong", PROBLEM)
+NOT_PERMITTED: Final = Answer(403, "The account's access level is too low; `detail` names the level needed", PROBLEM)
+NO_VPN: Final = Answer(404, "No message VPN has that name", PROBLEM)
 BAD_BODY: Final = (UNREADABLE, TOO_SLOW, TOO_LARGE, NOT_JSON, INVALID)
-VPN_PARAMETER: Final = TextParameter("vpn", "message VPN; without it, `default`", NAME_CHARS_MAX)
+VPN_PARAMETER: Final = TextParameter("vpn", "message VPN; default: `default`", NAME_CHARS_MAX)
+
+OPEN: Final = frozenset({"/health/live", "/health/ready"})  # no account is needed
+# For probes and scrapers: paths that show no message and no client's name, and change nothing.
+PROBED: Final = OPEN | {"/metrics"}
+
+
+class Operations:
+    """The operations that one module declares, in the order of the module."""
+
+    def __init__(self) -> None:
+        self.all: list[Operation] = []
+
+    def operation(
+        self,
+        method: Method,
+        path: str,
+        *answers: Answer,
+        parameters: tuple[Parameter | TextParameter, ...] = (),
+        body: Described | None = None,
+        of_vpn: bool = True,
+        level: AccessLevel | None = None,
+        name: str = "",
+        summary: str = "",
+    ) -> Callable[[Perform], Perform]:
+        """Declare the operation that a function performs. The function's name is its id, the docstring its summary.
+
+        Without a `level`, GET needs read-only and every other method read-write. Every operation can also end with the
+        answers that follow from its path and from `of_vpn`: they need not be listed. `name` and `summary` are for
+        functions that are made in a loop.
+        """
+
+        def declare(perform: Perform) -> Perform:
+            needed = level
+            if needed is None:
+                needed = AccessLevel.READ_ONLY if method == "GET" else AccessLevel.READ_WRITE
+            more = [] if path in OPEN else [NOT_SIGNED_IN, NOT_PERMITTED]
+            more += [NO_VPN, INVALID_PARAMETER] if of_vpn else []
+            statuses = {answer.status for answer in answers}
+            self.all.append(
+                Operation(
+                    id=name or perform.__name__,
+                    method=method,
+                    path=path,
+                    summary=summary or " ".join((perform.__doc__ or "").split()).rstrip("."),
+                    answers=(*answers, *(each for each in more if each.status not in statuses)),
+                    perform=perform,
+                    parameters=(*parameters, VPN_PARAMETER) if of_vpn else parameters,
+                    body=body,
+                    of_vpn=of_vpn,
+                    level=needed,
+                )
+            )
+            return perform
+
+        return declare

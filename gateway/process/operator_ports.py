@@ -50,7 +50,9 @@ IMPORTED: Final = (
     "sluicegate.gateway.admin.semp.actions",
     "sluicegate.gateway.admin.semp.routes",
     "sluicegate.gateway.admin.rest.openapi",
-    "sluicegate.gateway.admin.rest.api",
+    "sluicegate.gateway.admin.rest.queues",
+    "sluicegate.gateway.admin.rest.provisioned",
+    "sluicegate.gateway.admin.rest.operations",
     "sluicegate.gateway.admin.app",
     "sluicegate.gateway.admin.server",
 )

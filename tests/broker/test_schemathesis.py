@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, assume, settings
 from schemathesis.specs.openapi import checks
 
 from sluicegate.gateway.admin.rest.openapi import document
+from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.admin.semp import openapi as semp_openapi
 from sluicegate.gateway.admin.semp import routes as semp
 from sluicegate.gateway.operations.node import NodeView
@@ -49,7 +50,7 @@ def loaded(described: dict[str, object]) -> schemathesis.BaseSchema:
     return schema
 
 
-ADMIN: Final = loaded(document())
+ADMIN: Final = loaded(document(OPERATIONS))
 SEMP: Final = {api: loaded(semp_openapi.document(api, operations)) for api, operations in semp.OPERATIONS.items()}
 
 

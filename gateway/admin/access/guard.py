@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.admin.operation import OPEN
 from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, beyond, problem
 from sluicegate.gateway.admin.requests import content_type
-from sluicegate.gateway.admin.rest.operations import OPEN
 from sluicegate.gateway.admin.semp.envelope import ROOT, refused_at_the_door
 from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
 from sluicegate.gateway.security.operators import AdminAccounts, NotSignedIn

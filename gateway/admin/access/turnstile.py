@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sluicegate.gateway.admin.access.places import ACCOUNT, ALL, NETWORK, STRANGERS, Places
+from sluicegate.gateway.admin.operation import OPEN
 from sluicegate.gateway.admin.problems import problem
-from sluicegate.gateway.admin.rest.operations import OPEN
 from sluicegate.gateway.admin.semp.envelope import ROOT, refused_at_the_door
 from sluicegate.gateway.config.sections.security.access_levels import AdminAccount
 from sluicegate.messaging.clients.rights import LoginsBusy

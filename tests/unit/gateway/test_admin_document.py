@@ -6,10 +6,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from sluicegate.gateway.admin.app import routes
-from sluicegate.gateway.admin.rest.api import AdminApi
 from sluicegate.gateway.admin.rest.openapi import document
 from sluicegate.gateway.admin.rest.operations import OPERATIONS
-from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.views.queues import QueueView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from support.operations.memory_node import MemoryNode
@@ -20,13 +18,14 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
 
 def described() -> set[tuple[str, str]]:
     """Return (path, method) of every operation in the document."""
-    paths = TypeAdapter(dict[str, dict[str, object]]).validate_python(document()["paths"])
+    paths = TypeAdapter(dict[str, dict[str, object]]).validate_python(document(OPERATIONS)["paths"])
     return {(path, method.upper()) for path, methods in paths.items() for method in methods}
 
 
 def test_the_document_describes_exactly_what_the_router_serves() -> None:
-    api = AdminApi(node=MemoryNode(), exposition=Exposition(queue_label_max=1))
-    served = {(route.path, method) for route in routes(api) for method in route.methods or () if method != "HEAD"}
+    served = {
+        (route.path, method) for route in routes(MemoryNode()) for method in route.methods or () if method != "HEAD"
+    }
     assert served == described()
 
 
@@ -40,19 +39,22 @@ def test_every_path_stands_in_the_page() -> None:
     assert sorted(set(paths) - set(written)) == []
 
 
-def test_every_operation_has_a_method_that_performs_it() -> None:
-    for operation in OPERATIONS:
-        assert callable(getattr(AdminApi, operation.id)), operation.id
+def test_every_operation_has_an_id_of_its_own_and_a_summary() -> None:
+    ids = [operation.id for operation in OPERATIONS]
+    assert len(ids) == len(set(ids))
+    assert all(operation.summary for operation in OPERATIONS)
 
 
 def test_every_reference_in_the_document_leads_somewhere() -> None:
-    components = TypeAdapter(dict[str, dict[str, object]]).validate_python(document()["components"])
-    references = set(re.findall(r"#/components/schemas/(\w+)", str(document())))
+    components = TypeAdapter(dict[str, dict[str, object]]).validate_python(document(OPERATIONS)["components"])
+    references = set(re.findall(r"#/components/schemas/(\w+)", str(document(OPERATIONS))))
     assert references <= set(components["schemas"])
 
 
 def test_the_document_knows_every_queue_attribute_with_its_range() -> None:
-    components = TypeAdapter(dict[str, dict[str, dict[str, object]]]).validate_python(document()["components"])
+    components = TypeAdapter(dict[str, dict[str, dict[str, object]]]).validate_python(
+        document(OPERATIONS)["components"]
+    )
     properties = components["schemas"]["QueueDefinition"]["properties"]
     assert isinstance(properties, dict)
     assert set(properties) == {"name", "durable", "subscriptions", *(each.name for each in ATTRIBUTES)}

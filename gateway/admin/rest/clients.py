@@ -1,0 +1,151 @@
+"""Operations on connected clients and subscriptions, and explanations of where a message goes and why one waits."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sluicegate.gateway.admin.operation import INVALID_PARAMETER, PROBLEM, Answer, Operations, Parameter, TextParameter
+from sluicegate.gateway.admin.requests import path_name, text, view_answer, whole_number
+from sluicegate.gateway.admin.rest.queues import NO_QUEUE
+from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientQuestion, ClientsView
+from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen, properties_from_json
+from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.messaging.queues.definition import QueueInvalid
+
+CLIENTS: Final = Operations()
+
+CLIENT_NAME_PARAMETER: Final = TextParameter("client_name", "* is any characters, ? one", 65_535)
+CLIENTS_NUMBERS: Final = (
+    Parameter("after", "clients to skip", 0, 2**63 - 1, 0),
+    Parameter("limit", "most clients to return", 1, CLIENTS_MAX, CLIENTS_DEFAULT),
+)
+
+
+@CLIENTS.operation(
+    "GET",
+    "/clients",
+    Answer(200, "A page of clients, by name", ClientsView),
+    INVALID_PARAMETER,
+    parameters=(CLIENT_NAME_PARAMETER, *CLIENTS_NUMBERS),
+)
+async def list_clients(node: NodePort, request: Request) -> Response:
+    """Connected clients, and what each waits for."""
+    after, limit = (whole_number(request, each) or 0 for each in CLIENTS_NUMBERS)
+    name = text(request, CLIENT_NAME_PARAMETER) or ""
+    return view_answer(await node.list_clients(ClientQuestion(client_name=name, after=after, limit=limit)))
+
+
+@CLIENTS.operation(
+    "DELETE",
+    "/clients/{name}",
+    Answer(204, "Disconnected"),
+    Answer(404, "No client of that name is connected", PROBLEM),
+)
+async def disconnect_client(node: NodePort, request: Request) -> Response:
+    """Disconnect a client, on all protocols; it may connect again."""
+    await node.disconnect_client(path_name(request))
+    return Response(status_code=204)
+
+
+PATTERN_CHARS_MAX: Final = 65_535
+SMRP_TEXTS: Final = (
+    TextParameter("vpn_name", "pattern; `*` stands for any characters, `?` for one", PATTERN_CHARS_MAX),
+    TextParameter("destination_name", "pattern of clients and queues", PATTERN_CHARS_MAX),
+    TextParameter("topic", "only what matches messages on this topic", PATTERN_CHARS_MAX),
+    TextParameter("topic_str", "pattern of the subscription", PATTERN_CHARS_MAX),
+)
+SMRP_NUMBERS: Final = (
+    Parameter("after", "rows to skip", 0, 2**31 - 1, 0),
+    Parameter("limit", "most rows to return", 1, ROWS_MAX, ROWS_DEFAULT),
+)
+
+
+@CLIENTS.operation(
+    "GET",
+    "/smrp/subscriptions",
+    Answer(200, "A page of rows, by destination", SmrpSubscriptionsView),
+    INVALID_PARAMETER,
+    parameters=(*SMRP_TEXTS, *SMRP_NUMBERS),
+)
+async def smrp_subscriptions(node: NodePort, request: Request) -> Response:
+    """Subscriptions of clients and queues, with their Deliver-To-One priorities."""
+    vpn_name, destination_name, topic, topic_str = (text(request, each) or "" for each in SMRP_TEXTS)
+    after, limit = (whole_number(request, each) or 0 for each in SMRP_NUMBERS)
+    question = SmrpQuestion(
+        vpn_name=vpn_name,
+        destination_name=destination_name,
+        topic=topic,
+        topic_str=topic_str,
+        after=after,
+        limit=limit,
+    )
+    return view_answer(await node.smrp_subscriptions(question))
+
+
+TOPIC_PARAMETER: Final = TextParameter("topic", "topic of the message; none with `queue`", 65_535)
+TARGET_PARAMETER: Final = TextParameter("queue", "a queue the message is sent to", 250)
+SPECIMEN_TEXTS: Final = (
+    TextParameter("key", "partition key", 255),
+    TextParameter("client_id", "the publisher's, for queues that take keys from it", 65_535),
+    TextParameter(
+        "client_username", "the publisher's, for its rights; without one that of the client that is connected", 255
+    ),
+    TextParameter(
+        "properties", 'user properties of the message, for selectors: a JSON object such as {"amount": 12}', 65_535
+    ),
+)
+MESSAGE_PARAMETERS: Final = (
+    Parameter("size", "payload in bytes", 0, 2**40, 0),
+    Parameter("qos", "0: a direct message", 0, 2, 1),
+    Parameter("priority", "below 4 is low", 0, 9, 4),
+    Parameter("deliver_to_one", "1: it is for one of its subscribers only", 0, 1, 0),
+)
+
+
+@CLIENTS.operation(
+    "GET",
+    "/explain/publish",
+    Answer(200, "The explanation", PublishExplanation),
+    NO_QUEUE,
+    INVALID_PARAMETER,
+    parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, *SPECIMEN_TEXTS, *MESSAGE_PARAMETERS),
+)
+async def explain_publish(node: NodePort, request: Request) -> Response:
+    """The queues and partitions that a message would go to, and the result of each check; nothing is published."""
+    topic, queue = text(request, TOPIC_PARAMETER), text(request, TARGET_PARAMETER)
+    if (topic is None) == (queue is None):
+        raise QueueInvalid("topic", "give a topic or a queue, and not both", "topic, or queue")
+    key, client_id, client_username, properties = (text(request, each) for each in SPECIMEN_TEXTS)
+    size, qos, priority, deliver_to_one = (whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
+    message = Specimen(
+        topic=topic or "",
+        size_bytes=size,
+        qos=qos,
+        key=key,
+        priority=priority,
+        client_id=client_id or "",
+        client_username=client_username,
+        deliver_to_one=bool(deliver_to_one),
+        properties=properties_from_json(properties) if properties else (),
+    )
+    return view_answer(await node.explain_publish(message, queue=queue))
+
+
+QUEUE_PARAMETER: Final = TextParameter("queue", "name of the queue", 250, required=True)
+KEY_PARAMETER: Final = TextParameter("key", "partition key", 255, required=True)
+
+
+@CLIENTS.operation(
+    "GET",
+    "/explain/key",
+    Answer(200, "The explanation", KeyExplanation),
+    NO_QUEUE,
+    INVALID_PARAMETER,
+    parameters=(QUEUE_PARAMETER, KEY_PARAMETER),
+)
+async def explain_key(node: NodePort, request: Request) -> Response:
+    """The partition of a key, its consumer, and why messages of the key wait."""
+    queue, key = (text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_PARAMETER))
+    return view_answer(await node.explain_key(queue, key))

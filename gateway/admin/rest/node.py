@@ -1,0 +1,244 @@
+"""Operations on the node as a whole: documentation, health, metrics, events, configuration, spool and backups."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sluicegate.gateway.admin.operation import (
+    BAD_BODY,
+    INVALID_PARAMETER,
+    REFUSED,
+    Answer,
+    JsonSchema,
+    Operations,
+    Parameter,
+)
+from sluicegate.gateway.admin.requests import html_answer, json_answer, json_object, view_answer, whole_number
+from sluicegate.gateway.admin.rest.openapi import docs_page, document_json, index_page
+from sluicegate.gateway.admin.rest.schemas import fixed, list_of
+from sluicegate.gateway.config.sections.security.access_levels import AccessLevel, AdminAccount
+from sluicegate.gateway.observability.metrics import CONTENT_TYPE, Exposition
+from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.views.accounts import AccountView
+from sluicegate.gateway.views.clients import MessageVpnsView
+from sluicegate.gateway.views.figures import NodeFigures
+from sluicegate.gateway.views.queues import ActorView, EventView, Health, ReloadView
+from sluicegate.gateway.views.spool import BackupView, SpoolView
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.storage.backup.folder import NAME_ALLOWED, NAME_FORM
+
+HTML: Final = "text/html"
+METRICS_TEXT: Final = "text/plain"
+EVENTS_MAX: Final = 1000  # what a node keeps
+
+EVENTS_PARAMETERS: Final = (
+    Parameter("after", "events with numbers above this one", 0, 2**63 - 1, 0),
+    Parameter("limit", "most events to return; the latest ones", 1, EVENTS_MAX, 100),
+)
+START_BACKUP: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "description": NAME_ALLOWED, "pattern": f"^{NAME_FORM.pattern}$"}},
+    "additionalProperties": False,
+}
+
+NODE: Final = Operations()
+
+
+@dataclass(frozen=True, slots=True)
+class _Actors:
+    actors: Sequence[ActorView]
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    events: Sequence[EventView]
+
+
+@NODE.operation("GET", "/", Answer(200, "A page", None, HTML), of_vpn=False, level=AccessLevel.NONE)
+async def index(node: NodePort, request: Request) -> Response:
+    """Links to everything here."""
+    return html_answer(index_page(request.app.state.operations))
+
+
+@NODE.operation("GET", "/docs", Answer(200, "A page", None, HTML), of_vpn=False, level=AccessLevel.NONE)
+async def docs(node: NodePort, request: Request) -> Response:
+    """This documentation."""
+    return html_answer(docs_page(request.app.state.operations))
+
+
+@NODE.operation(
+    "GET",
+    "/openapi.json",
+    Answer(200, "OpenAPI 3.1", fixed("Document", {"type": "object"})),
+    of_vpn=False,
+    level=AccessLevel.NONE,
+)
+async def openapi(node: NodePort, request: Request) -> Response:
+    """The OpenAPI document."""
+    return json_answer(await asyncio.to_thread(document_json, request.app.state.operations))
+
+
+@NODE.operation(
+    "GET",
+    "/health/live",
+    Answer(200, "It works", Health),
+    Answer(503, "It does not; see `reasons`", Health),
+    of_vpn=False,
+    level=AccessLevel.NONE,
+)
+async def live(node: NodePort, request: Request) -> Response:
+    """Whether the process works; restart it if not."""
+    health = await node.health()
+    return view_answer(health, status=200 if health.live else 503)
+
+
+@NODE.operation(
+    "GET",
+    "/health/ready",
+    Answer(200, "It does", Health),
+    Answer(503, "It does not; see `reasons`", Health),
+    of_vpn=False,
+    level=AccessLevel.NONE,
+)
+async def ready(node: NodePort, request: Request) -> Response:
+    """Whether the node takes traffic."""
+    health = await node.health()
+    return view_answer(health, status=200 if health.live and health.ready else 503)
+
+
+@NODE.operation("GET", "/metrics", Answer(200, "Text exposition format", None, METRICS_TEXT), of_vpn=False)
+async def metrics(node: NodePort, request: Request) -> Response:
+    """Metrics for Prometheus."""
+    exposition: Exposition = request.app.state.exposition
+    return Response(exposition.render(await node.metrics_snapshot()), headers={"Content-Type": CONTENT_TYPE})
+
+
+@NODE.operation(
+    "GET",
+    "/actors",
+    Answer(200, "Roots first", list_of("Actors", "actors", ActorView)),
+    of_vpn=False,
+)
+async def actors(node: NodePort, request: Request) -> Response:
+    """The tree of actors."""
+    return view_answer(_Actors(await node.actor_tree()))
+
+
+@NODE.operation(
+    "GET",
+    "/events",
+    Answer(200, "The latest ones", list_of("Events", "events", EventView)),
+    INVALID_PARAMETER,
+    parameters=EVENTS_PARAMETERS,
+    of_vpn=False,
+)
+async def events(node: NodePort, request: Request) -> Response:
+    """Recent events, oldest first."""
+    after, limit = (whole_number(request, parameter) for parameter in EVENTS_PARAMETERS)
+    return view_answer(_Events(await node.events(after=after or 0, limit=limit or 1)))
+
+
+@NODE.operation(
+    "GET",
+    "/account",
+    Answer(200, "The account", AccountView),
+    level=AccessLevel.NONE,
+)
+async def show_account(node: NodePort, request: Request) -> Response:
+    """The account that sends this request, with its access levels in the node and in a message VPN."""
+    account: AdminAccount = request.state.account
+    view = AccountView(
+        name=account.name,
+        global_access_level=account.global_access_level.word,
+        msg_vpn_access_level=account.level_in(request.state.vpn).word,
+    )
+    return view_answer(view)
+
+
+@NODE.operation(
+    "GET",
+    "/figures",
+    Answer(200, "Now", NodeFigures),
+    of_vpn=False,
+)
+async def node_figures(node: NodePort, request: Request) -> Response:
+    """Totals of the node, by protocol; take two answers and the time between them for rates."""
+    return view_answer(await node.node_figures())
+
+
+@NODE.operation(
+    "GET",
+    "/message-vpns",
+    Answer(200, "By name", MessageVpnsView),
+    of_vpn=False,
+)
+async def list_message_vpns(node: NodePort, request: Request) -> Response:
+    """Every message VPN: whether it is up, and what it holds."""
+    return view_answer(await node.list_message_vpns())
+
+
+@NODE.operation(
+    "POST",
+    "/configuration/reload",
+    Answer(200, "What changed", ReloadView),
+    REFUSED,
+    of_vpn=False,
+    level=AccessLevel.ADMIN,
+)
+async def reload(node: NodePort, request: Request) -> Response:
+    """Read the configuration again, as SIGHUP does; clients that may no longer connect are disconnected."""
+    return view_answer(await node.reload())
+
+
+@NODE.operation("GET", "/spool", Answer(200, "Now", SpoolView), of_vpn=False)
+async def show_spool(node: NodePort, request: Request) -> Response:
+    """The spool: its incarnation, and how full it is."""
+    return view_answer(await node.show_spool())
+
+
+@NODE.operation(
+    "POST",
+    "/backup",
+    Answer(202, "It has started", BackupView),
+    REFUSED,
+    *BAD_BODY,
+    body=fixed("StartBackup", START_BACKUP),
+    of_vpn=False,
+    level=AccessLevel.ADMIN,
+)
+async def start_backup(node: NodePort, request: Request) -> Response:
+    """Start a backup of the spool in the node's `backup.path`; without a name it is named by the time."""
+    body = await json_object(request)
+    name = body.pop("name", "")
+    if body or not isinstance(name, str):
+        raise QueueInvalid("name" if not body else next(iter(body)), "that is not allowed", "name, a text")
+    return view_answer(await node.start_backup(name), status=202)
+
+
+@NODE.operation(
+    "GET",
+    "/backup",
+    Answer(200, "Its progress", BackupView),
+    REFUSED,
+    of_vpn=False,
+)
+async def show_backup(node: NodePort, request: Request) -> Response:
+    """How far the latest backup has come."""
+    return view_answer(await node.show_backup())
+
+
+@NODE.operation(
+    "DELETE",
+    "/backup",
+    Answer(200, "What it came to", BackupView),
+    REFUSED,
+    of_vpn=False,
+    level=AccessLevel.ADMIN,
+)
+async def cancel_backup(node: NodePort, request: Request) -> Response:
+    """Cancel the backup that is running, and delete its files."""
+    return view_answer(await node.cancel_backup())
