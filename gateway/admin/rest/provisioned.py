@@ -161,7 +161,7 @@ def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSch
         REFUSED,
         *BAD_BODY,
         body=changes_of(body),
-        summary=f"Change {article} {words} that an operator created, also for connected clients; lists are replaced as a whole",
+        summary=f"Change {article} {words} that an operator created, in force at once; lists are replaced whole",
         name=f"update_{kind}",
     )
     async def update(node: NodePort, request: Request) -> Response:
