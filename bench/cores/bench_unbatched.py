@@ -17,7 +17,7 @@ from typing import Final
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import Node, open_store
-from sluicegate.protocols.transport.interface import Connection, PeerInfo, Place
+from sluicegate.protocols.transport.interface import Connection, PeerInfo, ReadTarget
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
@@ -58,7 +58,7 @@ class ListTransport:
     def resume_reading(self) -> None:
         """Nothing is read from here."""
 
-    def read_into(self, place: Place) -> None:
+    def read_into(self, target: ReadTarget) -> None:
         """Go on as before."""
 
     def buffered_bytes(self) -> int:

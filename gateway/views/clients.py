@@ -95,7 +95,7 @@ def client_views(
                 connected_s=(now_ms - rights.admitted_ms) // 1000,
                 flows_count=len(its),
                 unacked_count=sum(flow.unacked_count for flow in its),
-                is_paused=connection.gate is not None and connection.gate.stopped,
+                is_paused=connection.read_control is not None and connection.read_control.stopped,
             )
         )
     return tuple(views)

@@ -16,7 +16,7 @@ from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.attach_sender import destination_of_message
 from sluicegate.protocols.amqp.links.coordinator import TransactingSide
-from sluicegate.protocols.connection.write_control import UnreadAnswers
+from sluicegate.protocols.connection.write_control import UnreadResponses
 from sluicegate.protocols.transport.interface import ByteTransport
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Sides:
         self._publishing: PublishingSide | None = None
         self._transacting: TransactingSide | None = None
         self.is_full = is_full  # the client reads slower than we write
-        self._answers = UnreadAnswers()
+        self._answers = UnreadResponses()
         self._answered_bytes = 0  # while it was full
         self.subscribing_count = 0  # subscriptions whose queue is being made or found: they count already
         self.resuming_count = 0  # links whose flow has waited for them and is not theirs yet: they count already

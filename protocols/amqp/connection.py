@@ -49,7 +49,7 @@ from sluicegate.protocols.amqp.services import AmqpServices
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
-from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
 from sluicegate.protocols.connection.unwritable import reject_unwritable, tell_unwritable
 from sluicegate.protocols.connection.write_control import write_gathered
@@ -75,7 +75,7 @@ class AmqpConnection(Behaviour, Flushed):
         self.sasl: AmqpSasl | None = None  # None until the transport is there, and when the client is in
         # Made anew when the transport is there: what is offered to the client depends on it.
         self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
-        self.gate = ReadingGate(cell.inbox)
+        self.read_control = ReadControl(cell.inbox)
         self.sides = Sides(self, is_full=False)  # made anew when the client has opened: its name is known then
         self._clock = cell.runtime.clock
         self._counters = services.counters
@@ -89,7 +89,7 @@ class AmqpConnection(Behaviour, Flushed):
     def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
         """Begin: the transport is ready."""
         self._transport = transport
-        self.gate.attach(transport)
+        self.read_control.attach(transport)
         self.peer = peer
         self.enter(self.vpns.of_listener(peer.listener))
         self._counters.connected += 1
@@ -133,7 +133,7 @@ class AmqpConnection(Behaviour, Flushed):
 
     def tick(self, now_ms: int) -> None:
         """Bring time: heartbeats, silence, handshakes that take too long."""
-        if self.gate.stopped:
+        if self.read_control.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
         self.services.registry.temporary_nodes.look_after(self)
@@ -144,7 +144,7 @@ class AmqpConnection(Behaviour, Flushed):
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self._transport = None
-        self.gate.attach(None)
+        self.read_control.attach(None)
         self._release()
         self.engine.drop()
         self._count_unfinished()
@@ -247,7 +247,7 @@ class AmqpConnection(Behaviour, Flushed):
         else:
             now_ms, wall_ms = self.runtime.dispatcher.both_ms()
             self.sides.transacting(self).publish(event, now_ms, wall_ms)
-        self.gate.published(publishing.publisher.pressures, publishing.unanswered_count)
+        self.read_control.published(publishing.publisher.pressures, publishing.unanswered_count)
 
     def _disposition(self, event: DispositionReceived) -> None:
         """Take what the client says of what it received; of what it sent it says nothing that matters."""
@@ -364,12 +364,12 @@ class AmqpConnection(Behaviour, Flushed):
             self._deliver(message)
         elif isinstance(message, Confirmed):
             self.sides.publishing.confirmed(message.token)
-            self.gate.answered(self.sides.publishing.unanswered_count)
+            self.read_control.answered(self.sides.publishing.unanswered_count)
         elif isinstance(message, Refused):
             self.sides.publishing.confirmed(message.token, message)
-            self.gate.answered(self.sides.publishing.unanswered_count)
+            self.read_control.answered(self.sides.publishing.unanswered_count)
         elif isinstance(message, Resume):
-            self.gate.resume()
+            self.read_control.resume()
         elif isinstance(message, FlowGone):
             self._flow_gone(message)
         elif isinstance(message, FlowDrained):

@@ -11,14 +11,14 @@ from typing import Final, final
 from sluicegate.actors.messages.queues import BrowsedMessage, BrowserCredit
 from sluicegate.actors.runtime.runtime import ActorCell
 
-SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
+BROWSE_BUFFER_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
 
 
 @final
-class ShownAhead:
+class BrowseBuffer:
     """Those of one look at a queue.
 
-    Invariant: `asked_count` and the length of `waiting` are SHOWN_AHEAD_MAX together, or less.
+    Invariant: `asked_count` and the length of `waiting` are BROWSE_BUFFER_MAX together, or less.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ShownAhead:
 
     def ask(self, credit: int) -> None:
         """Have more shown: the client takes so many messages more than it was sent."""
-        wanted = min(credit, SHOWN_AHEAD_MAX) - len(self.waiting) - self.asked_count
+        wanted = min(credit, BROWSE_BUFFER_MAX) - len(self.waiting) - self.asked_count
         if wanted > 0 and self.browser is not None:
             self.asked_count += wanted
             self.browser.inbox.post(BrowserCredit(wanted))

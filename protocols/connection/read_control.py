@@ -15,7 +15,7 @@ from sluicegate.protocols.transport.interface import ByteTransport
 UNANSWERED_MAX: Final = 20_000  # publishes of a client whose protocol has no window, or a very large one
 
 
-class ReadingGate:
+class ReadControl:
     """Whether bytes are taken from one client."""
 
     def __init__(self, address: Address) -> None:

@@ -16,14 +16,16 @@ from sluicegate.protocols.transport.interface import ByteTransport
 # Answers that a client goes on asking for and does not read: nothing else bounds what then waits for its socket.
 #
 # What a client is sent unasked has bounds of its own: windows, credit, and that direct messages are dropped
-# (`writing_watch`).
+# (`WriteControl`).
 
 
-UNREAD_ANSWERS_BYTES_MAX: Final = 1024 * 1024  # 260,000 PUBACKs; who has a window never has more than a few KiB unread
+UNREAD_RESPONSES_BYTES_MAX: Final = (
+    1024 * 1024
+)  # 260,000 PUBACKs; who has a window never has more than a few KiB unread
 
 
 @final
-class UnreadAnswers:
+class UnreadResponses:
     """Those of one client, while its socket is full.
 
     A client may be behind for hours and read on. So what counts is whether anything was taken of what was written since
@@ -42,7 +44,7 @@ class UnreadAnswers:
     def are_too_many(self, answered_bytes: int, written_bytes: int, transport: ByteTransport) -> bool:
         """Note what was written just now, answers or not; return whether the client asks and takes nothing."""
         self._written_bytes += written_bytes
-        if answered_bytes - self._answered_from < UNREAD_ANSWERS_BYTES_MAX:
+        if answered_bytes - self._answered_from < UNREAD_RESPONSES_BYTES_MAX:
             return False
         if transport.buffered_bytes() >= self._written_bytes:
             return True
@@ -55,7 +57,7 @@ CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport
 CONNECTION_LOW_BYTES: Final = 64 * 1024
 
 
-class WritingWatch:
+class WriteControl:
     """Whether one client reads what it is sent."""
 
     def __init__(
@@ -69,7 +71,7 @@ class WritingWatch:
         self._transport: ByteTransport | None = None
         self.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
         self.paused = False
-        self.answers = UnreadAnswers()
+        self.answers = UnreadResponses()
         self._is_timed = False  # a look is due: there is one at a time, however often the client falls behind
 
     def attach(self, transport: ByteTransport) -> None:

@@ -26,7 +26,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.observability.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
-from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.connection.unwritable import reject_unwritable, tell_unwritable
 from sluicegate.protocols.flow.codec import codes
@@ -58,29 +58,29 @@ from sluicegate.protocols.flow.requests.handshake import authenticate, greet
 from sluicegate.protocols.flow.requests.requests import SessionRequests, take_request
 from sluicegate.protocols.flow.services import FlowServices
 from sluicegate.protocols.security.authentication import Principal
-from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN, ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 # Where the rest of a peer's large frame is read to: its own memory, not one for reads.
 
 
 @final
-class FramePlace:
-    """Stands between the transport of a client that sends something large, and its engine. A `Place`."""
+class FrameReadTarget:
+    """Stands between the transport of a client that sends something large, and its engine. A `ReadTarget`."""
 
     def __init__(self, connection: "FlowConnection") -> None:
         self._connection = connection
 
-    def room(self) -> memoryview | None:
+    def buffer(self) -> memoryview | None:
         """Return memory for what is missing."""
-        return self._connection.engine.room()
+        return self._connection.engine.buffer()
 
-    def placed(self, count: int) -> None:
+    def filled(self, count: int) -> None:
         """Have the frame read once it is whole."""
         connection = self._connection
         connection.services.counters.bytes_received += count
         connection.engine.alive(connection.runtime.dispatcher.both_ms()[0])
-        if connection.engine.placed(count):
+        if connection.engine.filled(count):
             connection.received(b"")
         else:
             connection.count_unfinished()
@@ -116,7 +116,7 @@ class FlowConnection(Behaviour):
             keep_alive_ms=services.limits.keep_alive_ms,
             now_ms=cell.runtime.clock.now_ms(),
         )
-        self.gate = ReadingGate(cell.inbox)
+        self.read_control = ReadControl(cell.inbox)
         self.output = Output(cell, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
         self.consuming = ConsumingSide(self.output.flows, self.engine.send, cell.runtime.dispatcher)
         self.publishing = PublishingSide(
@@ -143,8 +143,8 @@ class FlowConnection(Behaviour):
     def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
         """Begin: the transport is ready."""
         self._transport = self.output.transport = transport
-        self.gate.attach(transport)
-        self.subscribing.watch.attach(transport)
+        self.read_control.attach(transport)
+        self.subscribing.write_control.attach(transport)
         self._peer = peer
         self.sasl = SaslDialogue(self.vpns, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted)
         self.enter(self.sasl.services)
@@ -166,8 +166,8 @@ class FlowConnection(Behaviour):
         self._counters.bytes_received += len(data)
         now_ms, wall_ms = self.runtime.dispatcher.both_ms()
         self._handle(self.engine.feed(data, now_ms, wall_ms))
-        if self.engine.missing_bytes >= PLACED_BYTES_MIN and self._transport is not None:
-            self._transport.read_into(FramePlace(self))
+        if self.engine.missing_bytes >= READ_INTO_BYTES_MIN and self._transport is not None:
+            self._transport.read_into(FrameReadTarget(self))
         self.count_unfinished()
 
     def count_unfinished(self) -> None:
@@ -189,7 +189,7 @@ class FlowConnection(Behaviour):
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep-alive, silence, authentications that take too long."""
-        if self.gate.stopped:
+        if self.read_control.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
         if self.identity.is_over() and not self._is_released:
@@ -200,7 +200,7 @@ class FlowConnection(Behaviour):
         self._transport = None
         self.engine.drop()  # now: the collector, which finds who is gone, counts objects and not their bytes
         self.count_unfinished()
-        self.gate.attach(None)
+        self.read_control.attach(None)
         self._release()
         self.identity.close()
         self.output.end()
@@ -209,13 +209,13 @@ class FlowConnection(Behaviour):
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self.output.paused()
-        self.subscribing.watch.writing_paused()
+        self.subscribing.write_control.writing_paused()
         self._hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.output.resumed()
-        self.subscribing.watch.writing_resumed()
+        self.subscribing.write_control.writing_resumed()
         if not self._is_going:
             self._hold_back(False)
             self._ask_flush()
@@ -281,7 +281,7 @@ class FlowConnection(Behaviour):
         if isinstance(event, Hello):
             greet(self, event)
         elif isinstance(event, Auth):
-            self.gate.busy(True)
+            self.read_control.busy(True)
             self.carry_out(authenticate(self, event))
         elif isinstance(event, Close):
             self._close_transport()
@@ -299,7 +299,7 @@ class FlowConnection(Behaviour):
             self.publishing.publish(event, self._clock.wall_ms())
         except FlowBroken as broken:
             self._break(flow_id, broken.code, broken.text)
-        self.gate.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+        self.read_control.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
 
     def _credit(self, said: Credit) -> None:
         flow = self.consuming.flows.get(said.flow_id)
@@ -348,7 +348,7 @@ class FlowConnection(Behaviour):
 
     def auth_answer(self, answer: AuthAnswer) -> None:
         """Answer AUTH, and go on with what came meanwhile."""
-        self.gate.busy(False)
+        self.read_control.busy(False)
         self._handle(self.engine.auth_answer(answer, self._clock.wall_ms()))
 
     def authenticated(self, principal: Principal) -> None:
@@ -357,7 +357,7 @@ class FlowConnection(Behaviour):
         self.identity.authenticated(principal)
         rights = self.identity.admit(self.client, self._peer.host)
         self.publishing.publisher.rights = rights
-        self.gate.limit(rights)
+        self.read_control.limit(rights)
         self._is_known = True
         self.tell(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
 
@@ -400,12 +400,12 @@ class FlowConnection(Behaviour):
             self.output.flows.append(self.subscribing.receive(message, self._clock.wall_ms()))
         elif isinstance(message, Confirmed):
             self.publishing.confirmed(message.token)
-            self.gate.answered(self.publishing.unanswered_count)
+            self.read_control.answered(self.publishing.unanswered_count)
         elif isinstance(message, Refused):
             self.publishing.confirmed(message.token, message.text())
-            self.gate.answered(self.publishing.unanswered_count)
+            self.read_control.answered(self.publishing.unanswered_count)
         elif isinstance(message, Resume):
-            self.gate.resume()
+            self.read_control.resume()
         else:
             self._receive_rare(message)
         return None

@@ -14,7 +14,7 @@ from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
-from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.http.authentication import SignIn
 from sluicegate.protocols.http.codec.engine import HttpEngine
 from sluicegate.protocols.http.codec.message_in import VPN_HEADER
@@ -56,7 +56,7 @@ class HttpConnection(Behaviour):
         services = vpns.default
         self.vpns = vpns
         self.services = services  # of the message VPN that the latest request was for
-        self.gate = ReadingGate(cell.inbox)
+        self.read_control = ReadControl(cell.inbox)
         self.client = cell.name  # the origin of what it publishes
         self.identity = Identity(services.clients, cell.runtime.clock)
         self.replies = ReplyBox(cell, services.router, services.counters)
@@ -373,7 +373,7 @@ class HttpConnection(Behaviour):
         except ClientDenied as denied:
             raise self._refused(denied) from None
         self._publishing.publisher.rights = rights
-        self.gate.limit(rights)
+        self.read_control.limit(rights)
 
     def _refused(self, denied: ClientDenied) -> HttpProblem:
         """Count a request that is not let in; return what it is answered."""
@@ -413,11 +413,11 @@ class HttpConnection(Behaviour):
         """Publish batches, each of one destination; the submission hears what becomes of each."""
         self._counters.messages_received += sum([batch.count for batch in batches])
         self._publishing.publish(batches, submission)
-        self.gate.published(self._publishing.publisher.pressures, self._publishing.unanswered_count)
+        self.read_control.published(self._publishing.publisher.pressures, self._publishing.unanswered_count)
 
     async def let_through(self) -> None:
         """Wait until every destination that this client feeds can take more. Raises ClientLeft."""
-        while self.gate.stopped:
+        while self.read_control.stopped:
             resumed: LoopFuture[None] = LoopFuture()
             self._resumed = resumed
             await resumed
@@ -444,8 +444,8 @@ class HttpConnection(Behaviour):
             self.replies.take(message)
         else:
             assert isinstance(message, Resume)
-            self.gate.resume()
-            if not self.gate.stopped:
+            self.read_control.resume()
+            if not self.read_control.stopped:
                 self._let_on()
         return None
 
@@ -454,8 +454,8 @@ class HttpConnection(Behaviour):
         self._go_on()
 
     def _answered(self) -> None:
-        self.gate.answered(self._publishing.unanswered_count)
-        if not self.gate.stopped:
+        self.read_control.answered(self._publishing.unanswered_count)
+        if not self.read_control.stopped:
             self._let_on()
 
     # --- the end ---

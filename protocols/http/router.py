@@ -33,7 +33,7 @@ def serve_at_once(connection: "HttpConnection", request: Request) -> bool:
         or not request.is_whole
         or request.raw_path.startswith(FLOW_PATH)
         or here.is_gateway
-        or connection.gate.stopped
+        or connection.read_control.stopped
         or asks_for_reply(request)
         or is_batch(request)
         or not connection.is_known(request, here)

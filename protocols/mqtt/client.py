@@ -8,8 +8,8 @@ from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.routing.destinations import Subscriber
-from sluicegate.protocols.connection.read_control import ReadingGate
-from sluicegate.protocols.connection.write_control import WritingWatch
+from sluicegate.protocols.connection.read_control import ReadControl
+from sluicegate.protocols.connection.write_control import WriteControl
 from sluicegate.protocols.mqtt.codec.events import DisconnectReceived, Will
 from sluicegate.protocols.mqtt.codec.reason_codes import SUCCESS
 from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
@@ -100,14 +100,14 @@ def reach(connection: "MqttConnection", subscriber: Subscriber) -> None:
     """Have the messages of a session come to its connection."""
     connection.services.space.prioritise(subscriber, connection.identity.rights.profile.dto_local_priority)
     subscriber.address = connection.cell.inbox
-    subscriber.pressure = None if connection.watch is None else connection.watch.pressure
+    subscriber.pressure = None if connection.write_control is None else connection.write_control.pressure
 
 
-def gate_of(connection: "MqttConnection") -> ReadingGate:
+def gate_of(connection: "MqttConnection") -> ReadControl:
     """Return what says whether a client is read from: the first to ask is who may keep it from being."""
-    gate = connection.gate
+    gate = connection.read_control
     if gate is None:
-        gate = connection.gate = ReadingGate(connection.cell.inbox)
+        gate = connection.read_control = ReadControl(connection.cell.inbox)
         gate.attach(connection.transport)
         rights = connection.identity.admitted()
         if rights is not None:
@@ -176,15 +176,15 @@ def _go_on(connection: "MqttConnection") -> None:
         connection.drained()
 
 
-def watch_of(connection: "MqttConnection") -> WritingWatch | None:
+def watch_of(connection: "MqttConnection") -> WriteControl | None:
     """Return what watches whether a client reads what it is sent; None: it is not let in yet, or gone.
 
     Publishers, who wait for it, need not know of it before it lags.
     """
     services, attached, transport = connection.services, connection.attached, connection.transport
-    if connection.watch is not None or attached is None or transport is None:
-        return connection.watch
-    watch = connection.watch = WritingWatch(
+    if connection.write_control is not None or attached is None or transport is None:
+        return connection.write_control
+    watch = connection.write_control = WriteControl(
         connection.cell,
         services.counters,
         buffer_bytes_max=services.connection_buffer_bytes_max,

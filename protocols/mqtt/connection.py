@@ -19,8 +19,8 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
-from sluicegate.protocols.connection.read_control import ReadingGate
-from sluicegate.protocols.connection.write_control import WritingWatch, write_gathered
+from sluicegate.protocols.connection.read_control import ReadControl
+from sluicegate.protocols.connection.write_control import WriteControl, write_gathered
 from sluicegate.protocols.mqtt.client import (
     AttachedSession,
     begin_publishing,
@@ -68,22 +68,22 @@ from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER
 
 
 @final
-class PacketPlace:
-    """Stands between the transport of a client that sends something large, and its engine. A `Place`."""
+class PacketReadTarget:
+    """Stands between the transport of a client that sends something large, and its engine. A `ReadTarget`."""
 
     def __init__(self, connection: "MqttConnection") -> None:
         self._connection = connection
         self._engine = connection.engine
 
-    def room(self) -> memoryview | None:
+    def buffer(self) -> memoryview | None:
         """Return memory for what is missing."""
-        return self._engine.room()
+        return self._engine.buffer()
 
-    def placed(self, count: int) -> None:
+    def filled(self, count: int) -> None:
         """Have the packet read once it is whole."""
         connection = self._connection
         connection.services.counters.bytes_received += count
-        if self._engine.placed(count, connection.cell.runtime.dispatcher.both_ms()[0]):
+        if self._engine.filled(count, connection.cell.runtime.dispatcher.both_ms()[0]):
             connection.received(b"")
         else:
             connection.count_unfinished()
@@ -104,14 +104,14 @@ class MqttConnection(Behaviour, Flushed):
         self.peer: PeerInfo | None = None
         self.identity = Identity(services.clients, cell.runtime.clock)
         self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
-        self.gate: ReadingGate | None = None  # until it may have to wait for somebody: see `gate_of`
+        self.read_control: ReadControl | None = None  # until it may have to wait for somebody: see `gate_of`
         self._dispatcher = cell.runtime.dispatcher
         self.transport: ByteTransport | None = None
         self.share: TurnShare | None = None  # of requests in this turn
         self._held: list[MqttEvent] | None = None  # while a request is being carried out: events, some of them handled
         self._held_from = 0  # the first of them that is not
         self._authenticating: Authenticating | None = None  # CONNECT named a method
-        self.watch: WritingWatch | None = None  # from when the client first lagged behind, whoever has the session
+        self.write_control: WriteControl | None = None  # from when the client first lagged behind
         self._flush_asked = False
         self._unfinished: UnfinishedShare | None = None  # of a packet that is not whole, if much of it has come
         self.is_closing = False
@@ -144,7 +144,7 @@ class MqttConnection(Behaviour, Flushed):
         if self.engine.partial is not None or self._unfinished is not None:
             self.count_unfinished()
             if misses_much(self.engine.partial) and self.transport is not None:
-                self.transport.read_into(PacketPlace(self))
+                self.transport.read_into(PacketReadTarget(self))
         self.drained()
 
     def count_unfinished(self) -> None:
@@ -168,7 +168,7 @@ class MqttConnection(Behaviour, Flushed):
         """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
         if self.identity.is_over():
             self.end(NOT_AUTHORIZED, "the token has expired")
-        if self.gate is not None and self.gate.stopped:
+        if self.read_control is not None and self.read_control.stopped:
             self.engine.alive(now_ms)
         elif violated := self.engine.tick(now_ms):
             self._handle(violated)
@@ -180,8 +180,8 @@ class MqttConnection(Behaviour, Flushed):
         self._authenticating = None  # which knows this connection
         self.engine.partial = None  # now: the collector, which finds who is gone, counts objects and not their bytes
         self.count_unfinished()
-        if self.gate is not None:
-            self.gate.attach(None)
+        if self.read_control is not None:
+            self.read_control.attach(None)
         if self.attached is not None and self._held is not None:
             writes_of(self, self.attached).abandon()  # what the request under way still writes is answered to nobody
         self._release()
@@ -198,8 +198,8 @@ class MqttConnection(Behaviour, Flushed):
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
-        if self.watch is not None:
-            self.watch.writing_resumed()
+        if self.write_control is not None:
+            self.write_control.writing_resumed()
         if (delivering := self.delivering()) is not None:
             delivering.hold_back(False)
             self.drained()
@@ -207,7 +207,7 @@ class MqttConnection(Behaviour, Flushed):
     @property
     def is_writing_paused(self) -> bool:
         """Whether the client reads slower than we write."""
-        return self.watch is not None and self.watch.paused
+        return self.write_control is not None and self.write_control.paused
 
     def ask_flush(self) -> None:
         """Write what the engine has to say at the end of this turn."""
@@ -232,9 +232,9 @@ class MqttConnection(Behaviour, Flushed):
             transport.write(only)
         elif transport is not None:
             write_gathered(transport, self.engine.take(), self.services.counters)
-        if transport is not None and self.watch is not None and self.watch.paused:
+        if transport is not None and self.write_control is not None and self.write_control.paused:
             written_bytes = self.services.counters.bytes_sent - sent_before
-            if self.watch.answers.are_too_many(self.engine.answered_bytes, written_bytes, transport):
+            if self.write_control.answers.are_too_many(self.engine.answered_bytes, written_bytes, transport):
                 self._cut_off()
 
     # --- events of the engine ---
@@ -342,8 +342,8 @@ class MqttConnection(Behaviour, Flushed):
             return
         if (delivering := self.delivering()) is not None:
             delivering.go_on()
-        if self.gate is not None:
-            self.gate.busy(False)
+        if self.read_control is not None:
+            self.read_control.busy(False)
         self._handle_all(held, self._held_from)
         self.drained()
 
@@ -469,8 +469,8 @@ class MqttConnection(Behaviour, Flushed):
 
     def stopped(self) -> None:
         """Let publishers go on that wait for this connection."""
-        if self.watch is not None:
-            self.watch.close()
+        if self.write_control is not None:
+            self.write_control.close()
 
     def peer_name(self) -> str:
         """Return the client's address, for logs."""

@@ -12,7 +12,7 @@ All of them happen on the event loop's thread; an exception out of any of them e
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, final
 
-PLACED_BYTES_MIN: Final = 64 * 1024  # of what is missing: less is copied as soon as memory is made for it
+READ_INTO_BYTES_MIN: Final = 64 * 1024  # of what is missing: less is copied as soon as memory is made for it
 
 
 @final
@@ -41,13 +41,13 @@ class PeerInfo:
         self.subprotocol: str | None = None  # what a WebSocket upgrade selected
 
 
-class Place(Protocol):
+class ReadTarget(Protocol):
     """Where the rest of something large belongs whose beginning has come."""
 
-    def room(self) -> memoryview | None:
-        """Return memory for what is missing, `PLACED_BYTES_MIN` at first; None when nothing large is under way."""
+    def buffer(self) -> memoryview | None:
+        """Return memory for what is missing, `READ_INTO_BYTES_MIN` at first; None when nothing large is under way."""
 
-    def placed(self, count: int) -> None:
+    def filled(self, count: int) -> None:
         """The peer sent `count` bytes, one at least, which stand at the beginning of `room`."""
 
 
@@ -83,8 +83,8 @@ class ByteTransport(Protocol):
     def resume_reading(self) -> None:
         """Undo `pause_reading`. Idempotent."""
 
-    def read_into(self, place: Place) -> None:
-        """Have the peer's next bytes put to the room that `place` has, as long as it has some, and not `received`.
+    def read_into(self, target: ReadTarget) -> None:
+        """Have the peer's next bytes put to the memory of `target`, as long as it has some, and not `received`.
 
         For something large, which then nobody but the kernel copies. Idempotent while it lasts. A transport that cannot
         do it goes on calling `received`.

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast, final
 
-from sluicegate.protocols.transport.interface import Connection, PeerInfo, Place
-from sluicegate.protocols.transport.stream_protocols import Lingering, Placing
+from sluicegate.protocols.transport.interface import Connection, PeerInfo, ReadTarget
+from sluicegate.protocols.transport.stream_protocols import LingeringClose, ReadIntoProtocol
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`
@@ -69,7 +69,7 @@ class Stream:
             return
         self._end()
         self._linger(transport.get_write_buffer_size())
-        transport.set_protocol(Lingering(cast(asyncio.Protocol, self)))
+        transport.set_protocol(LingeringClose(cast(asyncio.Protocol, self)))
         transport.resume_reading()
         try:
             transport.write_eof()
@@ -91,11 +91,11 @@ class Stream:
         if self._is_open and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def read_into(self, place: Place) -> None:
+    def read_into(self, target: ReadTarget) -> None:
         """Have what comes next put where it belongs."""
         transport = self._transport
         if self._is_open and transport.get_protocol() is cast(asyncio.Protocol, self):
-            transport.set_protocol(Placing(cast(asyncio.Protocol, self), transport, place))
+            transport.set_protocol(ReadIntoProtocol(cast(asyncio.Protocol, self), transport, target))
 
     def buffered_bytes(self) -> int:
         """Return how much the socket has not taken yet."""

@@ -3,41 +3,41 @@
 import asyncio
 from typing import Final
 
-from sluicegate.protocols.transport.interface import Place
+from sluicegate.protocols.transport.interface import ReadTarget
 
 _NEXT: Final = memoryview(bytearray(16 * 1024))  # where what comes behind something large is read to, and copied from
 
 
-class Placing(asyncio.BufferedProtocol):
+class ReadIntoProtocol(asyncio.BufferedProtocol):
     """Takes a stream's place while the peer sends something large: what comes is read to where it belongs.
 
     Behind it little is read at first: mostly that is the beginning of the next one.
     """
 
-    __slots__ = ("_is_next", "_place", "_stream", "_transport", "eof_received", "pause_writing", "resume_writing")
+    __slots__ = ("_is_next", "_stream", "_target", "_transport", "eof_received", "pause_writing", "resume_writing")
 
-    def __init__(self, stream: asyncio.Protocol, transport: asyncio.Transport, place: Place) -> None:
+    def __init__(self, stream: asyncio.Protocol, transport: asyncio.Transport, target: ReadTarget) -> None:
         self.pause_writing = stream.pause_writing  # type: ignore[method-assign]  # see protocols.transport.stream
         self.resume_writing = stream.resume_writing  # type: ignore[method-assign]
         self.eof_received = stream.eof_received  # type: ignore[method-assign]
         self._stream = stream
         self._transport = transport
-        self._place = place
+        self._target = target
         self._is_next = False  # what is read is behind it
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next read goes."""
-        room = self._place.room()
+        room = self._target.buffer()
         self._is_next = room is None
         return _NEXT if room is None else room
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read there; give the stream its place back when nothing large is under way any more."""
         if not self._is_next:
-            self._place.placed(nbytes)
+            self._target.filled(nbytes)
             return
         self._stream.data_received(bytes(_NEXT[:nbytes]))
-        if self._place.room() is None and self._transport.get_protocol() is self:
+        if self._target.buffer() is None and self._transport.get_protocol() is self:
             self._transport.set_protocol(self._stream)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -45,7 +45,7 @@ class Placing(asyncio.BufferedProtocol):
         self._stream.connection_lost(exc)
 
 
-class Lingering(asyncio.Protocol):
+class LingeringClose(asyncio.Protocol):
     """Takes a stream's place once its last word is written: reads nothing, waits for the end."""
 
     __slots__ = ("_stream",)

@@ -22,7 +22,7 @@ from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from sluicegate.protocols.transport.interface import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from sluicegate.protocols.transport.interface import ByteTransport, Connection, ConnectionFactory, PeerInfo, ReadTarget
 from sluicegate.protocols.transport.origins import ForeignRequest, WebPages, authority_of
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
 
@@ -208,7 +208,7 @@ class WebSocketConnection:
         if not self._waiting:
             self._stream.resume_reading()
 
-    def read_into(self, place: Place) -> None:
+    def read_into(self, target: ReadTarget) -> None:
         """Go on as before: what comes is masked, and a copy without the mask is what is received."""
 
     def buffered_bytes(self) -> int:

@@ -261,7 +261,7 @@ async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker
         client.send(mqtt.publish("t", b"x", qos=0, level=5))
     (connection,) = broker.node.mqtt.open_connections()
     async with asyncio.timeout(DEADLINE_S):
-        while connection.gate is None or not connection.gate.stopped:
+        while connection.read_control is None or not connection.read_control.stopped:
             await asyncio.sleep(0.01)
         while (await shown(broker)).ready_count < 120:
             broker.forward(1)
@@ -281,8 +281,8 @@ async def test_what_is_taken_to_be_published_later_counts_against_the_rate(broke
         in_amqp.transfer(0, body(b"x"), state=in_transaction(txn_id, None))
     await in_flow.open()
     await in_flow.stages("job/7", 0, rows_of(["t"] * 80, [b"x"] * 80), 80)
-    gates = [each.gate for each in broker.node.amqp.open_connections()]
-    gates += [each.gate for each in broker.node.flow.open_connections()]
+    gates = [each.read_control for each in broker.node.amqp.open_connections()]
+    gates += [each.read_control for each in broker.node.flow.open_connections()]
     async with asyncio.timeout(DEADLINE_S):
         while not all(each.stopped for each in gates):
             await asyncio.sleep(0.01)

@@ -107,7 +107,7 @@ async def test_a_client_that_leaves_while_it_is_held_back_is_held_back_no_longer
         _, writer = await comes(broker)
         [connection] = broker.node.http.open_connections()
         async with asyncio.timeout(DEADLINE_S):
-            while not (connection.gate.stopped and asyncio.all_tasks() - before):  # the next request waits
+            while not (connection.read_control.stopped and asyncio.all_tasks() - before):  # the next request waits
                 writer.write(post * 4)
                 await asyncio.sleep(0.01)
         await leaves(broker, writer)

@@ -18,7 +18,7 @@ async def test_for_a_client_that_only_stays_nothing_is_made_beside_its_session(b
     attached = connection.attached
     assert attached is not None
     assert connection.cell.actor is None
-    assert (connection.gate, connection.watch, connection.share) == (None, None, None)
+    assert (connection.read_control, connection.write_control, connection.share) == (None, None, None)
     assert (attached.publishing, attached.delivering, attached.writes) == (None, None, None)
     assert attached.session.subscriber is None
 
@@ -31,9 +31,9 @@ async def test_who_subscribes_once_it_lags_holds_up_its_publishers(broker: Runni
     await client.subscribe("t")
     assert connection.attached is not None
     subscriber = connection.attached.session.subscriber
-    assert connection.watch is not None
+    assert connection.write_control is not None
     assert subscriber is not None
-    assert subscriber.pressure is connection.watch.pressure
+    assert subscriber.pressure is connection.write_control.pressure
 
 
 async def test_a_session_without_a_subscription_gets_one_when_it_is_back(broker: RunningBroker) -> None:

@@ -292,10 +292,10 @@ class Large:
         self._placed_count = 0
         self._connection.transport.read_into(self)
 
-    def room(self) -> memoryview | None:
+    def buffer(self) -> memoryview | None:
         return memoryview(self._memory)[self._placed_count :] if self._memory else None
 
-    def placed(self, count: int) -> None:
+    def filled(self, count: int) -> None:
         self._placed_count += count
         if self.on_half is not None and self._placed_count > LARGE_BYTES // 2:
             self.on_half()

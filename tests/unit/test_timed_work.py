@@ -10,7 +10,7 @@ from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.write_control import WritingWatch
+from sluicegate.protocols.connection.write_control import WriteControl
 from support.cores.lone_actors import Idle, spawned, spawned_partition
 from support.network.full_socket import FullSocket
 
@@ -35,7 +35,7 @@ def stops(runtime: Runtime, cell: ActorCell) -> None:
 def test_a_connection_ends_that_cannot_let_its_publishers_go_on(runtime: Runtime) -> None:
     """It lets them go when its client reads nothing for a while. As it ends it lets the others go."""
     cell = spawned(runtime, Idle)
-    watch = WritingWatch(cell, ProtocolCounters(), buffer_bytes_max=1, slow_subscriber_stall_ms=1)
+    watch = WriteControl(cell, ProtocolCounters(), buffer_bytes_max=1, slow_subscriber_stall_ms=1)
     watch.attach(FullSocket())
     watch.writing_paused()
     watch.pressure.wait(unreachable())

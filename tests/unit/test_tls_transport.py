@@ -196,10 +196,10 @@ class Pausing:
     def is_full(self) -> bool:
         return self._placed_count == len(SENT)
 
-    def room(self) -> memoryview | None:
+    def buffer(self) -> memoryview | None:
         return None if self.is_full() else memoryview(self.memory)[self._placed_count :]
 
-    def placed(self, count: int) -> None:
+    def filled(self, count: int) -> None:
         self._placed_count += count
         if self.is_full():
             self._connection.transport.pause_reading()

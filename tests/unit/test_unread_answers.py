@@ -2,10 +2,10 @@
 
 from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, answer_bytes, frame
 from sluicegate.protocols.amqp.codec.transfers import first_transfer, handle_bytes, next_transfer, transfer_lead
-from sluicegate.protocols.connection.write_control import UNREAD_ANSWERS_BYTES_MAX, UnreadAnswers
+from sluicegate.protocols.connection.write_control import UNREAD_RESPONSES_BYTES_MAX, UnreadResponses
 from support.network.full_socket import FullSocket
 
-PIECE_BYTES = UNREAD_ANSWERS_BYTES_MAX // 16
+PIECE_BYTES = UNREAD_RESPONSES_BYTES_MAX // 16
 
 
 class SlowSocket(FullSocket):
@@ -19,7 +19,7 @@ class SlowSocket(FullSocket):
 
 
 def test_a_client_that_takes_nothing_may_have_so_much_unread_and_no_more() -> None:
-    answers, transport = UnreadAnswers(), SlowSocket()
+    answers, transport = UnreadResponses(), SlowSocket()
     answers.begin(7)
     answered = 7
     for _ in range(15):
@@ -32,21 +32,21 @@ def test_a_client_that_takes_nothing_may_have_so_much_unread_and_no_more() -> No
 
 def test_a_client_that_is_behind_for_ever_and_reads_on_is_left_alone() -> None:
     """It is sent messages as well, so what it is answered lies among them, and as much as before always waits."""
-    answers, transport = UnreadAnswers(), SlowSocket()
+    answers, transport = UnreadResponses(), SlowSocket()
     answers.begin(0)
     for number in range(1, 1000):
         assert not answers.are_too_many(number * PIECE_BYTES, 2 * PIECE_BYTES, transport)
 
 
 def test_a_client_that_takes_a_little_for_show_is_cut_off() -> None:
-    answers, transport = UnreadAnswers(), SlowSocket()
+    answers, transport = UnreadResponses(), SlowSocket()
     answers.begin(0)
     unread = transport.buffered
     for number in range(1, 1000):
         transport.buffered += PIECE_BYTES - (1000 if number % 16 == 0 else 0)
         if answers.are_too_many(number * PIECE_BYTES, PIECE_BYTES, transport):
             break
-    assert transport.buffered - unread <= 2 * UNREAD_ANSWERS_BYTES_MAX
+    assert transport.buffered - unread <= 2 * UNREAD_RESPONSES_BYTES_MAX
 
 
 def test_transfers_and_their_payloads_are_no_answers() -> None:

@@ -13,7 +13,7 @@ from websockets.frames import Frame
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from sluicegate.protocols.transport.interface import PeerInfo, Place
+from sluicegate.protocols.transport.interface import PeerInfo, ReadTarget
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
@@ -86,7 +86,7 @@ class PretendStream:
     def resume_reading(self) -> None:
         self.is_read = True
 
-    def read_into(self, place: Place) -> None:
+    def read_into(self, target: ReadTarget) -> None:
         pass
 
     def buffered_bytes(self) -> int:

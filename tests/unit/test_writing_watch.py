@@ -3,7 +3,7 @@
 import asyncio
 
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.write_control import WritingWatch
+from sluicegate.protocols.connection.write_control import WriteControl
 from support.cores.lone_actors import Idle, lone_runtime, spawned
 from support.network.full_socket import FullSocket
 
@@ -23,7 +23,7 @@ def test_a_client_that_falls_behind_again_and_again_has_one_timer() -> None:
     loop = CountingLoop()
     with lone_runtime(loop=loop) as runtime:
         cell = spawned(runtime, Idle)
-        watch = WritingWatch(cell, ProtocolCounters(), buffer_bytes_max=1, slow_subscriber_stall_ms=1000)
+        watch = WriteControl(cell, ProtocolCounters(), buffer_bytes_max=1, slow_subscriber_stall_ms=1000)
         watch.attach(FullSocket())
         for _ in range(100):
             watch.writing_paused()

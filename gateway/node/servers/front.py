@@ -17,7 +17,7 @@ from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnServices
-from sluicegate.protocols.connection.read_control import ReadingGate
+from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.transport.interface import Connection, PeerInfo
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
@@ -35,7 +35,7 @@ class ClientConnection(Connection, Protocol):
     identity: Identity
 
     @property
-    def gate(self) -> ReadingGate | None:
+    def read_control(self) -> ReadControl | None:
         """What says whether the client is read from; None: nothing has ever kept it from being."""
 
     @property
@@ -173,8 +173,8 @@ class ProtocolFront(ABC, Generic[C, S]):
                 continue  # by what one before it was told
             connection: C = cell.behaviour
             try:
-                if connection.gate is not None:
-                    connection.gate.tick(now_ms)
+                if connection.read_control is not None:
+                    connection.read_control.tick(now_ms)
                 connection.tick(now_ms)
             except Exception as error:  # it costs this connection, and not the others their time
                 cell.failed(error)

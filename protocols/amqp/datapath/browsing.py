@@ -13,7 +13,7 @@ from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.protocols.amqp.engine.link import ATTACHED, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.messages.encode import write_message
-from sluicegate.protocols.connection.browse_buffer import ShownAhead
+from sluicegate.protocols.connection.browse_buffer import BrowseBuffer
 
 if TYPE_CHECKING:
     from sluicegate.protocols.amqp.engine.sessions import Sessions
@@ -28,7 +28,7 @@ class BrowsingLink:
         self.link = link
         self.flow_id = flow_id
         self.queue = queue.cell  # the queue's actor
-        self.ahead = ShownAhead()
+        self.ahead = BrowseBuffer()
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.tail_number = 0  # of the last time that the browser had nothing more
         self._gate = queue.target.gate

@@ -88,7 +88,7 @@ def _denial(connection: "AmqpConnection", peer: Open) -> AmqpError | None:
     """Give the client its place among those that are connected, or return why it has none."""
     assert connection.peer is not None, "the transport comes before its bytes"
     try:
-        connection.gate.limit(connection.identity.admit(peer.container_id, connection.peer.host))
+        connection.read_control.limit(connection.identity.admit(peer.container_id, connection.peer.host))
     except ClientDenied as denied:
         connection.count_refused(denied.reason)
         return AmqpError(condition_of(denied), denied.text)

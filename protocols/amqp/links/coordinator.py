@@ -277,7 +277,7 @@ class TransactingSide:
             commit = TransactionCommit(space=services.space, spool=services.spool, rng=connection.runtime.rng)
             batch = transaction.batch(connection.client, connection.runtime.clock.wall_ms())
             reason = await commit.commit(batch, _accepted_in(transaction))
-            connection.gate.published(commit.pressures, connection.sides.publishing.unanswered_count)
+            connection.read_control.published(commit.pressures, connection.sides.publishing.unanswered_count)
         if reason:
             self._roll_back(transaction, REFUSED)
             return reason

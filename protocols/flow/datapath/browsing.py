@@ -10,7 +10,7 @@ from typing import final
 from sluicegate.actors.messages.queues import Browsed, BrowsedMessage, UnbindFlow
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
-from sluicegate.protocols.connection.browse_buffer import ShownAhead
+from sluicegate.protocols.connection.browse_buffer import BrowseBuffer
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
@@ -27,7 +27,7 @@ class BrowsingFlow:
         self.queue = queue  # the queue's actor
         self.delivery_id_max = delivery_id_max
         self.sent_through = 0
-        self.ahead = ShownAhead()
+        self.ahead = BrowseBuffer()
 
     def __repr__(self) -> str:
         return f"BrowsingFlow({self.flow_id}, through {self.sent_through} of {self.delivery_id_max})"

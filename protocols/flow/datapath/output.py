@@ -11,7 +11,7 @@ from typing import final
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.write_control import UnreadAnswers
+from sluicegate.protocols.connection.write_control import UnreadResponses
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.transport.interface import ByteTransport
 
@@ -38,7 +38,7 @@ class Output(Flushed):
         self._gather = gather  # has the engine told what is to be said once in a turn
         self._give_up = give_up
         self._is_asked = False
-        self._unread = UnreadAnswers()
+        self._unread = UnreadResponses()
         self._answered_bytes = 0  # while the socket was full
 
     def send(self, data: bytes) -> None:

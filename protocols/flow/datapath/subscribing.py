@@ -23,7 +23,7 @@ from sluicegate.messaging.topics.syntax import (
     parse_shared,
     syntax_of,
 )
-from sluicegate.protocols.connection.write_control import WritingWatch
+from sluicegate.protocols.connection.write_control import WriteControl
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frame import SESSION, SUBSCRIBE
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
@@ -41,7 +41,7 @@ class SubscribingSide:
 
     def __init__(self, connection: "FlowConnection") -> None:
         services = connection.services
-        self.watch = WritingWatch(
+        self.write_control = WriteControl(
             connection.cell,
             services.counters,
             buffer_bytes_max=services.connection_buffer_bytes_max,
@@ -57,7 +57,7 @@ class SubscribingSide:
     def take(self, connection: "FlowConnection", asked: Subscribe) -> None:
         """Carry out a request; nothing more is read from the client until it is answered."""
         self._unanswered_count += 1
-        connection.gate.busy(True)
+        connection.read_control.busy(True)
         connection.carry_out(self._carry_out(connection, asked))
 
     async def _carry_out(self, connection: "FlowConnection", asked: Subscribe) -> None:
@@ -74,7 +74,7 @@ class SubscribingSide:
         finally:
             self._unanswered_count -= 1
             if self._unanswered_count == 0:
-                connection.gate.busy(False)
+                connection.read_control.busy(False)
         if text:
             connection.refuse_request(SESSION, asked.request_id, code, text, None)
         else:
@@ -124,7 +124,7 @@ class SubscribingSide:
             profile = connection.identity.rights.profile
             connection.services.space.prioritise(subscriber, profile.dto_local_priority)
             subscriber.address = connection.cell.inbox
-            subscriber.pressure = self.watch.pressure
+            subscriber.pressure = self.write_control.pressure
         return subscriber
 
     async def _unsubscribe(self, connection: "FlowConnection", text: str) -> None:
@@ -134,7 +134,7 @@ class SubscribingSide:
 
     def end(self, router: ActorCell) -> None:
         """The connection ends, and its subscriptions with it."""
-        self.watch.close()
+        self.write_control.close()
         subscriber = self._subscriber
         if subscriber is None:
             return
@@ -148,7 +148,7 @@ class SubscribingSide:
     def receive(self, message: MessageBatch | SharedDirect, wall_ms: int) -> bytes:
         """Return the frames for a direct batch, and count its messages; none when the client has too much unread."""
         batch = message.batch if isinstance(message, SharedDirect) else message
-        if not self._filters or self.watch.drops_direct(batch.count):
+        if not self._filters or self.write_control.drops_direct(batch.count):
             return b""
         encoded, expired_count = encode_direct(batch, wall_ms)
         self._counters.messages_sent += batch.count - expired_count

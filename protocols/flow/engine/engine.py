@@ -76,8 +76,8 @@ from sluicegate.protocols.flow.engine.frame_rules import (
     TO_GATEWAY,
 )
 from sluicegate.protocols.flow.engine.frame_rules import PREFACE as BEFORE_PREFACE
-from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN
-from sluicegate.protocols.transport.loop.uninitialised_bytes import Unfilled
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN
+from sluicegate.protocols.transport.loop.uninitialised_bytes import UninitialisedBytes
 
 BUFFERED_BYTES_MAX: Final = 524_288  # of a client that sends on while its credentials are checked
 CLOSE_TIMEOUT_MS: Final = 5_000  # how long the peer has to answer our CLOSE
@@ -106,7 +106,7 @@ class FlowEngine:
         self._parts: list[bytes] = []
         self.missing_bytes = 0  # of the frame that begins in `_parts`, as far as is known
         self.unfinished_bytes = 0  # that have come of it
-        self._unfilled: Unfilled | None = None  # that frame, once its rest is read to where it stays
+        self._uninitialised: UninitialisedBytes | None = None  # that frame, once its rest is read to where it stays
         self._waits = False  # the owner has to answer before anything more is read
         self._failed_count = 0  # authentications
         self._began_ms = now_ms
@@ -140,27 +140,27 @@ class FlowEngine:
             self.unfinished_bytes = 0
         return self._read_on(data, wall_ms)
 
-    def room(self) -> memoryview | None:
+    def buffer(self) -> memoryview | None:
         """Return where the next bytes of the frame belong that has begun, if so much of it is missing that it pays."""
-        if self._unfilled is None:
-            if self.missing_bytes < PLACED_BYTES_MIN or not self._parts:
+        if self._uninitialised is None:
+            if self.missing_bytes < READ_INTO_BYTES_MIN or not self._parts:
                 return None
             begun = b"".join(self._parts)
             self._parts.clear()
-            self._unfilled = Unfilled(begun, self.missing_bytes)
-        return self._unfilled.room
+            self._uninitialised = UninitialisedBytes(begun, self.missing_bytes)
+        return self._uninitialised.room
 
-    def placed(self, count: int) -> bool:
+    def filled(self, count: int) -> bool:
         """Note that so many bytes have come to `room`; return whether the frame is whole: then `feed` no bytes."""
-        unfilled = self._unfilled
-        assert unfilled is not None, "who places bytes has asked for room"
-        unfilled.filled(count)
+        memory = self._uninitialised
+        assert memory is not None, "who places bytes has asked for room"
+        memory.filled(count)
         self.missing_bytes -= count
         self.unfinished_bytes += count
         if self.missing_bytes > 0:
             return False
-        self._unfilled = None
-        self._parts.append(unfilled.whole())
+        self._uninitialised = None
+        self._parts.append(memory.whole())
         return True
 
     def take(self) -> list[bytes]:
@@ -266,7 +266,7 @@ class FlowEngine:
         self._parts.clear()
         self.missing_bytes = 0
         self.unfinished_bytes = 0
-        self._unfilled = None
+        self._uninitialised = None
 
     def _resume(self, wall_ms: int) -> list[FlowEvent]:
         self._waits = False

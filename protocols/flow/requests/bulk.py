@@ -197,7 +197,7 @@ async def _answer_staging(connection: "FlowConnection", asked: StageRows | Commi
     if isinstance(asked, StageRows):
         batches = batches_of(asked, connection.client, connection.runtime.clock.wall_ms())
         _check_rights(connection, batches)
-        connection.gate.published([], connection.publishing.unanswered_count)
+        connection.read_control.published([], connection.publishing.unanswered_count)
         staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches, user))
         return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
     if isinstance(asked, CommitRows):

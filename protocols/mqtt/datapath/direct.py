@@ -74,4 +74,4 @@ def _note_away(connection: "MqttConnection", count: int) -> None:
 
 
 def _drops(connection: "MqttConnection", count: int) -> bool:
-    return connection.watch is not None and connection.watch.drops_direct(count)
+    return connection.write_control is not None and connection.write_control.drops_direct(count)

@@ -169,16 +169,16 @@ class MqttEngine:
 
     # --- what a transport reads to where it stays ---
 
-    def room(self) -> memoryview | None:
+    def buffer(self) -> memoryview | None:
         """Return memory for what is missing of a packet, if so much of it is missing that it pays."""
-        return None if self.partial is None else self.partial.room(self.level)
+        return None if self.partial is None else self.partial.buffer(self.level)
 
-    def placed(self, count: int, now_ms: int) -> bool:
+    def filled(self, count: int, now_ms: int) -> bool:
         """Note that so many bytes have come to `room`; return whether the packet is whole: then `feed` no bytes."""
         if self._stage == _OPEN:  # before that, time runs against whoever is slow
             self._last_packet_ms = now_ms
         assert self.partial is not None, "who places bytes has asked for room"
-        payload = self.partial.placed(count)
+        payload = self.partial.filled(count)
         if payload is None:
             return False
         self._publish_reader().apart = payload

@@ -6,8 +6,8 @@ from sluicegate.protocols.mqtt.codec.errors import PeerViolation
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBLISH
 from sluicegate.protocols.mqtt.codec.wire import read_length
 from sluicegate.protocols.mqtt.engine.publish_reader import WIRE_FIRST_BYTE
-from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN
-from sluicegate.protocols.transport.loop.uninitialised_bytes import Unfilled
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN
+from sluicegate.protocols.transport.loop.uninitialised_bytes import UninitialisedBytes
 
 _SMALL_BYTES: Final = 1024  # a read this short is put to the one before it: objects for single bytes would add up
 
@@ -29,7 +29,7 @@ class PartialPacket:
         self.missing_bytes = 1 if length < 0 else body + length - end  # of one whose length has not come yet, 1
         self._reads = [data[pos:]]
         self.held_bytes = end - pos  # that have come
-        self._unfilled: Unfilled | None = None  # what stands behind `_reads`, which is then one piece, or an empty one
+        self._uninitialised: UninitialisedBytes | None = None  # what follows `_reads`, then one piece
 
     def join(self, data: bytes) -> bytes:
         """Return all bytes from the packet's first one on, and this has had its time; none while more is missing.
@@ -45,40 +45,40 @@ class PartialPacket:
             reads.append(data)
         return b"" if self.missing_bytes > 0 else b"".join(reads)
 
-    def room(self, level: int) -> memoryview | None:
+    def buffer(self, level: int) -> memoryview | None:
         """Return where the next bytes of the packet belong, if so much of it is missing that it pays."""
-        unfilled = self._unfilled
-        if unfilled is None:
-            if self.missing_bytes < PLACED_BYTES_MIN:
+        memory = self._uninitialised
+        if memory is None:
+            if self.missing_bytes < READ_INTO_BYTES_MIN:
                 return None
             begun = b"".join(self._reads)
             at = _payload_apart_at(begun, level)
-            unfilled = self._unfilled = Unfilled(memoryview(begun)[at:], self.missing_bytes)
+            memory = self._uninitialised = UninitialisedBytes(memoryview(begun)[at:], self.missing_bytes)
             self._reads = [begun[:at]]
-        return unfilled.room
+        return memory.room
 
-    def placed(self, count: int) -> bytes | None:
+    def filled(self, count: int) -> bytes | None:
         """Note that so many bytes have come to `room`. None while more is missing.
 
         Of a packet that is whole, return the payload that lies apart, or none; `join` returns the rest.
         """
-        unfilled = self._unfilled
-        assert unfilled is not None, "who places bytes has asked for room"
-        unfilled.filled(count)
+        memory = self._uninitialised
+        assert memory is not None, "who places bytes has asked for room"
+        memory.filled(count)
         self.missing_bytes -= count
         self.held_bytes += count
         if self.missing_bytes > 0:
             return None
-        self._unfilled = None
+        self._uninitialised = None
         if self._reads[0]:
-            return unfilled.whole()
-        self._reads = [unfilled.whole()]
+            return memory.whole()
+        self._reads = [memory.whole()]
         return b""
 
 
 def misses_much(partial: PartialPacket | None) -> bool:
     """Return whether so much of a packet is missing that it pays to read the rest to where it stays."""
-    return partial is not None and partial.missing_bytes >= PLACED_BYTES_MIN
+    return partial is not None and partial.missing_bytes >= READ_INTO_BYTES_MIN
 
 
 def _payload_apart_at(begun: bytes, level: int) -> int:

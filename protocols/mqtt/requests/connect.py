@@ -126,8 +126,8 @@ def _admit(
     identity.authenticated(principal)
     assert connection.peer is not None
     rights = identity.admit(client_id, connection.peer.host, takes_over=True)
-    if connection.gate is not None:
-        connection.gate.limit(rights)
+    if connection.read_control is not None:
+        connection.read_control.limit(rights)
     will = event.will
     if will is not None and will.topic.startswith(EVENT_TOPICS):
         text = f"will topic {will.topic!r} belongs to the server"

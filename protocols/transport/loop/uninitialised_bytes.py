@@ -19,7 +19,7 @@ _view_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t
 
 
 @final
-class Unfilled:
+class UninitialisedBytes:
     """So many bytes that are filled from the first to the last.
 
     The memory is not touched before: what is announced and never comes takes addresses, and no pages. `room` must not

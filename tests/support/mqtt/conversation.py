@@ -33,14 +33,14 @@ class Conversation:
         """The client's bytes arrive in reads of at most so many, by a transport that puts them where they belong."""
         events: list[MqttEvent] = []
         while data:
-            room = self.engine.room()
+            room = self.engine.buffer()
             piece = data[: size if room is None else min(size, len(room))]
             data = data[len(piece) :]
             if room is None:
                 events += self.hears(piece)
                 continue
             room[: len(piece)] = piece
-            if self.engine.placed(len(piece), self.now_ms):
+            if self.engine.filled(len(piece), self.now_ms):
                 events += self.hears(b"")
         return events
 

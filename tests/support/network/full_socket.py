@@ -1,6 +1,6 @@
 """A socket that takes nothing."""
 
-from sluicegate.protocols.transport.interface import Place
+from sluicegate.protocols.transport.interface import ReadTarget
 
 
 class FullSocket:
@@ -13,7 +13,7 @@ class FullSocket:
     def abort(self) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
-    def read_into(self, place: Place) -> None: ...
+    def read_into(self, target: ReadTarget) -> None: ...
 
     def buffered_bytes(self) -> int:
         return 1

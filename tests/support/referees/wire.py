@@ -8,7 +8,7 @@ behind a rule that the client broke, the gateway is judged no further.
 from collections.abc import Callable
 from typing import Final
 
-from sluicegate.protocols.transport.interface import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
+from sluicegate.protocols.transport.interface import ByteTransport, Connection, ConnectionFactory, PeerInfo, ReadTarget
 from sluicegate.protocols.transport.listeners import Listener
 from support.referees.amqp.connection import AmqpReferee
 from support.referees.flow.connection import FlowProtocolReferee, Names
@@ -63,7 +63,7 @@ class _JudgedConnection:
         self._referee: Referee | None = referee
         self._fouls = fouls
         self._transport: ByteTransport
-        self._place: Place
+        self._target: ReadTarget
         self._room: memoryview | None = None
 
     # What the stream tells: Connection.
@@ -114,23 +114,23 @@ class _JudgedConnection:
     def resume_reading(self) -> None:
         self._transport.resume_reading()
 
-    def read_into(self, place: Place) -> None:
-        self._place = place
+    def read_into(self, target: ReadTarget) -> None:
+        self._target = target
         self._transport.read_into(self)
 
     def buffered_bytes(self) -> int:
         return self._transport.buffered_bytes()
 
-    # What the stream asks for while something large comes: Place.
+    # What the stream asks for while something large comes: ReadTarget.
 
-    def room(self) -> memoryview | None:
-        self._room = self._place.room()
+    def buffer(self) -> memoryview | None:
+        self._room = self._target.buffer()
         return self._room
 
-    def placed(self, count: int) -> None:
+    def filled(self, count: int) -> None:
         if self._referee is not None and self._room is not None:
             self._tell(self._referee.client_says, bytes(self._room[:count]))
-        self._place.placed(count)
+        self._target.filled(count)
 
     # Judging.
 

@@ -234,7 +234,7 @@ def test_a_preface_that_comes_in_two_parts_is_a_preface(cut: int, is_gateway: bo
     """Flow: sessions. It has no length that could be read as that of a frame."""
     end = one_end(is_gateway=is_gateway)
     assert end.feed(PREFACE[:cut], NOW_MS, WALL_MS) == []
-    assert end.room() is None
+    assert end.buffer() is None
     assert end.feed(PREFACE[cut:], NOW_MS, WALL_MS) == []
     assert end.phase == GREETING
 

@@ -4,13 +4,13 @@ import pytest
 
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.write_control import UNREAD_ANSWERS_BYTES_MAX
+from sluicegate.protocols.connection.write_control import UNREAD_RESPONSES_BYTES_MAX
 from sluicegate.protocols.flow.datapath.output import Output
 from support.cores.lone_actors import Idle, spawned
 from support.flow.engine_pair import open_gateway
 from support.network.full_socket import FullSocket
 
-ANSWER = bytes(UNREAD_ANSWERS_BYTES_MAX // 16)
+ANSWER = bytes(UNREAD_RESPONSES_BYTES_MAX // 16)
 
 
 class CountingSocket(FullSocket):

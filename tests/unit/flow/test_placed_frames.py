@@ -6,7 +6,7 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
 from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
-from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN
 from support.flow.engine_pair import NOW_MS, WALL_MS, FlowWire
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
@@ -25,10 +25,10 @@ def opened() -> FlowWire:
 def place(wire: FlowWire, data: bytes, *, at_once: int) -> list[FlowEvent]:
     """Put data to the gateway's room, so many bytes in a read."""
     for start in range(0, len(data), at_once):
-        room, piece = wire.gateway.room(), data[start : start + at_once]
+        room, piece = wire.gateway.buffer(), data[start : start + at_once]
         assert room is not None
         room[: len(piece)] = piece
-        if wire.gateway.placed(len(piece)):
+        if wire.gateway.filled(len(piece)):
             return wire.gateway.feed(b"", NOW_MS, WALL_MS)
     return []
 
@@ -41,7 +41,7 @@ def test_a_frame_that_was_placed_brings_what_it_holds(begun: int, at_once: int) 
     (event,) = place(wire, frame[begun:], at_once=at_once)
     assert isinstance(event, PublishesReceived)
     assert event.payloads == [LARGE]
-    assert wire.gateway.room() is None
+    assert wire.gateway.buffer() is None
 
 
 def test_what_comes_behind_a_placed_frame_is_read_as_ever() -> None:
@@ -56,9 +56,9 @@ def test_what_comes_behind_a_placed_frame_is_read_as_ever() -> None:
 @pytest.mark.parametrize("begun", [3, 200_000])
 def test_there_is_no_room_before_it_pays(begun: int) -> None:
     """The size is not known yet, or little is missing."""
-    wire, frame = opened(), frame_of(LARGE[: 200_000 + PLACED_BYTES_MIN - 1000])
+    wire, frame = opened(), frame_of(LARGE[: 200_000 + READ_INTO_BYTES_MIN - 1000])
     wire.gateway.feed(frame[:begun], NOW_MS, WALL_MS)
-    assert wire.gateway.room() is None
+    assert wire.gateway.buffer() is None
 
 
 def test_nobody_makes_the_gateway_hold_a_frame_before_it_is_known() -> None:
@@ -67,13 +67,13 @@ def test_nobody_makes_the_gateway_hold_a_frame_before_it_is_known() -> None:
     wire.carry()
     events = wire.gateway.feed(frame_of(LARGE)[:100], NOW_MS, WALL_MS)
     assert isinstance(events[-1], PeerViolated)
-    assert wire.gateway.room() is None
+    assert wire.gateway.buffer() is None
 
 
 def test_a_connection_that_fails_in_the_middle_of_a_frame_has_no_room_for_it() -> None:
     wire, frame = opened(), frame_of(LARGE)
     wire.gateway.feed(frame[:100], NOW_MS, WALL_MS)
-    assert wire.gateway.room() is not None
+    assert wire.gateway.buffer() is not None
     wire.gateway.fail(codes.NOT_AUTHENTICATED, "the token has expired")
     assert wire.gateway.phase == CLOSED
-    assert wire.gateway.room() is None
+    assert wire.gateway.buffer() is None

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, MqttEvent, PublishReceived
-from sluicegate.protocols.transport.interface import PLACED_BYTES_MIN
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN
 from support.mqtt.conversation import Row, all_rows, connected, rows_of
 
 Said = object
@@ -96,7 +96,7 @@ def test_single_bytes_say_the_same(data: st.DataObject, level: int) -> None:
 
 def large_packets(level: int) -> st.SearchStrategy[bytes]:
     """Packets of which far more than one read is missing at first, right and wrong."""
-    size = st.integers(PLACED_BYTES_MIN, 3 * PLACED_BYTES_MIN)
+    size = st.integers(READ_INTO_BYTES_MIN, 3 * READ_INTO_BYTES_MIN)
     right = st.builds(
         lambda size, qos, retain, properties: mqtt.publish(
             "large", bytes(range(251)) * (size // 251), level=level, qos=qos, retain=retain, properties=properties
@@ -144,7 +144,7 @@ def test_a_large_payload_lies_where_it_was_read_to(level: int, qos: int, propert
     conversation = connected(level)
     packet = mqtt.publish("t", bytes(1 << 20), level=level, qos=qos, properties=properties)
     conversation.hears(packet[:1000])
-    room = conversation.engine.room()
+    room = conversation.engine.buffer()
     assert room is not None
     conversation.reads(packet[1000:], 300_000)
     (event,) = conversation.events
@@ -156,9 +156,9 @@ def test_a_large_payload_lies_where_it_was_read_to(level: int, qos: int, propert
 
 def test_little_that_is_missing_is_given_no_memory_of_its_own() -> None:
     conversation = connected(4)
-    packet = mqtt.publish("t", bytes(PLACED_BYTES_MIN), qos=1)
+    packet = mqtt.publish("t", bytes(READ_INTO_BYTES_MIN), qos=1)
     conversation.hears(packet[:100])
-    assert conversation.engine.room() is None
+    assert conversation.engine.buffer() is None
     conversation.hears(packet[100:])
     assert len(all_rows(conversation.events)) == 1
 
