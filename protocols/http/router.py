@@ -3,20 +3,18 @@
 A POST of a message is published at once where nothing has to be waited for; any other request has a task.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import QUEUE_PREFIX, destination_of_path
 from sluicegate.protocols.http.codec.problems import METHOD_NOT_ALLOWED, HttpProblem
 from sluicegate.protocols.http.codec.requests import Request
 from sluicegate.protocols.http.codec.responses import NO_CONTENT
 from sluicegate.protocols.http.consuming.delivery_forms import FLOW_PREFIX
-from sluicegate.protocols.http.consuming.requests import end_flow, read_flow, read_queue, settle
-from sluicegate.protocols.http.publishing.gateway_mode import relay
-from sluicegate.protocols.http.publishing.requests import asks_for_reply, is_batch, post, post_and_wait, post_batch
+from sluicegate.protocols.http.requests.consume import end_flow, read_flow, read_queue, settle
+from sluicegate.protocols.http.requests.gateway_mode import relay
+from sluicegate.protocols.http.requests.post import asks_for_reply, is_batch, post, post_and_wait, post_batch
 from sluicegate.protocols.http.services import HttpServices
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.http.connection import HttpConnection
 
 QUEUE_PATH: Final = QUEUE_PREFIX.encode()
 FLOW_PATH: Final = FLOW_PREFIX.encode()
@@ -25,71 +23,71 @@ QUEUE_METHODS: Final = b"GET, OPTIONS, POST"
 TOPIC_METHODS: Final = b"OPTIONS, POST"
 
 
-def serve_at_once(connection: "HttpConnection", request: Request) -> bool:
+def serve_at_once(client: HttpClient, request: Request) -> bool:
     """Publish what a request brings, if it does and nothing has to be waited for. Raises HttpProblem."""
-    here = connection.services_of(request)
+    here = client.services_of(request)
     if (
         request.method != "POST"
         or not request.is_whole
         or request.raw_path.startswith(FLOW_PATH)
         or here.is_gateway
-        or connection.read_control.stopped
+        or client.read_control.stopped
         or asks_for_reply(request)
         or is_batch(request)
-        or not connection.is_known(request, here)
+        or not client.is_known(request, here)
     ):
         return False
-    post(connection, request, destination_of_path(request.raw_path))
+    post(client, request, destination_of_path(request.raw_path))
     return True
 
 
-async def serve(connection: "HttpConnection", request: Request) -> None:
+async def serve(client: HttpClient, request: Request) -> None:
     """Carry out any request. Raises HttpProblem and ClientLeft."""
-    here = connection.services_of(request)
+    here = client.services_of(request)
     if here.is_gateway:
-        await _relay(connection, request, here)
+        await _relay(client, request, here)
         return
     method = request.method
     is_flow = request.raw_path.startswith(FLOW_PATH)
     is_queue = request.raw_path.startswith(QUEUE_PATH)
     methods = FLOW_METHODS if is_flow else QUEUE_METHODS if is_queue else TOPIC_METHODS
     if method == "OPTIONS":
-        headers = connection.cross_origin.preflight(request, methods)
+        headers = client.cross_origin.preflight(request, methods)
         request.answer(NO_CONTENT, headers=[(b"allow", methods), *headers])
         return
     if method.encode("latin-1", "replace") not in methods.split(b", "):
         detail = f"{method:.20}: here is {methods.decode()}"
         raise HttpProblem(METHOD_NOT_ALLOWED, detail, headers=[(b"allow", methods)])
     if method == "POST":
-        await connection.let_through()
-    principal = await connection.principal(request, here)
+        await client.wait_for_destinations()
+    principal = await client.principal(request, here)
     if is_flow:
         if method == "GET":
-            await read_flow(connection, request, principal)
+            await read_flow(client, request, principal)
         elif method == "POST":
-            await settle(connection, request, principal)
+            await settle(client, request, principal)
         else:
-            await end_flow(connection, request, principal)
+            await end_flow(client, request, principal)
     elif method == "GET":
-        await read_queue(connection, request, principal)
+        await read_queue(client, request, principal)
     else:
         destination = destination_of_path(request.raw_path)
-        await connection.whole(request, connection.services.limits.body_bytes_max)
+        await client.whole(request, client.services.limits.body_bytes_max)
         if asks_for_reply(request):
-            await post_and_wait(connection, request, destination)
+            await post_and_wait(client, request, destination)
         elif is_batch(request):
-            await post_batch(connection, request, destination)
+            await post_batch(client, request, destination)
         else:
-            post(connection, request, destination)
+            post(client, request, destination)
 
 
-async def _relay(connection: "HttpConnection", request: Request, here: HttpServices) -> None:
+async def _relay(client: HttpClient, request: Request, here: HttpServices) -> None:
     """Answer a request in gateway mode; only what a page asks of us itself is not relayed."""
     asked = request.header("access-control-request-method")
     if request.method == "OPTIONS" and asked:
-        headers = connection.cross_origin.preflight(request, asked.encode("latin-1", "replace"))
+        headers = client.cross_origin.preflight(request, asked.encode("latin-1", "replace"))
         request.answer(NO_CONTENT, headers=headers)
         return
-    await connection.let_through()
-    await connection.principal(request, here)
-    await relay(connection, request)
+    await client.wait_for_destinations()
+    await client.principal(request, here)
+    await relay(client, request)

@@ -58,14 +58,6 @@ KNOWN: dict[str, set[str]] = {
         "sluicegate.protocols.flow.client.aio.subscriber",
         "sluicegate.protocols.flow.client.aio.wire",
     },
-    "sluicegate.protocols.http": {
-        "sluicegate.protocols.http.authentication",
-        "sluicegate.protocols.http.connection",
-        "sluicegate.protocols.http.consuming",
-        "sluicegate.protocols.http.publishing",
-        "sluicegate.protocols.http.router",
-        "sluicegate.protocols.http.services",
-    },
     "sluicegate.protocols.mqtt": {
         "sluicegate.protocols.mqtt.client",
         "sluicegate.protocols.mqtt.connection",

@@ -1,1 +1,1 @@
-"""Consuming over HTTP: long polls, server-sent events, browsing, settling by URL."""
+"""Consuming over HTTP: the flows of workers, which outlive requests, what they hold and its forms on the wire."""

@@ -1,1 +1,1 @@
-"""Publishing over HTTP: single messages, batches, request and reply, gateway mode."""
+"""Publishing over HTTP: messages of requests, batches of them, and the topics on which replies come."""

@@ -42,7 +42,7 @@ class _Offer:
 
 
 @final
-class PublishingSide:
+class PendingPublishes:
     """What one connection publishes."""
 
     def __init__(self, publisher: Publisher) -> None:

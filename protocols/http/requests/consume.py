@@ -5,18 +5,18 @@ settled, `/FLOW/id/number`. `DELETE /FLOW/id` ends it. What a flow is, and when 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import orjson
 
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.outcomes import OUTCOMES, REJECTED
 from sluicegate.protocols.connection.unwritable import tell_unwritable
+from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import Query, queue_of_path
 from sluicegate.protocols.http.codec.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
 from sluicegate.protocols.http.codec.responses import NO_CONTENT, OK
-from sluicegate.protocols.http.consuming.browsing import browse, selector_of
 from sluicegate.protocols.http.consuming.delivery_forms import (
     EVENTS_TYPE,
     FLOW_PREFIX,
@@ -30,10 +30,8 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
 from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow, Poll, Stream
 from sluicegate.protocols.http.consuming.held import HeldMessage
 from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
+from sluicegate.protocols.http.requests.browse import browse, selector_of
 from sluicegate.protocols.security.authentication import Principal
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.http.connection import HttpConnection
 
 W = TypeVar("W")
 
@@ -49,47 +47,47 @@ _READING: Final = ("max", "wait_s", "window")
 _BINDING: Final = ("browse", "lock_s", "selector", *_READING)
 
 
-async def read_queue(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+async def read_queue(client: HttpClient, request: Request, principal: Principal) -> None:
     """Answer GET /QUEUE/name: bind a flow, and read it; or browse. Raises HttpProblem and ClientLeft."""
     queue_name = queue_of_path(request.raw_path)
     query = Query(request.raw_query)
-    await connection.whole(request, 0)
+    await client.whole(request, 0)
     if query.flag("browse"):
-        await browse(connection, request, query, queue_name, principal)
+        await browse(client, request, query, queue_name, principal)
         return
     query.allow(_BINDING)
     seen = _last_seen(request)
     flow: HttpFlow | None = None
     if seen is not None:  # a browser connects again to where it began
-        flow = connection.services.flows.find(seen[0], principal.user_name)
+        flow = client.services.flows.find(seen[0], principal.user_name)
         if flow is not None and flow.terms.queue_name != queue_name:
             flow = None
     if flow is None:
         seen = None
-        flow = await _bind(connection, request, query, queue_name, principal)
-    await _read(connection, request, flow, query, None if seen is None else seen[1])
+        flow = await _bind(client, request, query, queue_name, principal)
+    await _read(client, request, flow, query, None if seen is None else seen[1])
 
 
-async def read_flow(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+async def read_flow(client: HttpClient, request: Request, principal: Principal) -> None:
     """Answer GET /FLOW/id: read it on. Raises HttpProblem and ClientLeft."""
-    flow, numbers = _found(connection, request, principal)
+    flow, numbers = _found(client, request, principal)
     if numbers:
         raise HttpProblem(NOT_FOUND, "a delivery cannot be read again; GET /FLOW/id reads on")
     query = Query(request.raw_query)
     query.allow(_READING)
-    await connection.whole(request, 0)
+    await client.whole(request, 0)
     seen = _last_seen(request)
     after = seen[1] if seen is not None and seen[0] == flow.terms.flow_id else None
-    await _read(connection, request, flow, query, after)
+    await _read(client, request, flow, query, after)
 
 
-async def settle(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+async def settle(client: HttpClient, request: Request, principal: Principal) -> None:
     """Answer POST /FLOW/id/numbers: the outcome of deliveries. Raises HttpProblem and ClientLeft."""
-    flow, numbers = _found(connection, request, principal)
+    flow, numbers = _found(client, request, principal)
     query = Query(request.raw_query)
     query.allow(("outcome",))
     outcome = query.text("outcome") or OUTCOMES[0]
-    await connection.whole(request, connection.services.limits.body_bytes_max)  # whatever it says is for nobody
+    await client.whole(request, client.services.limits.body_bytes_max)  # whatever it says is for nobody
     chosen = _numbers(numbers)
     if outcome == EXTEND:
         not_held = flow.extend(chosen)
@@ -108,12 +106,12 @@ async def settle(connection: "HttpConnection", request: Request, principal: Prin
     request.answer(NO_CONTENT)
 
 
-async def end_flow(connection: "HttpConnection", request: Request, principal: Principal) -> None:
+async def end_flow(client: HttpClient, request: Request, principal: Principal) -> None:
     """Answer DELETE /FLOW/id. Raises HttpProblem and ClientLeft."""
-    flow, numbers = _found(connection, request, principal)
+    flow, numbers = _found(client, request, principal)
     if numbers:
         raise HttpProblem(BAD_REQUEST, "a delivery is settled by POST; DELETE /FLOW/id ends the flow")
-    await connection.whole(request, 0)
+    await client.whole(request, 0)
     flow.end("its worker has ended it")
     request.answer(NO_CONTENT)
 
@@ -121,19 +119,17 @@ async def end_flow(connection: "HttpConnection", request: Request, principal: Pr
 # --- binding ---
 
 
-async def _bind(
-    connection: "HttpConnection", request: Request, query: Query, queue_name: str, principal: Principal
-) -> HttpFlow:
-    services = connection.services
-    rights = connection.identity.rights
+async def _bind(client: HttpClient, request: Request, query: Query, queue_name: str, principal: Principal) -> HttpFlow:
+    services = client.services
+    rights = client.identity.rights
     limits = services.limits
     lock_s = query.number("lock_s", limits.lock_ms // 1000, 1, limits.lock_ms_max // 1000)
     terms = FlowTerms(
         services.flows.new_id(),
         queue_name=queue_name,
         user=principal.user_name,
-        host=connection.peer_host,
-        client=request.header("solace-client-name") or connection.client,
+        host=client.peer_host,
+        client=request.header("solace-client-name") or client.name,
         lock_ms=lock_s * 1000,
         unsettled_max=limits.unsettled_max,
     )
@@ -144,10 +140,10 @@ async def _bind(
         raise refusal_problem(denied.text, "") from None
 
 
-def _found(connection: "HttpConnection", request: Request, principal: Principal) -> tuple[HttpFlow, str]:
+def _found(client: HttpClient, request: Request, principal: Principal) -> tuple[HttpFlow, str]:
     """Return the flow of a path, and what stands behind it. Raises HttpProblem."""
     flow_id, _, rest = request.raw_path.decode("latin-1")[len(FLOW_PREFIX) :].partition("/")
-    flow = connection.services.flows.find(flow_id, principal.user_name)
+    flow = client.services.flows.find(flow_id, principal.user_name)
     if flow is None:
         raise HttpProblem(NOT_FOUND, f"there is no flow {flow_id!r:.80}: it has ended, or never was", reason="No Flow")
     flow.use()
@@ -184,7 +180,7 @@ def _numbers(text: str) -> list[int]:
 
 
 async def _read(
-    connection: "HttpConnection",
+    client: HttpClient,
     request: Request,
     flow: HttpFlow,
     query: Query,
@@ -192,33 +188,33 @@ async def _read(
 ) -> None:
     accepted = request.header("accept").lower()
     if "text/event-stream" in accepted:
-        window = query.number("window", WINDOW, 1, connection.services.limits.unsettled_max)
-        await _stream(connection, request, flow, window, after)
+        window = query.number("window", WINDOW, 1, client.services.limits.unsettled_max)
+        await _stream(client, request, flow, window, after)
         return
     is_lines = "ndjson" in accepted
     count_max = query.number("max", 1, 1, ANSWER_MESSAGES_MAX if is_lines else 1)
-    wait_ms = query.number("wait_s", 0, 0, connection.services.limits.wait_ms_max // 1000) * 1000
+    wait_ms = query.number("wait_s", 0, 0, client.services.limits.wait_ms_max // 1000) * 1000
     poll = Poll(flow, count_max=count_max)
-    connection.reads(poll)
+    client.read_with(poll)
     flow.read(poll, after=after)
     await poll.wait(wait_ms)
     messages = [] if poll.end_reason else flow.held.show(count_max)
     flow.leave(poll)
-    connection.reads(None)
-    if connection.has_left:
+    client.read_with(None)
+    if client.has_left:
         raise ClientLeft
     if poll.end_reason:
         raise HttpProblem(CONFLICT, f"the flow can be read no more here: {poll.end_reason}", reason="Flow Ended")
     fields = _flow_headers(flow)
-    wall_ms = connection.runtime.clock.wall_ms()
+    wall_ms = client.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
     if is_lines:
-        lines = _written(connection, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms))
+        lines = _written(client, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms))
         if lines:
             body = b"".join([line + b"\n" for _, line in lines])
             request.answer(OK, body, [(b"content-type", NDJSON_TYPE), *fields])
     else:
-        for only, headers in _written(connection, flow, messages, lambda each: delivery_headers(each, wall_ms)):
+        for only, headers in _written(client, flow, messages, lambda each: delivery_headers(each, wall_ms)):
             settled_at = (b"sluicegate-settle", settle_path(flow_id, only).encode("ascii"))
             request.answer(OK, only.payload(), [*headers, *_NO_PAGE, settled_at, *fields])
     if not request.is_answered:
@@ -226,12 +222,12 @@ async def _read(
 
 
 def _written(
-    connection: "HttpConnection", flow: HttpFlow, messages: list[HeldMessage], write: Callable[[HeldMessage], W]
+    client: HttpClient, flow: HttpFlow, messages: list[HeldMessage], write: Callable[[HeldMessage], W]
 ) -> list[tuple[HeldMessage, W]]:
     """Return messages with what `write` makes of each. Those it fails over are rejected
     (`protocols.connection.unwritable`).
     """
-    services = connection.services
+    services = client.services
     written: list[tuple[HeldMessage, W]] = []
     for message in messages:
         try:
@@ -255,36 +251,36 @@ def _flow_headers(flow: HttpFlow) -> list[tuple[bytes, bytes]]:
 
 
 async def _stream(
-    connection: "HttpConnection",
+    client: HttpClient,
     request: Request,
     flow: HttpFlow,
     window: int,
     after: int | None,
 ) -> None:
     """Send messages as events until the client leaves or the flow ends."""
-    clock = connection.runtime.clock
+    clock = client.runtime.clock
     stream = Stream(window=window, heartbeat_ms=HEARTBEAT_MS, now_ms=clock.now_ms())
-    connection.reads(stream)
+    client.read_with(stream)
     flow.read(stream, after=after)
     try:
-        connection.begin_stream(request, [(b"content-type", EVENTS_TYPE), *_flow_headers(flow)])
+        client.begin_stream(request, [(b"content-type", EVENTS_TYPE), *_flow_headers(flow)])
         while stream.end_reason is None:
-            data = _events(connection, flow, stream, window)
+            data = _events(client, flow, stream, window)
             if data:
-                await connection.stream(request, data)
+                await client.stream(request, data)
                 stream.wrote(clock.now_ms())
             else:
                 await stream.news()
         if stream.end_reason:
             ended = orjson.dumps({"reason": stream.end_reason})
-            await connection.stream(request, event("end", ended, ""))
+            await client.stream(request, event("end", ended, ""))
         request.end_stream()
     finally:
         flow.leave(stream)
-        connection.reads(None)
+        client.read_with(None)
 
 
-def _events(connection: "HttpConnection", flow: HttpFlow, stream: Stream, window: int) -> bytes:
+def _events(client: HttpClient, flow: HttpFlow, stream: Stream, window: int) -> bytes:
     """Return what there is to write; nothing when there is nothing."""
     pieces: list[bytes] = []
     if stream.has_new_state:
@@ -293,9 +289,9 @@ def _events(connection: "HttpConnection", flow: HttpFlow, stream: Stream, window
         state = {"flow": FLOW_PREFIX + flow.terms.flow_id, "active": bool(partitions), "partitions": partitions}
         pieces.append(event("state", orjson.dumps(state), ""))
     messages = flow.held.show(window)
-    wall_ms = connection.runtime.clock.wall_ms()
+    wall_ms = client.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
-    for message, line in _written(connection, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms)):
+    for message, line in _written(client, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms)):
         pieces.append(event("message", line, f"{flow_id}/{message.number}"))
     if not pieces and stream.is_silent:
         pieces.append(SIGN_OF_LIFE)

@@ -3,7 +3,7 @@
 The browser lasts for one request. Lines have no delivery to settle; `?after=SEQUENCE&partition=N` goes on behind one.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 import orjson
 
@@ -23,6 +23,7 @@ from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import Query
 from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem, refusal_problem
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
@@ -37,9 +38,6 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
 from sluicegate.protocols.http.consuming.flow import Stream
 from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, WINDOW
 from sluicegate.protocols.security.authentication import Principal
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.http.connection import HttpConnection
 
 PROTOCOL: Final = "http"
 SEQUENCE_MAX: Final = (1 << 63) - 1
@@ -79,7 +77,7 @@ class Browse(Address):
 
 
 async def browse(
-    connection: "HttpConnection",
+    client: HttpClient,
     request: Request,
     query: Query,
     queue_name: str,
@@ -88,43 +86,43 @@ async def browse(
     """Answer GET /QUEUE/name?browse=true. Raises HttpProblem and ClientLeft."""
     query.allow(_FIELDS)
     try:
-        connection.identity.rights.check_receiving()
+        client.identity.rights.check_receiving()
     except ClientDenied as denied:
         raise refusal_problem(denied.text, "") from None
     count_max = query.number("max", WINDOW, 1, ANSWER_MESSAGES_MAX)
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.rights))
+    handle: QueueHandle | None = await client.services.queues.ask(FindQueue(queue_name, client.identity.rights))
     if handle is None:
         raise HttpProblem(BAD_REQUEST, f"there is no queue {queue_name!r:.300}", reason="Queue Not Found")
-    stream = Stream(window=count_max, heartbeat_ms=HEARTBEAT_MS, now_ms=connection.runtime.clock.now_ms())
+    stream = Stream(window=count_max, heartbeat_ms=HEARTBEAT_MS, now_ms=client.runtime.clock.now_ms())
     shown = Browse(stream)
     wanted = BindBrowser(
-        connection.runtime.next_urn(),
-        request.header("solace-client-name") or connection.client,
+        client.runtime.next_urn(),
+        request.header("solace-client-name") or client.name,
         PROTOCOL,
         principal.user_name,
         shown,
         count_max,
         query.number("partition", 0, 0, PARTITION_MAX) if query.text("partition") else None,
         query.number("after", 0, 0, SEQUENCE_MAX),
-        selector_of(connection.services.selectors, query),
+        selector_of(client.services.selectors, query),
     )
     try:
         bound: BrowserBound = await handle.cell.ask(wanted)
     except BindRefused as refusal:
         raise refusal_problem(str(refusal), "") from None
     try:
-        connection.reads(stream)
+        client.read_with(stream)
         if "text/event-stream" in request.header("accept").lower():
-            await _follow(connection, request, bound, stream, shown)
+            await _follow(client, request, bound, stream, shown)
         else:
-            await _answer(connection, request, bound, stream, shown, wanted)
+            await _answer(client, request, bound, stream, shown, wanted)
     finally:
-        connection.reads(None)
+        client.read_with(None)
         handle.cell.inbox.post(UnbindFlow(wanted.flow_id))
 
 
 async def _answer(
-    connection: "HttpConnection",
+    client: HttpClient,
     request: Request,
     bound: BrowserBound,
     stream: Stream,
@@ -135,41 +133,41 @@ async def _answer(
     bound.browser.inbox.post(DrainFlow(wanted.flow_id, 1))
     while not shown.is_at_tail and len(shown.shown) < wanted.window and stream.end_reason is None:
         await stream.news()
-    if connection.has_left:
+    if client.has_left:
         raise ClientLeft
-    wall_ms = connection.runtime.clock.wall_ms()
-    connection.services.counters.messages_sent += len(shown.shown)
+    wall_ms = client.runtime.clock.wall_ms()
+    client.services.counters.messages_sent += len(shown.shown)
     body = b"".join([_line(each, wall_ms) + b"\n" for each in shown.shown])
     fields = [(b"content-type", NDJSON_TYPE), (b"cache-control", b"no-store")]
     request.answer(OK, body, fields)
 
 
 async def _follow(
-    connection: "HttpConnection",
+    client: HttpClient,
     request: Request,
     bound: BrowserBound,
     stream: Stream,
     shown: Browse,
 ) -> None:
     """Send what there is, and what comes, until the client leaves."""
-    clock = connection.runtime.clock
+    clock = client.runtime.clock
     fields = [(b"content-type", EVENTS_TYPE), (b"cache-control", b"no-store")]
-    connection.begin_stream(request, fields)
+    client.begin_stream(request, fields)
     while stream.end_reason is None:
         found = shown.shown
         shown.shown = []
         wall_ms = clock.wall_ms()
         if found or stream.is_silent:
-            connection.services.counters.messages_sent += len(found)
+            client.services.counters.messages_sent += len(found)
             events = [event("message", _line(each, wall_ms), "") for each in found]
-            await connection.stream(request, b"".join(events) or SIGN_OF_LIFE)
+            await client.stream(request, b"".join(events) or SIGN_OF_LIFE)
             stream.wrote(clock.now_ms())
             if found:
                 bound.browser.inbox.post(BrowserCredit(len(found)))
         else:
             await stream.news()
     if stream.end_reason:
-        await connection.stream(request, event("end", orjson.dumps({"reason": stream.end_reason}), ""))
+        await client.stream(request, event("end", orjson.dumps({"reason": stream.end_reason}), ""))
     request.end_stream()
 
 

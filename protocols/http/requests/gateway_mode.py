@@ -4,17 +4,15 @@
 properties that Solace has for them; who sends it is between the client and us, so Authorization does not.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
+from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import topic_of_request
 from sluicegate.protocols.http.codec.problems import NOT_FOUND, HttpProblem
 from sluicegate.protocols.http.codec.requests import Request
 from sluicegate.protocols.http.publishing.request_reply import FOREVER, REPLY_WAIT, reply_wait_ms
-from sluicegate.protocols.http.publishing.requests import ask
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.http.connection import HttpConnection
+from sluicegate.protocols.http.requests.post import ask
 
 # What a message has whose request does not say otherwise.
 DEFAULTS: Final = (("Solace-Delivery-Mode", "Non-Persistent"), ("Solace-Time-To-Live-In-ms", "30000"))
@@ -24,11 +22,11 @@ _NOT_FORWARDED: Final = ("authorization", "connection", "content-encoding", "con
 _PROPERTY: Final = "Solace-User-Property-JMS_Solace_HTTP_"
 
 
-async def relay(connection: "HttpConnection", request: Request) -> None:
+async def relay(client: HttpClient, request: Request) -> None:
     """Publish a request, and answer it with the reply. Raises HttpProblem and ClientLeft."""
     destination = topic_of_request(request.method, request.raw_path)
-    await connection.whole(request, connection.services.limits.body_bytes_max)
-    if connection.services.space.route(destination.topic).is_empty:
+    await client.whole(request, client.services.limits.body_bytes_max)
+    if client.services.space.route(destination.topic).is_empty:
         raise HttpProblem(NOT_FOUND, f"nobody subscribes to {destination.topic!r:.200}", reason="No Subscription Match")
     wait = request.header(REPLY_WAIT)
     fields = [each for each in DEFAULTS if not request.header(each[0].lower())]
@@ -43,7 +41,7 @@ async def relay(connection: "HttpConnection", request: Request) -> None:
             fields.append((name, value))
         if lower not in _NOT_FORWARDED and not lower.startswith(_OUR_HEADERS):
             fields.append((f"{_PROPERTY}field_{name}", _text(value)))
-    await ask(connection, request, destination, fields, reply_wait_ms(wait) if wait else FOREVER)
+    await ask(client, request, destination, fields, reply_wait_ms(wait) if wait else FOREVER)
 
 
 def _text(value: str) -> str:

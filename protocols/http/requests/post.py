@@ -1,6 +1,6 @@
 """What a POST does: one message, or a batch of them, answered once they are safe."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 import orjson
 
@@ -8,6 +8,7 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.topics.syntax import Destination
+from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.message_in import read_attributes
 from sluicegate.protocols.http.codec.message_out import response_headers
 from sluicegate.protocols.http.codec.paths import destination_of_name
@@ -18,9 +19,6 @@ from sluicegate.protocols.http.consuming.delivery_forms import NDJSON_TYPE
 from sluicegate.protocols.http.publishing.batches import Entry, read_batch
 from sluicegate.protocols.http.publishing.publishing import Submission
 from sluicegate.protocols.http.publishing.request_reply import REPLY_WAIT, reply_wait_ms
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.http.connection import HttpConnection
 
 MULTI_STATUS: Final = 207
 
@@ -35,21 +33,21 @@ def asks_for_reply(request: Request) -> bool:
     return bool(request.header(REPLY_WAIT)) and not is_batch(request)
 
 
-def post(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+def post(client: HttpClient, request: Request, destination: Destination) -> None:
     """Publish the message of a request, which is whole; it is answered when that is safe. Raises HttpProblem."""
-    batches = _Batches(connection)
-    batches.add(destination, request.fields, request.body(connection.services.limits.body_bytes_max))
-    connection.publish(batches.batches(), _One(request))
+    batches = _Batches(client)
+    batches.add(destination, request.fields, request.body(client.services.limits.body_bytes_max))
+    client.publish(batches.batches(), _One(request))
 
 
-async def post_batch(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+async def post_batch(client: HttpClient, request: Request, destination: Destination) -> None:
     """Publish the messages of a request, which is whole; it is answered when all are safe. Others go on between pieces.
 
     Raises HttpProblem and ClientLeft.
     """
-    limits = connection.services.limits
+    limits = client.services.limits
     body = request.body(limits.body_bytes_max)
-    batches = _Batches(connection)
+    batches = _Batches(client)
     kind = request.header("sluicegate-batch").strip().lower()
     entries: list[Entry] = []
     for found in read_batch(kind, request.header("content-type"), body, limits.batch_messages_max):
@@ -61,24 +59,24 @@ async def post_batch(connection: "HttpConnection", request: Request, destination
                 except HttpProblem as misunderstood:
                     entry.problem = misunderstood
         entries += found
-        await connection.runtime.sleep(0)
+        await client.runtime.sleep(0)
         if request.is_answered:
             raise ClientLeft
-    connection.publish(batches.batches(), _Batch(request, entries))
+    client.publish(batches.batches(), _Batch(request, entries))
 
 
-async def post_and_wait(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+async def post_and_wait(client: HttpClient, request: Request, destination: Destination) -> None:
     """Publish the message of a request that waits for a reply, and answer with that. Raises HttpProblem, ClientLeft."""
     wait_ms = reply_wait_ms(request.header(REPLY_WAIT))
     if request.header("solace-reply-to-destination"):
         raise HttpProblem(
             BAD_REQUEST, "Solace-Reply-Wait-Time-In-ms and Solace-Reply-To-Destination exclude each other"
         )
-    await ask(connection, request, destination, request.fields, wait_ms)
+    await ask(client, request, destination, request.fields, wait_ms)
 
 
 async def ask(
-    connection: "HttpConnection",
+    client: HttpClient,
     request: Request,
     destination: Destination,
     fields: list[tuple[str, str]],
@@ -88,20 +86,20 @@ async def ask(
 
     Raises HttpProblem and ClientLeft.
     """
-    batches = _Batches(connection)
-    body = request.body(connection.services.limits.body_bytes_max)
-    batches.add(destination, fields, body, reply_to=await connection.replies.expect())
+    batches = _Batches(client)
+    body = request.body(client.services.limits.body_bytes_max)
+    batches.add(destination, fields, body, reply_to=await client.replies.expect())
     asked = _Asked()
-    connection.publish(batches.batches(), asked)
+    client.publish(batches.batches(), asked)
     await asked.safe
     problem = asked.problems[0]
     if problem is not None:
         raise problem
-    reply = await connection.replies.reply(wait_ms)
+    reply = await client.replies.reply(wait_ms)
     if reply is None:
         raise HttpProblem(REPLY_TIMEOUT, f"no reply within {wait_ms} ms", reason="Reply Timeout")
-    connection.services.counters.messages_sent += 1
-    request.answer(OK, reply.payload, response_headers(reply.headers, connection.runtime.clock.wall_ms()))
+    client.services.counters.messages_sent += 1
+    request.answer(OK, reply.payload, response_headers(reply.headers, client.runtime.clock.wall_ms()))
 
 
 @final
@@ -166,9 +164,9 @@ def _result(problem: HttpProblem | None) -> dict[str, int | str]:
 class _Batches:
     """Gathers neighbouring messages that go the same way."""
 
-    def __init__(self, connection: "HttpConnection") -> None:
-        self._connection = connection
-        self._wall_ms = connection.runtime.clock.wall_ms()
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+        self._wall_ms = client.runtime.clock.wall_ms()
         self._closed: list[MessageBatch] = []
         self._destination: Destination | None = None
         self._qos = 0
@@ -179,7 +177,7 @@ class _Batches:
         self, destination: Destination, fields: list[tuple[str, str]], payload: bytes, *, reply_to: str = ""
     ) -> None:
         """Add a message; `reply_to` is where its reply is waited for. Raises HttpProblem when it is none."""
-        bytes_max = self._connection.services.limits.message_bytes_max
+        bytes_max = self._client.services.limits.message_bytes_max
         if len(payload) > bytes_max:
             raise HttpProblem(TOO_LARGE, f"the message is larger than the {bytes_max} bytes that are taken here")
         message = read_attributes(fields, payload, self._wall_ms)
@@ -208,7 +206,7 @@ class _Batches:
             headers=self._headers,
             qos=self._qos,
             retain=False,
-            publisher=self._connection.client,
+            publisher=self._client.name,
             received_ms=self._wall_ms,
             payload_bytes=sum([len(payload) for payload in self._payloads]),
         )

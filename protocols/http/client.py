@@ -1,0 +1,200 @@
+"""One HTTP client, as its requests see it: who it is, which message VPN it is in, what it publishes and reads.
+
+The connection derives from it and brings the transport, the clock and the order of requests (`connection`).
+"""
+
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.read_control import ReadControl
+from sluicegate.protocols.http.authentication import SignIn
+from sluicegate.protocols.http.codec.message_in import VPN_HEADER
+from sluicegate.protocols.http.codec.problems import UNAUTHORIZED, HttpProblem, refusal_problem
+from sluicegate.protocols.http.codec.requests import ClientLeft, Request
+from sluicegate.protocols.http.consuming.flow import FlowReader
+from sluicegate.protocols.http.cors import CrossOrigin
+from sluicegate.protocols.http.publishing.publishing import PendingPublishes, Submission
+from sluicegate.protocols.http.publishing.request_reply import ReplyBox
+from sluicegate.protocols.http.services import HttpServices
+from sluicegate.protocols.security.authentication import Principal
+
+
+class HttpClient(Behaviour):
+    """What requests need of the connection on which they came."""
+
+    cross_origin: CrossOrigin  # from `opened` on
+
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[HttpServices]) -> None:
+        self.cell = cell
+        self.runtime = cell.runtime
+        services = vpns.default
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the latest request was for
+        self.read_control = ReadControl(cell.inbox)
+        self.name = cell.name  # the origin of what it publishes
+        self.identity = Identity(services.clients, cell.runtime.clock)
+        self.replies = ReplyBox(cell, services.router, services.counters)
+        self.publishing = PendingPublishes(self._publisher(services))
+        self.peer_host = ""
+        self.has_left = False  # the transport is gone
+        self.sign_in: SignIn | None = None  # from `opened` on
+        self.listener_services = services  # of the message VPN of the listener
+        self.counters = services.counters
+        self.writable: LoopFuture[None] | None = None  # the client reads slower than we write
+        self.resumed: LoopFuture[None] | None = None  # a request waits until the client may publish again
+        self.reader: FlowReader | None = None  # what the present request reads messages with
+        self.since_ms = 0  # the first byte of a head, the last of a body so far, or the last answer
+        self._clock = cell.runtime.clock
+        self._peer_name = "?"
+        self._reading_end: str | None = None  # why no request reads any more
+
+    def proceed(self) -> None:
+        """Begin the requests whose turn it is, write what is answered, and read on or not."""
+        raise AssertionError("the connection does that")
+
+    def peer_name(self) -> str:
+        """Return where the client is, for logs."""
+        return self._peer_name
+
+    # --- what requests need ---
+
+    async def whole(self, request: Request, bytes_max: int) -> bytes:
+        """Return the body of a request, once all of it is there. Raises HttpProblem and ClientLeft."""
+        request.check_size(bytes_max)
+        request.read()
+        while not request.is_whole and not request.is_answered:
+            self.proceed()
+            await request.more()
+            request.check_size(bytes_max)
+        return request.body(bytes_max)
+
+    def begin_stream(self, request: Request, headers: list[tuple[bytes, bytes]]) -> None:
+        """Begin an answer that lasts: its head goes out at once, whenever there is something to say behind it."""
+        request.begin_stream(headers)
+        self.proceed()
+
+    async def stream(self, request: Request, data: bytes) -> None:
+        """Give more of an answer; return when the client's socket takes more again."""
+        request.stream(data)
+        self.proceed()
+        if self.writable is not None:
+            await self.writable
+
+    def services_of(self, request: Request) -> HttpServices:
+        """Return the services of the message VPN of a request, by its header or its listener. Raises HttpProblem."""
+        name = request.header(VPN_HEADER)
+        if not name:
+            return self.listener_services
+        try:
+            return self.vpns.named(name, self.listener_services, self.name)
+        except ClientDenied as denied:
+            raise self._refused(denied) from None
+
+    def is_known(self, request: Request, here: HttpServices) -> bool:
+        """Return whether it is known at once who sends a request, who then has a place. Raises HttpProblem."""
+        assert self.sign_in is not None, "the transport comes before its requests"
+        try:
+            principal = self.sign_in.known(request.header("authorization"), here)
+        except HttpProblem as problem:
+            self._denied(problem)
+            raise
+        if principal is None:
+            return False
+        self._enter(self.sign_in.services)
+        self._admit(principal)
+        return True
+
+    async def principal(self, request: Request, here: HttpServices) -> Principal:
+        """Return who sends a request, who then has a place. Raises HttpProblem."""
+        assert self.sign_in is not None, "the transport comes before its requests"
+        try:
+            principal = await self.sign_in.principal(request.header("authorization"), here)
+        except ClientDenied as denied:
+            raise self._refused(denied) from None
+        except HttpProblem as problem:
+            self._denied(problem)
+            raise
+        self._enter(self.sign_in.services)
+        self._admit(principal)
+        return principal
+
+    def _denied(self, problem: HttpProblem) -> None:
+        assert self.sign_in is not None, "the transport comes before its requests"
+        if problem.status == UNAUTHORIZED:
+            text = f"401 Unauthorized: HTTP client at {self._peer_name}: {problem.detail}"
+            self.sign_in.services.clients.denials.deny(NOT_AUTHENTICATED, self.name, text)
+            self.counters.count(self.counters.refused, NOT_AUTHENTICATED)
+
+    def _admit(self, principal: Principal) -> None:
+        """Give the client its place, or another one when it has become somebody else. Raises HttpProblem."""
+        is_same = self.identity.user == principal.user_name
+        self.identity.authenticated(principal)
+        if is_same and self.identity.admitted() is not None:
+            return
+        try:
+            rights = self.identity.admit(self.name, self.peer_host)
+        except ClientDenied as denied:
+            raise self._refused(denied) from None
+        self.publishing.publisher.rights = rights
+        self.read_control.limit(rights)
+
+    def _refused(self, denied: ClientDenied) -> HttpProblem:
+        """Count a request that is not let in; return what it is answered."""
+        self.counters.count(self.counters.refused, denied.reason)
+        return refusal_problem(denied.text, "")
+
+    def _enter(self, services: HttpServices) -> None:
+        """Be in the message VPN of these services from this request on. What went before goes on in its own."""
+        if services is self.services:
+            return
+        self.services = services
+        self.identity.enter(services.clients)
+        self.publishing.publisher = self._publisher(services)
+        self.replies.end()
+        self.replies = ReplyBox(self.cell, services.router, services.counters)
+
+    def _publisher(self, services: HttpServices) -> Publisher:
+        address, rng = self.cell.inbox, self.runtime.rng
+        return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
+
+    def read_with(self, reader: FlowReader | None) -> None:
+        """Note what the present request reads messages with: it ends with the connection, and when the node stops.
+
+        Either may have come while the request waited for what it reads from.
+        """
+        self.reader = reader
+        if self._reading_end is not None:
+            self.end_reading(self._reading_end)
+
+    def end_reading(self, reason: str) -> None:
+        """End what the present request reads with, and what any later one would."""
+        self._reading_end = reason
+        reader, self.reader = self.reader, None
+        if reader is not None:
+            reader.ended(reason)
+
+    def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
+        """Publish batches, each of one destination; the submission hears what becomes of each."""
+        self.counters.messages_received += sum([batch.count for batch in batches])
+        self.publishing.publish(batches, submission)
+        self.read_control.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+
+    async def wait_for_destinations(self) -> None:
+        """Wait until every destination that this client feeds can take more. Raises ClientLeft."""
+        while self.read_control.stopped:
+            resumed: LoopFuture[None] = LoopFuture()
+            self.resumed = resumed
+            await resumed
+            if self.has_left:
+                raise ClientLeft
+            self.since_ms = self._clock.now_ms()
+
+    def resume_publishing(self) -> None:
+        """Let the request go on that waits in `wait_for_destinations`."""
+        resumed, self.resumed = self.resumed, None
+        if resumed is not None:
+            resumed.set()
