@@ -62,7 +62,9 @@ def _front(node: "Node") -> Iterator[Sample]:
     paused_count = slow_count = 0
     for front in node.fronts:
         connections = front.open_connections()
-        paused_count += sum(1 for each in connections if each.gate is not None and each.gate.waits_for_a_destination())
+        paused_count += sum(
+            1 for each in connections if each.read_control is not None and each.read_control.waits_for_a_destination()
+        )
         slow_count += sum(1 for each in connections if each.is_writing_paused)
         yield from _protocol(front.name, front.counters, len(connections), front.listeners)
     for listener, validity in node.certificates.items():
