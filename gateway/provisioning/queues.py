@@ -21,7 +21,7 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, seen
 from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
-from sluicegate.protocols.amqp.links.subscriptions import SubscriptionQueue
+from sluicegate.protocols.amqp.registry.subscriptions import SubscriptionQueue
 
 log = logging.getLogger("sluicegate.node")
 

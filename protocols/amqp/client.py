@@ -1,44 +1,64 @@
-"""What one AMQP client does, by sides: it consumes, looks at queues, publishes, and has transactions.
+"""One AMQP client, as its links and requests see it: who it is, and what it consumes, browses, publishes and transacts.
 
-A gateway has thousands of connections that do nothing, and each side costs a few hundred bytes; so one is made when the
-first link needs it.
+The connection derives from it, and brings the transport and the dispatching (`connection`).
 """
 
-from typing import TYPE_CHECKING, final
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final, final
 
 from sluicegate.actors.messages.partitions import FlowDrained
 from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED
+from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED, EventKind, as_word
+from sluicegate.protocols.amqp.codec.addresses import destination_of_message
 from sluicegate.protocols.amqp.codec.frames import answer_bytes
-from sluicegate.protocols.amqp.datapath.browsing import BrowsingLink, BrowsingSide
-from sluicegate.protocols.amqp.datapath.consuming import ConsumingSide
-from sluicegate.protocols.amqp.datapath.publishing import PublishingSide
+from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
+from sluicegate.protocols.amqp.datapath.browsing import BrowserLink, Browsers
+from sluicegate.protocols.amqp.datapath.consuming import Consumers
+from sluicegate.protocols.amqp.datapath.publishing import Publishers
+from sluicegate.protocols.amqp.datapath.transaction import Transactions
+from sluicegate.protocols.amqp.engine.engine import AmqpEngine
+from sluicegate.protocols.amqp.engine.events import AmqpEvent
 from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
-from sluicegate.protocols.amqp.links.attach_sender import destination_of_message
-from sluicegate.protocols.amqp.links.coordinator import TransactingSide
+from sluicegate.protocols.amqp.registry.link_owner import LinkOwner
+from sluicegate.protocols.amqp.services import AmqpServices
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.write_control import UnreadResponses
-from sluicegate.protocols.transport.interface import ByteTransport
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 
-if TYPE_CHECKING:
-    from sluicegate.protocols.amqp.connection import AmqpConnection
+log = logging.getLogger("sluicegate.amqp")
+
+SOLE_CONNECTION: Final = "sole-connection-for-container"
+# What the broker offers; Qpid JMS looks for these.
+CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
 
 
 @final
-class Sides:
-    """Those of one connection, and what concerns several of them."""
+class Endpoints:
+    """The consumers, browsers, publishers and transactions of one client.
 
-    def __init__(self, connection: "AmqpConnection", *, is_full: bool) -> None:
-        """Keep what sides are made with, and not the connection: the two would wait for the cycle collector."""
-        self._address = connection.cell.inbox
-        self._runtime = connection.runtime
-        self._identity = connection.identity
-        self._services = connection.services
-        self._sessions = connection.engine.sessions
-        self._client = connection.client
-        self._consuming: ConsumingSide | None = None
-        self._browsing: BrowsingSide | None = None
-        self._publishing: PublishingSide | None = None
-        self._transacting: TransactingSide | None = None
+    Each of the four is made when the first link needs it: a broker has thousands of connections that do nothing, and
+    each costs a few hundred bytes.
+    """
+
+    def __init__(self, client: "AmqpClient", *, is_full: bool) -> None:
+        """Keep what endpoints are made with, and not the client: the two would wait for the cycle collector."""
+        self._address = client.cell.inbox
+        self._runtime = client.runtime
+        self._identity = client.identity
+        self._services = client.services
+        self._sessions = client.engine.sessions
+        self._container_id = client.container_id
+        self._consumers: Consumers | None = None
+        self._browsers: Browsers | None = None
+        self._publishers: Publishers | None = None
+        self.transactions: Transactions | None = None  # until the client attaches a coordinator, or uses a transaction
         self.is_full = is_full  # the client reads slower than we write
         self._answers = UnreadResponses()
         self._answered_bytes = 0  # while it was full
@@ -46,98 +66,91 @@ class Sides:
         self.resuming_count = 0  # links whose flow has waited for them and is not theirs yet: they count already
 
     @property
-    def consuming(self) -> ConsumingSide:
+    def consumers(self) -> Consumers:
         """What the client receives from queues."""
-        consuming = self._consuming
+        consuming = self._consumers
         if consuming is None:
-            consuming = ConsumingSide(self._sessions, self._address, self._client, self._runtime.dispatcher)
+            consuming = Consumers(self._sessions, self._address, self._container_id, self._runtime.dispatcher)
             consuming.hold_back(self.is_full)
-            self._consuming = consuming
+            self._consumers = consuming
         return consuming
 
     @property
-    def browsing(self) -> BrowsingSide:
+    def browsers(self) -> Browsers:
         """What the client looks at."""
-        browsing = self._browsing
+        browsing = self._browsers
         if browsing is None:
-            browsing = BrowsingSide(self._sessions)
+            browsing = Browsers(self._sessions)
             browsing.hold_back(self.is_full, 0)
-            self._browsing = browsing
+            self._browsers = browsing
         return browsing
 
     @property
-    def publishing(self) -> PublishingSide:
+    def publishers(self) -> Publishers:
         """What the client sends."""
-        publishing = self._publishing
+        publishing = self._publishers
         if publishing is None:
             services, address = self._services, self._address
             publisher = Publisher(space=services.space, spool=services.spool, address=address, rng=self._runtime.rng)
             publisher.rights = self._identity.admitted()
-            publishing = PublishingSide(
+            publishing = Publishers(
                 sessions=self._sessions,
                 publisher=publisher,
                 address=address,
-                client=self._client,
+                client=self._container_id,
                 credit=services.limits.link_credit,
                 remembered=services.remembered,
                 find=destination_of_message,
                 counters=services.counters,
             )
-            self._publishing = publishing
+            self._publishers = publishing
         return publishing
-
-    def transacting(self, connection: "AmqpConnection") -> TransactingSide:
-        """Return what the client does in transactions. It knows its connection, until `end`."""
-        transacting = self._transacting
-        if transacting is None:
-            transacting = self._transacting = TransactingSide(connection)
-        return transacting
 
     def flow_count(self) -> int:
         """Return how many flows on queues the client has, those of its subscriptions and its looks among them."""
         coming = self.subscribing_count + self.resuming_count
-        consuming = coming + (0 if self._consuming is None else len(self._consuming.by_link))
-        return consuming + (0 if self._browsing is None else len(self._browsing.by_link))
+        consuming = coming + (0 if self._consumers is None else len(self._consumers.by_link))
+        return consuming + (0 if self._browsers is None else len(self._browsers.by_link))
 
     def subscription_count(self) -> int:
         """Return how many subscriptions to topics the client has a link for."""
-        links = [] if self._consuming is None else self._consuming.by_link.values()
+        links = [] if self._consumers is None else self._consumers.by_link.values()
         return self.subscribing_count + sum([each.is_subscription for each in links])
 
     def top_up(self, link: IncomingLink) -> None:
         """Grant credit again to a link whose client has used some without a message."""
-        if self._transacting is not None and self.is_coordinator(link):
-            self._transacting.top_up(link)
-        elif self._publishing is not None:
-            self._publishing.top_up(link)
+        if self.transactions is not None and self.is_coordinator(link):
+            self.transactions.top_up(link)
+        elif self._publishers is not None:
+            self._publishers.top_up(link)
 
     def is_coordinator(self, link: IncomingLink) -> bool:
         """Return whether transactions are declared and discharged on a link."""
-        return self._transacting is not None and link in self._transacting.coordinators
+        return self.transactions is not None and self.transactions.is_coordinator(link)
 
-    def browsing_link(self, link: OutgoingLink) -> BrowsingLink | None:
+    def browsing_link(self, link: OutgoingLink) -> BrowserLink | None:
         """Return the link's place among those that look at queues, if it is one."""
-        return None if self._browsing is None else self._browsing.by_link.get(link)
+        return None if self._browsers is None else self._browsers.by_link.get(link)
 
     def drained(self, message: FlowDrained) -> None:
         """Pass on that a flow has had what there was for it: some side's link."""
-        if self._consuming is not None:
-            self._consuming.drained(message)
-        if self._browsing is not None:
-            self._browsing.drained(message)
+        if self._consumers is not None:
+            self._consumers.drained(message)
+        if self._browsers is not None:
+            self._browsers.drained(message)
 
     def tick(self, now_ms: int) -> None:
         """Bring time: transactions end in which nothing is done."""
-        if self._transacting is not None:
-            self._transacting.tick(now_ms)
+        if self.transactions is not None:
+            self.transactions.tick(now_ms)
 
     def hold_back(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent at once when it no longer is."""
         self.is_full = is_full
         self._answers.begin(self._answered_bytes)
-        if self._consuming is not None:
-            self._consuming.hold_back(is_full)
-        return 0 if self._browsing is None else self._browsing.hold_back(is_full, wall_ms)
+        if self._consumers is not None:
+            self._consumers.hold_back(is_full)
+        return 0 if self._browsers is None else self._browsers.hold_back(is_full, wall_ms)
 
     def asks_and_reads_nothing(self, pieces: list[bytes], transport: ByteTransport) -> bool:
         """Note what was written while the socket was full; return whether the client asks and reads no answers."""
@@ -146,43 +159,136 @@ class Sides:
 
     def window_opened(self, session: Session, wall_ms: int) -> int:
         """Go on with a session that was blocked; return how many messages were sent at once."""
-        if self._consuming is not None:
-            self._consuming.window_opened(session)
-        return 0 if self._browsing is None else self._browsing.window_opened(session, wall_ms)
+        if self._consumers is not None:
+            self._consumers.window_opened(session)
+        return 0 if self._browsers is None else self._browsers.window_opened(session, wall_ms)
 
     def is_settling(self, flow_id: int) -> bool:
         """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
-        return self._transacting is not None and self._transacting.is_settling(flow_id)
+        return self.transactions is not None and self.transactions.is_settling(flow_id)
 
     # --- what ends; the connection lets go of links one by one, between the two words on a session ---
 
     def coordinator_detached(self, link: IncomingLink) -> None:
         """Roll back what was declared on a link, if it is a coordinator's."""
-        if self._transacting is not None:
-            self._transacting.detached(link)
+        if self.transactions is not None:
+            self.transactions.detached(link)
 
     def session_ends(self, session: Session) -> None:
         """Roll back what was declared in a session, before its consumers let go of what they settled."""
-        if self._transacting is not None:
-            self._transacting.session_ended(session)
+        if self.transactions is not None:
+            self.transactions.session_ended(session)
 
     def session_ended(self, session: Session, now_ms: int) -> None:
         """Forget a session, all of whose links are gone."""
-        if self._publishing is not None:
-            self._publishing.session_ended(session, now_ms)
-        if self._consuming is not None:
-            self._consuming.forget_session(session)
+        if self._publishers is not None:
+            self._publishers.session_ended(session, now_ms)
+        if self._consumers is not None:
+            self._consumers.forget_session(session)
 
     def connection_ends(self) -> None:
         """Roll every transaction back."""
-        if self._transacting is not None:
-            self._transacting.connection_ended()
+        if self.transactions is not None:
+            self.transactions.connection_ended()
 
     def end(self) -> None:
         """The transport is gone: let go of what knows the connection. What the client has discharged goes on."""
-        self._transacting = None
+        self.transactions = None
 
     def connection_ended(self, now_ms: int) -> None:
         """Let the time begin for which links are remembered that the client may attach again."""
-        if self._publishing is not None:
-            self._publishing.connection_ended(now_ms)
+        if self._publishers is not None:
+            self._publishers.connection_ended(now_ms)
+
+
+class AmqpClient(LinkOwner):
+    """What those need of a connection that carry out its client's requests (`handshake`, `links`)."""
+
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[AmqpServices]) -> None:
+        services = vpns.default
+        super().__init__(Identity(services.clients, cell.runtime.clock), cell.runtime.next_urn())
+        self.cell = cell
+        self.runtime = cell.runtime
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the client is in
+        self.peer: PeerInfo | None = None
+        # Made anew when the transport is there: what is offered to the client depends on it.
+        self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
+        self.read_control = ReadControl(cell.inbox)
+        self.endpoints = Endpoints(self, is_full=False)  # made anew when the client has opened: its name is known then
+        self._clock = cell.runtime.clock
+        self._counters = services.counters
+
+    # --- what the connection does for others ---
+
+    def handle(self, events: list[AmqpEvent]) -> None:
+        """Handle events of the engine."""
+        raise AssertionError("the connection does that")
+
+    def ask_flush(self) -> None:
+        """Write what the engine has to say at the end of this turn."""
+        raise AssertionError("the connection does that")
+
+    # --- who it is ---
+
+    def enter(self, services: AmqpServices) -> None:
+        """Be in the message VPN of these services; not later than with the open."""
+        self.services = services
+        self.identity.enter(services.clients)
+
+    def refuse(self, why: str) -> None:
+        """Count and log that somebody is not let in. The client does not hear why."""
+        self.count_refused(NOT_AUTHENTICATED)
+        log.info("client at %s is not let in: %s", self.peer_name(), why)
+
+    def count_refused(self, reason: str) -> None:
+        """Count a connection that is not let in."""
+        self._counters.count(self._counters.refused, reason)
+
+    def challenge(self, data: bytes) -> None:
+        """Send a SASL challenge, and go on with what came meanwhile."""
+        self.handle(self.engine.sasl_challenge(data, self._clock.now_ms()))
+
+    def sasl_outcome(self, code: int, data: bytes | None) -> None:
+        """End SASL, and go on with what came meanwhile."""
+        self.handle(self.engine.sasl_outcome(code, data, self._clock.now_ms()))
+
+    def peer_name(self) -> str:
+        """Return where the client is, for logs."""
+        return "?" if self.peer is None else f"{self.peer.host}:{self.peer.port}"
+
+    # --- requests and links ---
+
+    def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+        """Run what needs other actors; if it fails, so does the connection."""
+        run_for(self.cell, self, request)
+
+    def attach(
+        self,
+        session: Session,
+        link: IncomingLink | OutgoingLink,
+        *,
+        source: Source | None,
+        target: Target | Coordinator | None,
+        can_be_stolen: bool = True,
+    ) -> None:
+        """Answer an attach that still waits with what is in force; what was attached as the same link before ends."""
+        if can_be_stolen:
+            self.services.registry.containers.attach(self, session, link)
+        offered = [each for each in link.attach.desired if each in CAPABILITIES]
+        self.engine.sessions.attach(session, link, source=source, target=target, offered=offered)
+
+    def credit(self, link: OutgoingLink) -> None:
+        """See to what the client grants. Where its attach is not answered yet, that is done then."""
+        consuming = self.endpoints.consumers.by_link.get(link)
+        if consuming is not None:
+            self.endpoints.consumers.credit(consuming)
+            return
+        browsing = self.endpoints.browsing_link(link)
+        if browsing is not None:
+            self._counters.messages_sent += self.endpoints.browsers.credit(browsing, self._clock.wall_ms())
+
+    def tell_flow(self, kind: EventKind, link: IncomingLink) -> None:
+        """Tell operators that a link on which the client sends has begun or ended."""
+        what = "opened" if kind is CLIENT_FLOW_OPENED else "closed"
+        self.services.events.emit(kind, f"publisher flow {as_word(link.name)} {what}", client=self.container_id)

@@ -14,8 +14,8 @@ from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.protocols.amqp.datapath.sender_recovery import RememberedLinks
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.links.registry import Registry
-from sluicegate.protocols.amqp.links.subscriptions import SubscriptionQueue
+from sluicegate.protocols.amqp.registry.registry import Registry
+from sluicegate.protocols.amqp.registry.subscriptions import SubscriptionQueue
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.security.authentication import Authenticator
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes

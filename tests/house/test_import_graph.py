@@ -36,13 +36,6 @@ KNOWN: dict[str, set[str]] = {
         "sluicegate.gateway.node.servers",
         "sluicegate.gateway.node.vpn",
     },
-    "sluicegate.protocols.amqp": {
-        "sluicegate.protocols.amqp.client",
-        "sluicegate.protocols.amqp.connection",
-        "sluicegate.protocols.amqp.handshake",
-        "sluicegate.protocols.amqp.links",
-        "sluicegate.protocols.amqp.services",
-    },
     "sluicegate.protocols.flow": {
         "sluicegate.protocols.flow.connection",
         "sluicegate.protocols.flow.datapath",

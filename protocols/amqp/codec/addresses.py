@@ -9,7 +9,8 @@ so.
 from typing import Final, final
 from urllib.parse import unquote
 
-from sluicegate.messaging.topics.syntax import SHARE_FORMS, TopicError, check_published_topic
+from sluicegate.messaging.topics.syntax import SHARE_FORMS, Destination, TopicError, check_published_topic, queue_topic
+from sluicegate.protocols.amqp.codec.delivery_states import DeliveryState, rejected
 from sluicegate.protocols.amqp.types.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
 
 QUEUE: Final = "queue"
@@ -115,3 +116,19 @@ def _by_form(address: str) -> tuple[str, str]:
     if _QUEUE_OF in address:
         return QUEUE, address.split(_QUEUE_OF, 1)[1]
     return "", address
+
+
+def destination_of_message(to: str) -> Destination | DeliveryState:
+    """Return where an anonymous sender's message goes, or the outcome that it has instead."""
+    try:
+        return destination_of(resolve(to, []))
+    except AddressRefused as refusal:
+        return rejected(refusal.condition, refusal.text)
+
+
+def destination_of(node: Node) -> Destination:
+    """Return what a node is to a publisher. Raises AddressRefused."""
+    if node.kind == QUEUE:
+        return Destination(queue_topic(node.name), is_queue=True)
+    check_topic(node.name)
+    return Destination(node.name, is_queue=False)

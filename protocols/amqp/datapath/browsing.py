@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @final
-class BrowsingLink:
+class BrowserLink:
     """A link on which the client looks at a queue."""
 
     def __init__(self, session: Session, link: OutgoingLink, flow_id: int, queue: QueueHandle) -> None:
@@ -38,26 +38,26 @@ class BrowsingLink:
         return self._gate.usage_count
 
     def __repr__(self) -> str:
-        return f"BrowsingLink({self.link!r})"
+        return f"BrowserLink({self.link!r})"
 
 
 @final
-class BrowsingSide:
+class Browsers:
     """What one client looks at, over all its links."""
 
     def __init__(self, sessions: "Sessions") -> None:
-        self.by_link: dict[OutgoingLink, BrowsingLink] = {}
-        self.by_flow: dict[int, BrowsingLink] = {}
+        self.by_link: dict[OutgoingLink, BrowserLink] = {}
+        self.by_flow: dict[int, BrowserLink] = {}
         self._sessions = sessions
         self._is_shut = False  # the socket takes no more
 
-    def add(self, browsing: BrowsingLink) -> None:
+    def add(self, browsing: BrowserLink) -> None:
         """Know a link."""
         self.by_link[browsing.link] = browsing
         self.by_flow[browsing.flow_id] = browsing
         browsing.link.depth = browsing.queue_count
 
-    def remove(self, browsing: BrowsingLink) -> None:
+    def remove(self, browsing: BrowserLink) -> None:
         """Forget a link."""
         self.by_link.pop(browsing.link, None)
         self.by_flow.pop(browsing.flow_id, None)
@@ -65,7 +65,7 @@ class BrowsingSide:
 
     # --- credit ---
 
-    def credit(self, browsing: BrowsingLink, wall_ms: int) -> int:
+    def credit(self, browsing: BrowserLink, wall_ms: int) -> int:
         """Take over the credit that the peer grants; return how many messages were sent."""
         browser = browsing.ahead.browser
         if browser is None:
@@ -84,7 +84,7 @@ class BrowsingSide:
         """Go on with a session that was blocked; return how many messages were sent."""
         return self._send_on([each for each in self.by_link.values() if each.session is session], wall_ms)
 
-    def _send_on(self, links: list[BrowsingLink], wall_ms: int) -> int:
+    def _send_on(self, links: list[BrowserLink], wall_ms: int) -> int:
         return sum([self._send(each, wall_ms) for each in links if each.ahead.browser is not None])
 
     # --- what the browser shows ---
@@ -104,7 +104,7 @@ class BrowsingSide:
             browsing.tail_number = message.number
             self._give_back_credit(browsing)
 
-    def _send(self, browsing: BrowsingLink, wall_ms: int) -> int:
+    def _send(self, browsing: BrowserLink, wall_ms: int) -> int:
         session, link, waiting = browsing.session, browsing.link, browsing.ahead.waiting
         count = 0
         while waiting and link.credit > 0 and not (self._is_shut or session.is_blocked) and link.state == ATTACHED:
@@ -125,7 +125,7 @@ class BrowsingSide:
         self._give_back_credit(browsing)
         return count
 
-    def _give_back_credit(self, browsing: BrowsingLink) -> None:
+    def _give_back_credit(self, browsing: BrowserLink) -> None:
         """Answer a peer that drains: at the tail, or when its credit is used up."""
         link = browsing.link
         is_at_tail = browsing.tail_number == browsing.drain_number and not browsing.ahead.waiting

@@ -44,7 +44,7 @@ PARTITIONS: Final = "x-partitions"
 
 
 @final
-class ConsumingLink:
+class ConsumerLink:
     """A link on which the client receives from a queue."""
 
     def __init__(
@@ -87,16 +87,16 @@ class ConsumingLink:
         return max(0, self._gate.usage_count - self.held_count)
 
     def __repr__(self) -> str:
-        return f"ConsumingLink({self.link!r} of {self.queue_name!r})"
+        return f"ConsumerLink({self.link!r} of {self.queue_name!r})"
 
 
 @final
-class ConsumingSide:
+class Consumers:
     """What one client receives, over all its links."""
 
     def __init__(self, sessions: "Sessions", address: Address, client: str, dispatcher: Dispatcher) -> None:
-        self.by_link: dict[OutgoingLink, ConsumingLink] = {}
-        self.by_flow: dict[int, ConsumingLink] = {}
+        self.by_link: dict[OutgoingLink, ConsumerLink] = {}
+        self.by_flow: dict[int, ConsumerLink] = {}
         self.sent_count = 0
         self.passed_over_count = 0  # messages that were delivered to links they are not for
         self._address = address  # of the connection
@@ -107,7 +107,7 @@ class ConsumingSide:
         self._is_shut = False  # the socket takes no more
         self._has_resumable = False  # some link, now or earlier, has a flow that outlives it
 
-    def add(self, consuming: ConsumingLink) -> None:
+    def add(self, consuming: ConsumerLink) -> None:
         """Know a link. Its deliveries may come before the answer to its bind does."""
         self.by_link[consuming.link] = consuming
         self.by_flow[consuming.flow_id] = consuming
@@ -116,19 +116,19 @@ class ConsumingSide:
         if consuming.resumable is not None:
             self._has_resumable = True
 
-    def remove(self, consuming: ConsumingLink) -> None:
+    def remove(self, consuming: ConsumerLink) -> None:
         """Forget a link; what it holds is its queue's again, who is told elsewhere."""
         self._let_go(consuming)
         consuming.window.close()
         if consuming.resumable is not None:
             consuming.resumable.is_bound = False
 
-    def suspend(self, consuming: ConsumingLink, flow: ResumableFlow, now_ms: int) -> None:
+    def suspend(self, consuming: ConsumerLink, flow: ResumableFlow, now_ms: int) -> None:
         """Forget a link whose flow waits for the client, with what it holds."""
         flow.drain_number = consuming.drain_number
         flow.detached(self._let_go(consuming), now_ms)
 
-    def _let_go(self, consuming: ConsumingLink) -> list[HeldRun]:
+    def _let_go(self, consuming: ConsumerLink) -> list[HeldRun]:
         self.by_link.pop(consuming.link, None)
         self.by_flow.pop(consuming.flow_id, None)
         consuming.link.depth = None
@@ -143,7 +143,7 @@ class ConsumingSide:
 
     # --- credit ---
 
-    def credit(self, consuming: ConsumingLink) -> None:
+    def credit(self, consuming: ConsumerLink) -> None:
         """Take over the credit that the peer grants, and have the flow drained if it wants what is left of it back."""
         consuming.set_limit()
         self._wake(consuming.window)
@@ -175,7 +175,7 @@ class ConsumingSide:
             if consuming.session is session:
                 self._look_at(consuming)
 
-    def _look_at(self, consuming: ConsumingLink) -> None:
+    def _look_at(self, consuming: ConsumerLink) -> None:
         """Take no deliveries for a link while the socket takes no more, or its session's window."""
         consuming.window.is_shut = self._is_shut or consuming.session.is_blocked
         if not consuming.window.is_shut:
@@ -218,7 +218,7 @@ class ConsumingSide:
         if consuming.session.is_blocked and not consuming.window.is_shut:
             self._session_blocked(consuming.session)
 
-    def _send(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
+    def _send(self, consuming: ConsumerLink, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
         session, link = consuming.session, consuming.link
         batch = delivery.batch
         payloads, headers = batch.payloads(), batch.headers()
@@ -269,7 +269,7 @@ class ConsumingSide:
             self._give_back(consuming, end - sequence)
 
     def _send_resumable(
-        self, consuming: ConsumingLink, resumable: ResumableFlow, source: DeliverySource, sequence: int, data: bytes
+        self, consuming: ConsumerLink, resumable: ResumableFlow, source: DeliverySource, sequence: int, data: bytes
     ) -> int:
         """Send a message on a link that may come back; return 1 if it is a delivery that has come back with it."""
         kept = resumable.take(source.partition_number, sequence)
@@ -278,7 +278,7 @@ class ConsumingSide:
         resumable.sent(self._sessions.send(consuming.session, consuming.link, data, 0, tag, resumes), tag)
         return 1 if resumes else 0
 
-    def _pass_over(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery) -> None:
+    def _pass_over(self, consuming: ConsumerLink, source: DeliverySource, delivery: Delivery) -> None:
         """Settle what is not for the link; its credit goes on."""
         count = delivery.stop_row - delivery.start_row
         first = delivery.first_sequence
@@ -287,7 +287,7 @@ class ConsumingSide:
         self.passed_over_count += count
         self._give_back(consuming, count)
 
-    def _give_back(self, consuming: ConsumingLink, count: int) -> None:
+    def _give_back(self, consuming: ConsumerLink, count: int) -> None:
         """Note that the flow holds less. How much it may get changes with that only where its credit was not used."""
         window = consuming.window
         window.give(count)

@@ -80,7 +80,7 @@ def unsure_tags(link: IncomingLink) -> set[bytes]:
 
 
 @final
-class PublishingLink:
+class PublisherLink:
     """A link on which the client sends."""
 
     def __init__(self, session: Session, link: IncomingLink, destination: Destination | None) -> None:
@@ -123,7 +123,7 @@ class _Answer:
 
     __slots__ = ("ids", "pending", "publishing", "refusal")
 
-    def __init__(self, publishing: PublishingLink, ids: list[int], pending: int) -> None:
+    def __init__(self, publishing: PublisherLink, ids: list[int], pending: int) -> None:
         self.publishing = publishing
         self.ids = ids
         self.pending = pending
@@ -131,7 +131,7 @@ class _Answer:
 
 
 @final
-class PublishingSide:
+class Publishers:
     """What one client publishes, over all its links."""
 
     def __init__(
@@ -146,14 +146,14 @@ class PublishingSide:
         find: Callable[[str], Destination | DeliveryState],
         counters: ProtocolCounters,
     ) -> None:
-        self.links: dict[IncomingLink, PublishingLink] = {}
+        self.links: dict[IncomingLink, PublisherLink] = {}
         self.attaching_count = 0  # links whose attach waits for an answer of somebody else: they count already
         self.publisher = publisher
         self.unanswered_count = 0
         self._sessions = sessions
         self._address = address  # where confirmations go
         self._remembered = remembered
-        self._away: list[PublishingLink] = []  # remembered links that are detached, and whose time has not begun
+        self._away: list[PublisherLink] = []  # remembered links that are detached, and whose time has not begun
         self._client = client
         self._credit = credit  # what a link may send ahead of our outcomes
         self._counters = counters
@@ -161,12 +161,12 @@ class PublishingSide:
         self._answers: dict[int, _Answer] = {}
         self._next_token = 1
 
-    def attached(self, publishing: PublishingLink) -> None:
+    def attached(self, publishing: PublisherLink) -> None:
         """Let a link begin."""
         self.links[publishing.link] = publishing
         self._sessions.grant(publishing.session, publishing.link, self._credit)
 
-    def never_attached(self, publishing: PublishingLink, now_ms: int) -> None:
+    def never_attached(self, publishing: PublisherLink, now_ms: int) -> None:
         """Forget a link whose client has gone before it was attached, unless it may come back."""
         if publishing.remembered is not None:
             self._remembered.detached(publishing.remembered, publishing.attached_count, closed=False)
@@ -182,7 +182,7 @@ class PublishingSide:
         if not closed and publishing.remembered.expires_ms == NOT_BEGUN:
             self._note_away(publishing)
 
-    def _note_away(self, publishing: PublishingLink) -> None:
+    def _note_away(self, publishing: PublisherLink) -> None:
         """Know a detached link until its time begins, or another link has taken its place."""
         self._away = [each for each in self._away if each.is_remembered_still()]
         self._away.append(publishing)
@@ -231,7 +231,7 @@ class PublishingSide:
         self._top_up(publishing)
 
     def _is_known(
-        self, publishing: PublishingLink, remembered: RememberedLink, event: DeliveriesReceived, row: int
+        self, publishing: PublisherLink, remembered: RememberedLink, event: DeliveriesReceived, row: int
     ) -> bool:
         """Answer a delivery that is resumed and arrived before; of any other note the tag."""
         delivery_id, tag = event.delivery_ids[row], event.tags[row]
@@ -246,7 +246,7 @@ class PublishingSide:
         return False
 
     def _understand(
-        self, publishing: PublishingLink, event: DeliveriesReceived, payload: bytes, wall_ms: int
+        self, publishing: PublisherLink, event: DeliveriesReceived, payload: bytes, wall_ms: int
     ) -> tuple[MessageIn | None, Destination | DeliveryState]:
         """Return a message and where it goes, or the outcome that it has instead."""
         if event.message_format:
@@ -262,11 +262,11 @@ class PublishingSide:
             return None, rejected(conditions.PRECONDITION_FAILED, "a message to nobody: properties.to is missing")
         return message, self._find(message.to)
 
-    def _publish_run(self, publishing: PublishingLink, run: "_Run", wall_ms: int) -> None:
+    def _publish_run(self, publishing: PublisherLink, run: "_Run", wall_ms: int) -> None:
         if run.ids:
             self._publish(publishing, run.batch(self._client, wall_ms), run.ids, run.settled)
 
-    def _publish(self, publishing: PublishingLink, batch: MessageBatch, ids: list[int], settled: bool) -> None:
+    def _publish(self, publishing: PublisherLink, batch: MessageBatch, ids: list[int], settled: bool) -> None:
         token = self._next_token
         self._next_token += 1
         remembered = publishing.remembered
@@ -332,7 +332,7 @@ class PublishingSide:
             self._settle(publishing, event.delivery_ids, state, event.settled)
             self._top_up(publishing)
 
-    def _count_in(self, publishing: PublishingLink, event: DeliveriesReceived) -> None:
+    def _count_in(self, publishing: PublisherLink, event: DeliveriesReceived) -> None:
         publishing.unanswered_count += len(event.delivery_ids)
         self.unanswered_count += len(event.delivery_ids)
 
@@ -351,7 +351,7 @@ class PublishingSide:
         self._settle(answer.publishing, answer.ids, stored_state(answer.refusal), False)
         self._top_up(answer.publishing)
 
-    def _settle(self, publishing: PublishingLink, ids: list[int], state: DeliveryState, settled: bool) -> None:
+    def _settle(self, publishing: PublisherLink, ids: list[int], state: DeliveryState, settled: bool) -> None:
         count = len(ids)
         publishing.unanswered_count -= count
         self.unanswered_count -= count
@@ -374,7 +374,7 @@ class PublishingSide:
         if publishing is not None:
             self._top_up(publishing)
 
-    def _top_up(self, publishing: PublishingLink) -> None:
+    def _top_up(self, publishing: PublisherLink) -> None:
         """Grant credit again when half of it is used and answered."""
         wanted = self._credit - publishing.unanswered_count
         link = publishing.link

@@ -13,6 +13,7 @@ from sluicegate.messaging.message.usage import text_bytes
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
 from sluicegate.protocols.amqp.datapath.outcomes import Verdict, Verdicts
+from sluicegate.protocols.amqp.engine.link import IncomingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.messages.decode import MessageIn
@@ -156,3 +157,35 @@ class Transaction:
 
     def __repr__(self) -> str:
         return f"Transaction({self.txn_id.hex()}, {self.operations_count} operations, {self.size} bytes)"
+
+
+class Transactions:
+    """What a connection uses of its client's coordinators (`links.coordinator`)."""
+
+    def is_coordinator(self, link: IncomingLink) -> bool:
+        """Return whether transactions are declared and discharged on a link."""
+        raise AssertionError("coordinators know that")
+
+    def is_settling(self, flow_id: int) -> bool:
+        """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
+        raise AssertionError("coordinators know that")
+
+    def top_up(self, link: IncomingLink) -> None:
+        """Grant credit again to a coordinator when half of it is used and answered."""
+        raise AssertionError("coordinators do that")
+
+    def tick(self, now_ms: int) -> None:
+        """End coordinators with a transaction in which nothing was done for too long."""
+        raise AssertionError("coordinators do that")
+
+    def detached(self, link: IncomingLink) -> None:
+        """Roll back what was declared on a link that is gone. What was discharged before goes on."""
+        raise AssertionError("coordinators do that")
+
+    def session_ended(self, session: Session) -> None:
+        """Roll back what was declared in a session that is gone."""
+        raise AssertionError("coordinators do that")
+
+    def connection_ended(self) -> None:
+        """Roll everything back. What the client has discharged goes on."""
+        raise AssertionError("coordinators do that")

@@ -1,8 +1,7 @@
 """SASL (part 5) on one connection: what the client says goes to the mechanisms, their answers to the engine."""
 
-from typing import TYPE_CHECKING
-
 from sluicegate.messaging.clients.rights import LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
+from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.performatives import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
 from sluicegate.protocols.amqp.engine.events import SaslInitReceived
 from sluicegate.protocols.amqp.handshake.open import vpn_of_hostname
@@ -10,17 +9,14 @@ from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Proven
 from sluicegate.protocols.transport.interface import PeerInfo
 
-if TYPE_CHECKING:
-    from sluicegate.protocols.amqp.connection import AmqpConnection
-
 
 class AmqpSasl:
     """One connection's authentication. The engine reads nothing more until each step has its answer."""
 
-    def __init__(self, connection: "AmqpConnection", peer: PeerInfo) -> None:
-        services = connection.services
-        self._connection = connection
-        self._dialogue = SaslDialogue(connection.vpns, peer, allows_plain_unencrypted=services.allows_plain_unencrypted)
+    def __init__(self, client: AmqpClient, peer: PeerInfo) -> None:
+        services = client.services
+        self._client = client
+        self._dialogue = SaslDialogue(client.vpns, peer, allows_plain_unencrypted=services.allows_plain_unencrypted)
 
     def offered(self) -> list[str]:
         """Return the mechanisms this client may use, best first."""
@@ -31,14 +27,14 @@ class AmqpSasl:
         dialogue, vpn = self._dialogue, vpn_of_hostname(event.hostname)
         try:
             if vpn is not None:
-                dialogue.enter(self._connection.vpns.named(vpn, dialogue.services, ""))
+                dialogue.enter(self._client.vpns.named(vpn, dialogue.services, ""))
             answer = await dialogue.begin(event.mechanism, event.initial_response)
         except AuthenticationFailed as failure:
             self._fail(str(failure))
             return
         except ClientDenied as denied:
-            self._connection.count_refused(denied.reason)
-            self._connection.sasl_outcome(SASL_SYS_TEMP if denied.reason == LOGINS_BUSY else SASL_AUTH, None)
+            self._client.count_refused(denied.reason)
+            self._client.sasl_outcome(SASL_SYS_TEMP if denied.reason == LOGINS_BUSY else SASL_AUTH, None)
             return
         self._answer(answer)
 
@@ -52,19 +48,19 @@ class AmqpSasl:
         self._answer(answer)
 
     def _answer(self, answer: Challenge | Proven) -> None:
-        if self._connection.is_released:
+        if self._client.is_released:
             return  # the client left meanwhile: what it sent on would be opened, and never closed
         if isinstance(answer, Challenge):
-            self._connection.challenge(answer.data)
+            self._client.challenge(answer.data)
         else:
-            self._connection.enter(self._dialogue.services)
-            self._connection.identity.authenticated(answer.principal)
-            self._connection.sasl_outcome(SASL_OK, answer.data or None)
+            self._client.enter(self._dialogue.services)
+            self._client.identity.authenticated(answer.principal)
+            self._client.sasl_outcome(SASL_OK, answer.data or None)
 
     def _fail(self, text: str) -> None:
         services = self._dialogue.services
         services.clients.denials.deny(
-            NOT_AUTHENTICATED, "", f"401 Unauthorized: AMQP client at {self._connection.peer_name()}: {text}"
+            NOT_AUTHENTICATED, "", f"401 Unauthorized: AMQP client at {self._client.peer_name()}: {text}"
         )
-        self._connection.refuse(text)
-        self._connection.sasl_outcome(SASL_AUTH, None)
+        self._client.refuse(text)
+        self._client.sasl_outcome(SASL_AUTH, None)

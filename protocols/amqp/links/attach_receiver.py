@@ -1,6 +1,6 @@
 """What a client's attach to receive leads to: a flow of a queue, a look at one, or a subscription to a topic."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import (
@@ -19,6 +19,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.topics.syntax import SharedFilter
+from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.addresses import (
     QUEUE,
     QUEUE_CAPABILITIES,
@@ -36,13 +37,13 @@ from sluicegate.protocols.amqp.codec.termini import (
     NEVER,
     Source,
 )
-from sluicegate.protocols.amqp.datapath.browsing import BrowsingLink
-from sluicegate.protocols.amqp.datapath.consuming import ConsumingLink
+from sluicegate.protocols.amqp.datapath.browsing import BrowserLink
+from sluicegate.protocols.amqp.datapath.consuming import ConsumerLink
 from sluicegate.protocols.amqp.datapath.receiver_recovery import ResumableFlow, away_s_granted
 from sluicegate.protocols.amqp.engine.link import PENDING, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.attach_sender import ATTACH_BYTES_MAX, find_queue
-from sluicegate.protocols.amqp.links.dynamic_nodes import policy_properties, read_policy
+from sluicegate.protocols.amqp.links.dynamic_nodes import make_node, policy_properties, read_policy
 from sluicegate.protocols.amqp.links.filters import (
     BROWSER_FILTERS,
     CONSUMER_FILTERS,
@@ -63,9 +64,6 @@ from sluicegate.protocols.amqp.links.subscriptions import (
 )
 from sluicegate.protocols.amqp.types import errors as conditions
 
-if TYPE_CHECKING:
-    from sluicegate.protocols.amqp.connection import AmqpConnection
-
 PROTOCOL: Final = "amqp"
 NODE_CAPABILITIES: Final = (*QUEUE_CAPABILITIES, *TOPIC_CAPABILITIES)  # that a source may have whatever it is
 
@@ -77,49 +75,49 @@ _BIND_CONDITIONS: Final[dict[str, str]] = {
 }
 
 
-async def attach_consumer(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
+async def attach_consumer(client: AmqpClient, session: Session, link: OutgoingLink) -> None:
     """Answer the attach of a link on which the client receives."""
     source = link.attach.source
-    nodes = connection.services.registry.temporary_nodes
+    nodes = client.services.registry.temporary_nodes
     try:
         if source is None:
-            await _look_up(connection, session, link)
+            await _look_up(client, session, link)
             return
         if source.address is None and not source.dynamic:
             raise AddressRefused(conditions.INVALID_FIELD, "an attach to receive without an address")
         if source.address is None:
-            node = await _new_node(connection, session, link, source)
+            node = await _new_node(client, session, link, source)
         elif source.dynamic:
             raise AddressRefused(conditions.INVALID_FIELD, f"a dynamic source with the address {source.address!r:.80}")
         else:
             node = resolve(source.address, source.capabilities)
-            nodes.check_consumer(connection, node)
-        nodes.attached(connection, session, link, node)
+            nodes.check_consumer(client, node)
+        nodes.attached(client, session, link, node)
         shared = shared_filter(node)
         if shared is not None:
-            await _join(connection, session, link, source, shared)
+            await _join(client, session, link, source, shared)
         elif node.kind != QUEUE:
-            await _subscribe(connection, session, link, source, node.name)
+            await _subscribe(client, session, link, source, node.name)
         elif source.distribution_mode == COPY:
-            await _browse(connection, session, link, source, await find_queue(connection, node.name))
+            await _browse(client, session, link, source, await find_queue(client, node.name))
         else:
-            queue = await find_queue(connection, node.name, consumes=True)
-            await _consume(connection, session, link, source, queue)
+            queue = await find_queue(client, node.name, consumes=True)
+            await _consume(client, session, link, source, queue)
     except ClientDenied as denied:
         nodes.detached(link, closed=True)
         error = AmqpError(conditions.condition_of(denied), denied.text)
-        connection.engine.sessions.refuse(session, link, error)
+        client.engine.sessions.refuse(session, link, error)
     except AddressRefused as refusal:
         nodes.detached(link, closed=True)
-        connection.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
+        client.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
 
 
-async def _new_node(connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source) -> Node:
+async def _new_node(client: AmqpClient, session: Session, link: OutgoingLink, source: Source) -> Node:
     """Make the temporary node that a source asks for, and let the source say what was made."""
     policy = read_policy(source.dynamic_properties)
-    nodes = connection.services.registry.temporary_nodes
-    made = await nodes.make(connection, session, link, source.capabilities, policy)
-    if link.state != PENDING or connection.is_released:
+    nodes = client.services.registry.temporary_nodes
+    made = await make_node(client, session, link, source.capabilities, policy)
+    if link.state != PENDING or client.is_released:
         nodes.detached(link, closed=True)  # the client went meanwhile
     source.address = made.address
     source.dynamic_properties = policy_properties(policy)
@@ -127,37 +125,37 @@ async def _new_node(connection: "AmqpConnection", session: Session, link: Outgoi
 
 
 async def _consume(
-    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
+    client: AmqpClient, session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
 ) -> None:
-    connection.identity.rights.check_flow(connection.sides.flow_count())
-    chosen = read_filters(source.filters, CONSUMER_FILTERS, connection.services.selectors)
+    client.identity.rights.check_flow(client.endpoints.flow_count())
+    chosen = read_filters(source.filters, CONSUMER_FILTERS, client.services.selectors)
     granted = _granted(source, MOVE)
     granted.filters = chosen.in_force()
-    if link.state != PENDING or connection.is_released:
+    if link.state != PENDING or client.is_released:
         return  # the client went meanwhile
-    registry = connection.services.registry
-    registry.containers.attach(connection, session, link)  # whoever has it lets go of it, and so of its flow
+    registry = client.services.registry
+    registry.containers.attach(client, session, link)  # whoever has it lets go of it, and so of its flow
     about = f"{queue.name} {'' if chosen.selector is None else chosen.selector.text}"
-    name = (connection.client, connection.identity.user, link.name)
-    away_s = 0 if link.is_settled_by_us or not connection.client else away_s_granted(source)
+    name = (client.container_id, client.identity.user, link.name)
+    away_s = 0 if link.is_settled_by_us or not client.container_id else away_s_granted(source)
     if away_s > 0:
         granted.expiry_policy, granted.timeout_s = LINK_DETACH, away_s
     flow = registry.resumable.take(name)
     if flow is not None and away_s > 0 and flow.is_for(about):
         flow.away_s = away_s
-        if await _resume(connection, session, link, granted, flow, queue):
+        if await _resume(client, session, link, granted, flow, queue):
             return
     elif flow is not None:
         flow.end()
-    consuming = _consuming_link(connection, session, link, queue)
+    consuming = _consuming_link(client, session, link, queue)
     consuming.selector = chosen.selector
     if away_s > 0:
         consuming.resumable = ResumableFlow(name, consuming.flow_id, consuming.window, queue.cell, about, away_s)
-    await _bind(connection, consuming, granted, can_be_stolen=False)
+    await _bind(client, consuming, granted, can_be_stolen=False)
 
 
 async def _resume(
-    connection: "AmqpConnection",
+    client: AmqpClient,
     session: Session,
     link: OutgoingLink,
     granted: Source,
@@ -165,17 +163,17 @@ async def _resume(
     queue: QueueHandle,
 ) -> bool:
     """Attach a link whose flow has waited for it; return whether that is done with. Raises AddressRefused."""
-    registry, sides = connection.services.registry, connection.sides
-    sides.resuming_count += 1
+    registry, endpoints = client.services.registry, client.endpoints
+    endpoints.resuming_count += 1
     try:
-        link.unsettled = await flow.resume(link, connection.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX)
+        link.unsettled = await flow.resume(link, client.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX)
     except AddressRefused:
         registry.containers.detached(link)
         flow.end()
         raise
     finally:
-        sides.resuming_count -= 1
-    if link.state != PENDING or connection.is_released:
+        endpoints.resuming_count -= 1
+    if link.state != PENDING or client.is_released:
         registry.resumable.went_away(flow)  # the client has gone meanwhile
         return True
     if not registry.containers.has(link):
@@ -185,40 +183,38 @@ async def _resume(
         flow.end()
         link.unsettled = None
         return False
-    consuming = ConsumingLink(session, link, flow.flow_id, queue, flow.window)
+    consuming = ConsumerLink(session, link, flow.flow_id, queue, flow.window)
     consuming.resumable = flow
     consuming.held_count = len(flow.kept)
     consuming.drain_number = flow.drain_number
-    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=False)
-    consuming_side = connection.sides.consuming
-    flow.attached(connection.cell.inbox)
-    consuming_side.add(consuming)
-    consuming_side.credit(consuming)
+    client.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=False)
+    consumers = client.endpoints.consumers
+    flow.attached(client.cell.inbox)
+    consumers.add(consuming)
+    consumers.credit(consuming)
     if flow.state is not None:
-        consuming_side.assigned(flow.state)
+        consumers.assigned(flow.state)
     return True
 
 
-async def _browse(
-    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
-) -> None:
+async def _browse(client: AmqpClient, session: Session, link: OutgoingLink, source: Source, queue: QueueHandle) -> None:
     """Show the client a queue: copies go out settled, whatever it asked for."""
-    connection.identity.rights.check_flow(connection.sides.flow_count())
-    chosen = read_filters(source.filters, BROWSER_FILTERS, connection.services.selectors)
-    if link.state != PENDING or connection.is_released:
+    client.identity.rights.check_flow(client.endpoints.flow_count())
+    chosen = read_filters(source.filters, BROWSER_FILTERS, client.services.selectors)
+    if link.state != PENDING or client.is_released:
         return  # the client went meanwhile
-    browsing = BrowsingLink(session, link, connection.runtime.next_urn(), queue)
+    browsing = BrowserLink(session, link, client.runtime.next_urn(), queue)
     link.is_settled_by_us = True
     granted = _granted(source, COPY)
     granted.filters = chosen.in_force()
-    connection.attach(session, link, source=granted, target=link.attach.target)
-    connection.sides.browsing.add(browsing)
+    client.attach(session, link, source=granted, target=link.attach.target)
+    client.endpoints.browsers.add(browsing)
     request = BindBrowser(
         browsing.flow_id,
-        connection.client,
+        client.container_id,
         PROTOCOL,
-        connection.identity.user,
-        connection.cell.inbox,
+        client.identity.user,
+        client.cell.inbox,
         window=0,
         partition_number=chosen.partition,
         after=max(0, chosen.start_sequence - 1),
@@ -227,29 +223,27 @@ async def _browse(
     try:
         bound: BrowserBound = await queue.cell.ask(request)
     except BindRefused as refusal:
-        _refuse_bind(connection, session, link, refusal)
+        _refuse_bind(client, session, link, refusal)
         return
     browsing.ahead.browser = bound.browser
-    connection.credit(link)
+    client.credit(link)
 
 
-async def _subscribe(
-    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, topic: str
-) -> None:
-    chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, connection.services.selectors)
-    wanted = wanted_queue(connection, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
-    check_rights(connection, link, wanted, await find_present(connection, wanted))
-    sides = connection.sides
-    sides.subscribing_count += 1
+async def _subscribe(client: AmqpClient, session: Session, link: OutgoingLink, source: Source, topic: str) -> None:
+    chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, client.services.selectors)
+    wanted = wanted_queue(client, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
+    check_rights(client, link, wanted, await find_present(client, wanted))
+    endpoints = client.endpoints
+    endpoints.subscribing_count += 1
     try:
-        queue = await subscription_queue(connection, link, wanted)
+        queue = await subscription_queue(client, link, wanted)
     finally:
-        sides.subscribing_count -= 1
+        endpoints.subscribing_count -= 1
     if wanted.priorities:
         place = Subscriber(wanted.name)
-        place.address = connection.cell.inbox
-        connection.services.space.share_out(queue.target, place, wanted.priorities)
-    consuming = _consuming_link(connection, session, link, queue)
+        place.address = client.cell.inbox
+        client.services.space.share_out(queue.target, place, wanted.priorities)
+    consuming = _consuming_link(client, session, link, queue)
     consuming.is_subscription = True
     consuming.keeps_queue_on_detach = wanted.is_kept
     consuming.is_no_local = chosen.is_no_local
@@ -262,27 +256,25 @@ async def _subscribe(
         granted.expiry_policy = LINK_DETACH if wanted.expires_s else NEVER
         granted.timeout_s = wanted.expires_s
     # Where it is shared the name is the subscription's, and others may have it too.
-    await _bind(connection, consuming, granted, can_be_stolen=not wanted.is_shared)
+    await _bind(client, consuming, granted, can_be_stolen=not wanted.is_shared)
 
 
-async def _join(
-    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, shared: SharedFilter
-) -> None:
+async def _join(client: AmqpClient, session: Session, link: OutgoingLink, source: Source, shared: SharedFilter) -> None:
     """Let a link share messages with members of other protocols."""
-    queue, membership = await join_group(connection, link, source, shared)
-    consuming = _consuming_link(connection, session, link, queue)
+    queue, membership = await join_group(client, link, source, shared)
+    consuming = _consuming_link(client, session, link, queue)
     consuming.is_subscription = True
     consuming.membership = membership
-    await _bind(connection, consuming, _granted(source, COPY), can_be_stolen=True)
+    await _bind(client, consuming, _granted(source, COPY), can_be_stolen=True)
 
 
-async def _look_up(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
+async def _look_up(client: AmqpClient, session: Session, link: OutgoingLink) -> None:
     """Show a subscription to a client that says no source: it wants to end it (3.5.3)."""
-    found = await look_up(connection, link)
-    if link.state != PENDING or connection.is_released:
-        end_look_up(connection, link, closed=False)  # the client went meanwhile
+    found = await look_up(client, link)
+    if link.state != PENDING or client.is_released:
+        end_look_up(client, link, closed=False)  # the client went meanwhile
         return
-    connection.attach(session, link, source=found, target=link.attach.target, can_be_stolen=False)
+    client.attach(session, link, source=found, target=link.attach.target, can_be_stolen=False)
 
 
 def _granted(source: Source, distribution_mode: str) -> Source:
@@ -296,33 +288,29 @@ def _granted(source: Source, distribution_mode: str) -> Source:
     )
 
 
-def _consuming_link(
-    connection: "AmqpConnection", session: Session, link: OutgoingLink, queue: QueueHandle
-) -> ConsumingLink:
-    window: CreditWindow[Address] = CreditWindow(0, connection.services.credit)
-    return ConsumingLink(session, link, connection.runtime.next_urn(), queue, window)
+def _consuming_link(client: AmqpClient, session: Session, link: OutgoingLink, queue: QueueHandle) -> ConsumerLink:
+    window: CreditWindow[Address] = CreditWindow(0, client.services.credit)
+    return ConsumerLink(session, link, client.runtime.next_urn(), queue, window)
 
 
-async def _bind(
-    connection: "AmqpConnection", consuming: ConsumingLink, granted: Source, *, can_be_stolen: bool
-) -> None:
+async def _bind(client: AmqpClient, consuming: ConsumerLink, granted: Source, *, can_be_stolen: bool) -> None:
     """Attach a link to its queue, as `granted` says, and bind its flow."""
     session, link = consuming.session, consuming.link
-    if link.state != PENDING or connection.is_released:
-        end_consumer(connection, consuming, closed=False)  # the client went meanwhile
+    if link.state != PENDING or client.is_released:
+        end_consumer(client, consuming, closed=False)  # the client went meanwhile
         return
-    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=can_be_stolen)
+    client.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=can_be_stolen)
     flow = consuming.resumable
     if flow is not None:
-        flow.attached(connection.cell.inbox)
-    consuming_side = connection.sides.consuming
-    consuming_side.add(consuming)
+        flow.attached(client.cell.inbox)
+    consumers = client.endpoints.consumers
+    consumers.add(consuming)
     consuming.set_limit()
     request = BindFlow(
         consuming.flow_id,
-        connection.client,
-        connection.identity.user,
-        connection.cell.inbox if flow is None else flow,
+        client.container_id,
+        client.identity.user,
+        client.cell.inbox if flow is None else flow,
         consuming.window,
         PROTOCOL,
         consuming.selector,
@@ -330,37 +318,37 @@ async def _bind(
     try:
         await consuming.queue.ask(request)
     except BindRefused as refusal:
-        _refuse_bind(connection, session, link, refusal)
+        _refuse_bind(client, session, link, refusal)
         return
-    if link not in consuming_side.by_link:
+    if link not in consumers.by_link:
         return  # the client went meanwhile
     if flow is not None:
         flow.is_bound = True
-    connection.credit(link)  # a drain that came before the queue knew the flow was heard by nobody
+    client.credit(link)  # a drain that came before the queue knew the flow was heard by nobody
 
 
-def _refuse_bind(connection: "AmqpConnection", session: Session, link: OutgoingLink, refusal: BindRefused) -> None:
+def _refuse_bind(client: AmqpClient, session: Session, link: OutgoingLink, refusal: BindRefused) -> None:
     condition = _BIND_CONDITIONS.get(refusal.code, conditions.NOT_ALLOWED)
-    connection.end_link(session, link, AmqpError(condition, str(refusal)))
+    client.end_link(session, link, AmqpError(condition, str(refusal)))
 
 
-def end_consumer(connection: "AmqpConnection", consuming: ConsumingLink, *, closed: bool) -> None:
+def end_consumer(client: AmqpClient, consuming: ConsumerLink, *, closed: bool) -> None:
     """Let go of a receiving link; its queue goes with it when it was the link's own."""
     flow = consuming.resumable
-    if flow is not None and flow.is_bound and not closed and not connection.sides.is_settling(flow.flow_id):
-        connection.sides.consuming.suspend(consuming, flow, connection.runtime.clock.now_ms())
-        connection.services.registry.resumable.went_away(flow)
+    if flow is not None and flow.is_bound and not closed and not client.endpoints.is_settling(flow.flow_id):
+        client.endpoints.consumers.suspend(consuming, flow, client.runtime.clock.now_ms())
+        client.services.registry.resumable.went_away(flow)
         return
-    connection.sides.consuming.remove(consuming)
+    client.endpoints.consumers.remove(consuming)
     consuming.queue.inbox.post(UnbindFlow(consuming.flow_id))
     if consuming.membership is not None:
-        connection.services.router.inbox.post(consuming.membership)
+        client.services.router.inbox.post(consuming.membership)
     elif consuming.is_subscription:
         is_over = closed or not consuming.keeps_queue_on_detach
-        leave_subscription(connection, consuming.link, consuming.queue_name, is_over=is_over)
+        leave_subscription(client, consuming.link, consuming.queue_name, is_over=is_over)
 
 
-def end_browser(connection: "AmqpConnection", browsing: BrowsingLink) -> None:
+def end_browser(client: AmqpClient, browsing: BrowserLink) -> None:
     """Let go of a link that looks at a queue."""
-    connection.sides.browsing.remove(browsing)
+    client.endpoints.browsers.remove(browsing)
     browsing.queue.inbox.post(UnbindFlow(browsing.flow_id))

@@ -1,6 +1,6 @@
 """Local transactions (part 4) of one client: its coordinators, what it does in transactions, and how they end.
 
-A transaction may be used on every session of its connection, and there may be several at once. It ends with its
+A transaction may be used on every session of its client, and there may be several at once. It ends with its
 discharge, with the coordinator link that it was declared on, or when nothing was done in it for too long.
 
 - What is published in it is answered at once and seen by nobody before the commit (`transaction`).
@@ -13,15 +13,16 @@ Discharges are carried out one after the other, in the order in which they came.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from sluicegate.actors.transactions.commit import NOT_HELD, HeldRanges, TransactionCommit
 from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
 from sluicegate.protocols.amqp.datapath.outcomes import ACCEPTED_VERDICT, FAILED_VERDICT, verdict_of
 from sluicegate.protocols.amqp.datapath.publishing import takes_rejected
-from sluicegate.protocols.amqp.datapath.transaction import OpenDeliveries, Transaction
+from sluicegate.protocols.amqp.datapath.transaction import OpenDeliveries, Transaction, Transactions
 from sluicegate.protocols.amqp.datapath.unsettled import wire_ids
 from sluicegate.protocols.amqp.engine.events import DeliveriesReceived
 from sluicegate.protocols.amqp.engine.link import IncomingLink
@@ -29,9 +30,6 @@ from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.transaction_control import Declare, Discharge, read_control
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.errors import DecodeError
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 CONTROL_CREDIT: Final = 100  # requests a coordinator takes ahead of its answers
 TXN_ID_BITS: Final = 64  # nobody guesses them, though nobody else could use them
@@ -71,15 +69,24 @@ class _Discharging:
         self.settled = settled
 
 
+def coordinators_of(client: AmqpClient) -> "Coordinators":
+    """Return what a client does in transactions, made on first use. It knows the client until that ends."""
+    coordinators = client.endpoints.transactions
+    if coordinators is None:
+        coordinators = client.endpoints.transactions = Coordinators(client)
+    assert isinstance(coordinators, Coordinators), "nothing else derives from Transactions"
+    return coordinators
+
+
 @final
-class TransactingSide:
+class Coordinators(Transactions):
     """What one client does in transactions."""
 
-    def __init__(self, connection: "AmqpConnection") -> None:
-        self.coordinators: dict[IncomingLink, Coordinator] = {}
-        self._connection = connection
-        self._accounts = connection.services.transactions
-        self._limits = connection.services.limits
+    def __init__(self, client: AmqpClient) -> None:
+        self.by_link: dict[IncomingLink, Coordinator] = {}
+        self._client = client
+        self._accounts = client.services.transactions
+        self._limits = client.services.limits
         self._open: dict[bytes, Transaction] = {}
         self._line: deque[_Discharging] = deque()
         self._is_discharging = False
@@ -88,25 +95,29 @@ class TransactingSide:
 
     def attached(self, session: Session, link: IncomingLink) -> None:
         """Let a coordinator begin."""
-        self.coordinators[link] = Coordinator(session, link)
-        self._connection.engine.sessions.grant(session, link, CONTROL_CREDIT)
+        self.by_link[link] = Coordinator(session, link)
+        self._client.engine.sessions.grant(session, link, CONTROL_CREDIT)
 
     def detached(self, link: IncomingLink) -> None:
         """Roll back what was declared on a link that is gone. What was discharged before goes on."""
-        coordinator = self.coordinators.pop(link, None)
+        coordinator = self.by_link.pop(link, None)
         if coordinator is not None:
             self._roll_back_all(coordinator, LOST)
 
     def session_ended(self, session: Session) -> None:
         """Roll back what was declared in a session that is gone."""
-        for link in list(self.coordinators):
-            if self.coordinators[link].session is session:
+        for link in list(self.by_link):
+            if self.by_link[link].session is session:
                 self.detached(link)
 
     def connection_ended(self) -> None:
         """Roll everything back. What the client has discharged goes on."""
-        for link in list(self.coordinators):
+        for link in list(self.by_link):
             self.detached(link)
+
+    def is_coordinator(self, link: IncomingLink) -> bool:
+        """Return whether transactions are declared and discharged on a link."""
+        return link in self.by_link
 
     def is_settling(self, flow_id: int) -> bool:
         """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
@@ -117,7 +128,7 @@ class TransactingSide:
         """End coordinators with a transaction in which nothing was done for too long."""
         if not self._open:
             return
-        for coordinator in list(self.coordinators.values()):
+        for coordinator in list(self.by_link.values()):
             idle_ms = max([now_ms - each.used_ms for each in coordinator.declared.values()], default=0)
             if idle_ms > self._limits.transaction_timeout_ms:
                 text = f"nothing was done in a transaction for {idle_ms} ms"
@@ -125,9 +136,9 @@ class TransactingSide:
 
     def _end(self, coordinator: Coordinator, error: AmqpError, why: str) -> None:
         """End a coordinator by our own will, and roll back what was declared on it."""
-        self.coordinators.pop(coordinator.link, None)
+        self.by_link.pop(coordinator.link, None)
         self._roll_back_all(coordinator, why)
-        self._connection.end_link(coordinator.session, coordinator.link, error)
+        self._client.end_link(coordinator.session, coordinator.link, error)
 
     def _roll_back_all(self, coordinator: Coordinator, why: str) -> None:
         for transaction in coordinator.declared.values():
@@ -139,7 +150,7 @@ class TransactingSide:
 
     def control(self, event: DeliveriesReceived, now_ms: int) -> None:
         """Carry out what is said to a coordinator."""
-        coordinator = self.coordinators[event.link]
+        coordinator = self.by_link[event.link]
         for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
             coordinator.unanswered_count += 1
             try:
@@ -155,7 +166,7 @@ class TransactingSide:
                 self._end(coordinator, AmqpError(conditions.PRECONDITION_FAILED, text), LOST)
             else:
                 self._answer(coordinator, delivery_id, self._declare(coordinator, request, now_ms), settled=False)
-            if event.link not in self.coordinators:
+            if event.link not in self.by_link:
                 return  # it was ended
 
     def _declare(self, coordinator: Coordinator, request: Declare, now_ms: int) -> DeliveryState:
@@ -164,7 +175,7 @@ class TransactingSide:
         maximum = self._limits.transactions_max
         if len(self._open) + len(self._line) >= maximum:
             return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, f"more than {maximum} transactions on one connection")
-        bits = self._connection.runtime.rng.getrandbits(TXN_ID_BITS)
+        bits = self._client.runtime.rng.getrandbits(TXN_ID_BITS)
         txn_id = (self._accounts.declared_count & 0xFFFF_FFFF).to_bytes(4, "big") + bits.to_bytes(8, "big")
         transaction = Transaction(txn_id, limits=self._limits, accounts=self._accounts, now_ms=now_ms)
         self._open[txn_id] = coordinator.declared[txn_id] = transaction
@@ -179,26 +190,26 @@ class TransactingSide:
         self._line.append(_Discharging(coordinator, delivery_id, transaction, fail=request.fail, settled=settled))
         if not self._is_discharging:
             self._is_discharging = True
-            self._connection.carry_out(self._discharge_in_turn())
+            self._client.carry_out(self._discharge_in_turn())
 
     def _answer(self, coordinator: Coordinator, delivery_id: int, state: DeliveryState, *, settled: bool) -> None:
         coordinator.unanswered_count -= 1
-        if coordinator.link not in self.coordinators:
+        if coordinator.link not in self.by_link:
             return
         if state.error is not None and not coordinator.takes_rejected:
             self._end(coordinator, state.error, REFUSED)
             return
         if not settled:
-            sessions = self._connection.engine.sessions
+            sessions = self._client.engine.sessions
             sessions.settle(coordinator.session, coordinator.link, delivery_id, delivery_id, state)
         self.top_up(coordinator.link)
 
     def top_up(self, link: IncomingLink) -> None:
         """Grant credit again to a coordinator when half of it is used and answered."""
-        coordinator = self.coordinators[link]
+        coordinator = self.by_link[link]
         wanted = CONTROL_CREDIT - coordinator.unanswered_count
         if (wanted - link.credit) * 2 >= CONTROL_CREDIT:
-            self._connection.engine.sessions.grant(coordinator.session, link, wanted)
+            self._client.engine.sessions.grant(coordinator.session, link, wanted)
 
     # --- what is done in transactions ---
 
@@ -206,10 +217,10 @@ class TransactingSide:
         """Take messages that are published with a transaction's commit."""
         assert event.txn_id is not None, "the caller has seen to that"
         transaction = self._open.get(event.txn_id)
-        publishing = self._connection.sides.publishing
+        publishing = self._client.endpoints.publishers
         if transaction is None:
             if event.settled:
-                counters = self._connection.services.counters
+                counters = self._client.services.counters
                 counters.count(counters.dropped, "unknown_transaction", len(event.delivery_ids))
             publishing.turn_down(event, _unknown(event.txn_id))
             return
@@ -220,7 +231,7 @@ class TransactingSide:
         """Note what a client has settled in a transaction; of one that there is not, as if it were rolled back."""
         state = disposition.state
         assert state is not None, "the caller has seen to that"
-        consuming = self._connection.sides.consuming
+        consuming = self._client.endpoints.consumers
         settled = disposition.settled
         if not settled and state.outcome is None:
             return  # progress is no outcome
@@ -243,7 +254,7 @@ class TransactingSide:
             first, end = run.sequences()
             transaction.settle(run.source, first, end, verdict_of(link, state.outcome), by_client=settled)
             if not settled:
-                self._connection.engine.sessions.say(session, link, *wire_ids(run), state)
+                self._client.engine.sessions.say(session, link, *wire_ids(run), state)
         if runs and not settled:
             transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
 
@@ -262,7 +273,7 @@ class TransactingSide:
                         state = rejected(conditions.TRANSACTION_ROLLBACK, reason)
                 self._line.popleft()
                 self._answer(each.coordinator, each.delivery_id, state, settled=each.settled)
-                self._connection.ask_flush()
+                self._client.ask_flush()
         finally:
             self._is_discharging = False
             while self._line:  # only after a mistake of ours, which ends the connection
@@ -270,14 +281,14 @@ class TransactingSide:
 
     async def _commit(self, transaction: Transaction) -> str:
         """Carry out a commit; return why it could not be, with everything rolled back."""
-        connection = self._connection
-        services = connection.services
+        client = self._client
+        services = client.services
         reason = transaction.failure
         if not reason:
-            commit = TransactionCommit(space=services.space, spool=services.spool, rng=connection.runtime.rng)
-            batch = transaction.batch(connection.client, connection.runtime.clock.wall_ms())
+            commit = TransactionCommit(space=services.space, spool=services.spool, rng=client.runtime.rng)
+            batch = transaction.batch(client.container_id, client.runtime.clock.wall_ms())
             reason = await commit.commit(batch, _accepted_in(transaction))
-            connection.read_control.published(commit.pressures, connection.sides.publishing.unanswered_count)
+            client.read_control.published(commit.pressures, client.endpoints.publishers.unanswered_count)
         if reason:
             self._roll_back(transaction, REFUSED)
             return reason
@@ -288,7 +299,7 @@ class TransactingSide:
 
     def _tell(self, transaction: Transaction) -> None:
         """Tell everybody else of a commit: queues of other outcomes, consumers of what is settled now."""
-        consuming, sessions = self._connection.sides.consuming, self._connection.engine.sessions
+        consuming, sessions = self._client.endpoints.consumers, self._client.engine.sessions
         settled = transaction.settled_by_client
         for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
             for run in consuming.take(each.session, each.first, each.last):
@@ -305,7 +316,7 @@ class TransactingSide:
         """Undo a transaction: nothing of it was seen but by its client."""
         self._accounts.count_rolled_back(why)
         transaction.end()
-        consuming = self._connection.sides.consuming
+        consuming = self._client.endpoints.consumers
         for source, ranges in transaction.settled_by_client.items():
             FAILED_VERDICT.tell(source, ranges.ranges())
             consuming.give_back(source.flow_id, ranges.total)

@@ -5,22 +5,18 @@ from the group's queue; direct messages that are its turn come by there, too. Th
 it ends. What AMQP itself calls shared, known by container and link, is `protocols.amqp.links.subscriptions`.
 """
 
-from typing import TYPE_CHECKING
-
 from sluicegate.actors.messages.directory import QueueHandle, QueuesExhausted
 from sluicegate.actors.messages.router import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.topics.syntax import SharedFilter, TopicError, parse_shared
+from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.addresses import QUEUE, AddressRefused, Node
 from sluicegate.protocols.amqp.codec.termini import DURABLE_NONE, Source
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.links.subscriptions import partition_count_of
 from sluicegate.protocols.amqp.types import errors as conditions
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 
 def shared_filter(node: Node) -> SharedFilter | None:
@@ -34,31 +30,31 @@ def shared_filter(node: Node) -> SharedFilter | None:
 
 
 async def join_group(
-    connection: "AmqpConnection", link: OutgoingLink, source: Source, shared: SharedFilter
+    client: AmqpClient, link: OutgoingLink, source: Source, shared: SharedFilter
 ) -> tuple[QueueHandle, LeaveGroup]:
     """Make a link a member; return the group's queue, and what ends the membership.
 
     Raises ClientDenied unless the client's profiles permit it, and AddressRefused.
     """
-    rights, sides = connection.identity.rights, connection.sides
+    rights, endpoints = client.identity.rights, client.endpoints
     rights.check_share(shared.share_name)
-    rights.check_subscription(shared.filter, sides.subscription_count(), share_name=shared.share_name)
+    rights.check_subscription(shared.filter, endpoints.subscription_count(), share_name=shared.share_name)
     rights.check_endpoint()
-    rights.check_flow(sides.flow_count())
-    number = connection.runtime.next_urn()
-    member = Subscriber(f"{connection.client}/{number}", key=f"\0amqp/{number}")
-    member.address = connection.cell.inbox
+    rights.check_flow(endpoints.flow_count())
+    number = client.runtime.next_urn()
+    member = Subscriber(f"{client.container_id}/{number}", key=f"\0amqp/{number}")
+    member.address = client.cell.inbox
     durable = source.durable > DURABLE_NONE
     count = partition_count_of(link)
     join = JoinGroup(member, *shared, AT_LEAST_ONCE, durable, count, from_queue=True)
-    sides.subscribing_count += 1
+    endpoints.subscribing_count += 1
     try:
-        joined: GroupJoined = await connection.services.router.ask(join)
+        joined: GroupJoined = await client.services.router.ask(join)
     except ShareRefused as mismatch:
         raise AddressRefused(conditions.ILLEGAL_STATE, str(mismatch)) from None
     except (StoreRefused, QueuesExhausted) as refusal:
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
     finally:
-        sides.subscribing_count -= 1
+        endpoints.subscribing_count -= 1
     assert joined.queue is not None, "who asks for guaranteed messages gets a queue"
     return joined.queue, LeaveGroup(member, *shared)

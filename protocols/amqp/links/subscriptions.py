@@ -5,8 +5,8 @@ A client that names a subscription to share it attaches its further links under 
 the part before the bar is the subscription's.
 """
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, final
+from dataclasses import replace
+from typing import Final
 from urllib.parse import quote
 
 from sluicegate.actors.messages.directory import (
@@ -26,6 +26,7 @@ from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import TopicError, parse_queue_subscription, syntax_of
+from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.addresses import AddressRefused, is_durable_form
 from sluicegate.protocols.amqp.codec.termini import (
     COPY,
@@ -37,11 +38,9 @@ from sluicegate.protocols.amqp.codec.termini import (
 )
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.links.filters import selector_filter
+from sluicegate.protocols.amqp.registry.subscriptions import SubscriptionQueue
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.values import Scalar, Symbol
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.amqp.connection import AmqpConnection
 
 SUBSCRIPTION_KIND: Final = "amqp-subscription"
 SHARED: Final = "shared"  # capabilities of a source: several links share the subscription,
@@ -55,56 +54,8 @@ _VOLATILE: Final = "/volatile"
 _LINK_NAME_END: Final = "|"
 
 
-@dataclass(frozen=True)
-class SubscriptionQueue:
-    """What a subscription wants its queue to be."""
-
-    name: str
-    topic: str
-    durable: bool  # its messages are written
-    is_shared: bool
-    is_kept: bool  # while no link is attached; it ends when the last one is closed
-    expires_s: int  # of that time without a link; 0: never
-    user: str  # who alone may have it; empty: anybody
-    selector: str  # what of the topic's messages it takes; empty: everything
-    priorities: tuple[int, ...] = ()  # for Deliver-To-One, of one that ends with its link; empty: it gets all
-    partition_count: int = 0  # of a shared one, whose links then get whole partitions; 0: not said
-
-
-@final
-class Subscriptions:
-    """The subscriptions of a gateway that have links, and the links that only look one up."""
-
-    def __init__(self) -> None:
-        self._links: dict[str, dict[OutgoingLink, AmqpConnection]] = {}  # by the name of the queue
-        self.looked_up: dict[OutgoingLink, str] = {}
-
-    def enter(self, name: str, link: OutgoingLink, connection: "AmqpConnection") -> None:
-        """Note a link of a subscription; from now on nobody ends the subscription as its last one."""
-        self._links.setdefault(name, {})[link] = connection
-
-    def leave(self, name: str, link: OutgoingLink) -> bool:
-        """Forget a link; return whether it was the last."""
-        links = self._links.get(name)
-        if links is None:
-            return True
-        links.pop(link, None)
-        if links:
-            return False
-        del self._links[name]
-        return True
-
-    def others(self, name: str, link: OutgoingLink) -> list["AmqpConnection"]:
-        """Return the connections of the other links of a subscription."""
-        return [its for each, its in self._links.get(name, {}).items() if each is not link]
-
-    def is_active(self, name: str) -> bool:
-        """Return whether a subscription has a link."""
-        return name in self._links
-
-
 def wanted_queue(
-    connection: "AmqpConnection", link: OutgoingLink, source: Source, topic: str, selector: str
+    client: AmqpClient, link: OutgoingLink, source: Source, topic: str, selector: str
 ) -> SubscriptionQueue:
     """Return what the queue behind a link has to be. Raises AddressRefused."""
     address = source.address or ""
@@ -114,12 +65,12 @@ def wanted_queue(
     is_shared = SHARED in source.capabilities
     is_kept = durable or expires_s > 0
     if is_shared or is_kept:
-        name = _name_of(connection, link, source.capabilities)
+        name = _name_of(client, link, source.capabilities)
         if not is_kept:
             name += _VOLATILE
     else:
-        name = f"{_PREFIX}{connection.runtime.next_urn()}"
-    user = "" if is_shared and GLOBAL in source.capabilities else connection.identity.user
+        name = f"{_PREFIX}{client.runtime.next_urn()}"
+    user = "" if is_shared and GLOBAL in source.capabilities else client.identity.user
     priorities = _priorities(link)
     if priorities and (is_shared or is_kept):
         text = f"{DTO_PRIORITY} on a subscription that is shared or kept; allowed: on one that ends with its link"
@@ -154,12 +105,12 @@ def partition_count_of(link: OutgoingLink) -> int:
     return count
 
 
-def _name_of(connection: "AmqpConnection", link: OutgoingLink, capabilities: list[str]) -> str:
+def _name_of(client: AmqpClient, link: OutgoingLink, capabilities: list[str]) -> str:
     is_shared = SHARED in capabilities
     is_global = is_shared and GLOBAL in capabilities
-    if not is_global and not connection.client:
+    if not is_global and not client.container_id:
         raise AddressRefused(conditions.INVALID_FIELD, "a subscription with a name needs a container id")
-    owner = _EVERYBODY if is_global else quote(connection.client, safe="")
+    owner = _EVERYBODY if is_global else quote(client.container_id, safe="")
     name = _share_name(link) if is_shared else link.name
     return f"{_PREFIX}{owner}/{quote(name, safe='')}"
 
@@ -168,31 +119,31 @@ def _share_name(link: OutgoingLink) -> str:
     return link.name.partition(_LINK_NAME_END)[0]
 
 
-async def find_present(connection: "AmqpConnection", wanted: SubscriptionQueue) -> QueueHandle | None:
+async def find_present(client: AmqpClient, wanted: SubscriptionQueue) -> QueueHandle | None:
     """Return the subscription of that name, to which its client returns, or which others share; None: there is none."""
     if not (wanted.is_kept or wanted.is_shared):
         return None
-    found: QueueHandle | None = await connection.services.queues.ask(FindQueue(wanted.name))
+    found: QueueHandle | None = await client.services.queues.ask(FindQueue(wanted.name))
     return found
 
 
 def check_rights(
-    connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue, present: QueueHandle | None
+    client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue, present: QueueHandle | None
 ) -> None:
     """Raise ClientDenied unless the client's profiles permit a subscription, and AddressRefused for a bad topic.
 
     One that is present and collects something else begins anew: its usage may grow within the quota of the message VPN.
     """
     is_new = present is None
-    rights = connection.identity.rights
+    rights = client.identity.rights
     try:
         _, topic_filter = parse_queue_subscription(wanted.topic, syntax_of(wanted.topic))
     except TopicError as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {error}") from None
-    is_own = connection.services.registry.temporary_nodes.is_topic_of(connection, wanted.topic)
+    is_own = client.services.registry.temporary_nodes.is_topic_of(client, wanted.topic)
     rights.check_subscription(
         topic_filter,
-        connection.sides.subscription_count(),
+        client.endpoints.subscription_count(),
         is_new=is_new,
         is_own=is_own,
         selector=wanted.selector,
@@ -202,7 +153,7 @@ def check_rights(
         rights.check_share(_share_name(link))
     if wanted.is_kept and is_new:
         rights.check_endpoint()
-    rights.check_flow(connection.sides.flow_count())
+    rights.check_flow(client.endpoints.flow_count())
 
 
 def _usage_of(queue: QueueHandle) -> int:
@@ -211,34 +162,32 @@ def _usage_of(queue: QueueHandle) -> int:
     return sum(subscription_bytes(each) for each in filters) + selector_bytes(definition.selector)
 
 
-async def subscription_queue(
-    connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue
-) -> QueueHandle:
+async def subscription_queue(client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue) -> QueueHandle:
     """Make or find the queue behind a subscription, of which the link is one from now on. Raises AddressRefused."""
-    subscriptions = connection.services.registry.subscriptions
+    subscriptions = client.services.registry.subscriptions
     others = subscriptions.others(wanted.name, link)
-    if not wanted.is_shared and any(other.identity.user != connection.identity.user for other in others):
+    if not wanted.is_shared and any(other.identity.user != client.identity.user for other in others):
         raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r:.80} is another user's")
-    subscriptions.enter(wanted.name, link, connection)
+    subscriptions.enter(wanted.name, link, client)
     try:
-        return await _queue(connection, wanted, is_in_use=bool(others))
+        return await _queue(client, wanted, is_in_use=bool(others))
     except (AddressRefused, StoreRefused, QueuesExhausted, UpdateRefused) as refusal:
-        leave_subscription(connection, link, wanted.name, is_over=not wanted.is_kept)
+        leave_subscription(client, link, wanted.name, is_over=not wanted.is_kept)
         if isinstance(refusal, AddressRefused):
             raise
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
 
 
-async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_in_use: bool) -> QueueHandle:
-    queues = connection.services.queues
+async def _queue(client: AmqpClient, wanted: SubscriptionQueue, *, is_in_use: bool) -> QueueHandle:
+    queues = client.services.queues
     try:
-        definition = connection.services.subscription_queue(wanted)
+        definition = client.services.subscription_queue(wanted)
         found: QueueHandle = await queues.ask(
             CreateQueue(definition, SUBSCRIPTION_KIND, wanted.durable, must_be_new=False, gives_back=True)
         )
     except (TopicError, QueueInvalid) as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r:.80}: {error}") from None
-    _check_owner(connection, found)
+    _check_owner(client, found)
     _check_known(found)
     present = found.definition
     is_same = present.config.access_type == definition.config.access_type and found.durable == wanted.durable
@@ -250,7 +199,7 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
             text = f"the subscription is in use with the topic {topic!r}{selecting}, or shared otherwise"
             raise AddressRefused(conditions.ILLEGAL_STATE, text)
         await queues.ask(DeleteQueue(wanted.name))  # JMS wants another topic or selector to begin anew
-        return await _queue(connection, wanted, is_in_use=False)
+        return await _queue(client, wanted, is_in_use=False)
     if wanted.partition_count not in (0, present.config.partition_count):
         text = f"the subscription has {present.config.partition_count} partitions, not {wanted.partition_count}"
         raise AddressRefused(conditions.ILLEGAL_STATE, text)
@@ -263,9 +212,9 @@ def _expiring(definition: QueueDefinition, expires_s: int) -> QueueDefinition:
     return replace(definition, config=replace(definition.config, expires_unbound_s=expires_s))
 
 
-def _check_owner(connection: "AmqpConnection", queue: QueueHandle) -> None:
+def _check_owner(client: AmqpClient, queue: QueueHandle) -> None:
     """Raise AddressRefused for a subscription that another user has made by the same container id and name."""
-    config, user = queue.definition.config, connection.identity.user
+    config, user = queue.definition.config, client.identity.user
     if not permits(config, user, CONSUME):
         raise AddressRefused(conditions.UNAUTHORIZED_ACCESS, denial(config, user, CONSUME))
 
@@ -276,27 +225,27 @@ def _check_known(queue: QueueHandle) -> None:
         raise AddressRefused(conditions.ILLEGAL_STATE, str(DefinitionLost(queue.name)))
 
 
-def leave_subscription(connection: "AmqpConnection", link: OutgoingLink, name: str, *, is_over: bool) -> None:
+def leave_subscription(client: AmqpClient, link: OutgoingLink, name: str, *, is_over: bool) -> None:
     """Let a link go; the subscription ends with the last one where `is_over` says so."""
-    if connection.services.registry.subscriptions.leave(name, link) and is_over:
-        connection.services.queues.inbox.post(DeleteQueue(name))
+    if client.services.registry.subscriptions.leave(name, link) and is_over:
+        client.services.queues.inbox.post(DeleteQueue(name))
 
 
-async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
+async def look_up(client: AmqpClient, link: OutgoingLink) -> Source:
     """Return the source of a subscription, for a client that attaches to it without saying one; it wants to end it.
 
     The link's desired capabilities say whether it is shared. Raises AddressRefused, and ClientDenied where the client
     may not be a member.
     """
     if SHARED in link.attach.desired:
-        connection.identity.rights.check_share(_share_name(link))
-    name = _name_of(connection, link, link.attach.desired)
-    found: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
+        client.identity.rights.check_share(_share_name(link))
+    name = _name_of(client, link, link.attach.desired)
+    found: QueueHandle | None = await client.services.queues.ask(FindQueue(name))
     if found is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r:.80}")
-    _check_owner(connection, found)
+    _check_owner(client, found)
     _check_known(found)
-    subscriptions = connection.services.registry.subscriptions
+    subscriptions = client.services.registry.subscriptions
     if subscriptions.is_active(name):
         raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r:.80} has consumers")
     subscriptions.looked_up[link] = name
@@ -312,9 +261,9 @@ async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
     )
 
 
-def end_look_up(connection: "AmqpConnection", link: OutgoingLink, *, closed: bool) -> None:
+def end_look_up(client: AmqpClient, link: OutgoingLink, *, closed: bool) -> None:
     """End a subscription with the closing of a link that looked it up, unless somebody uses it by now."""
-    subscriptions = connection.services.registry.subscriptions
+    subscriptions = client.services.registry.subscriptions
     name = subscriptions.looked_up.pop(link, None)
     if name is not None and closed and not subscriptions.is_active(name):
-        connection.services.queues.inbox.post(DeleteQueue(name))
+        client.services.queues.inbox.post(DeleteQueue(name))

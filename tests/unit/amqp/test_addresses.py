@@ -2,10 +2,16 @@
 
 import pytest
 
-from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, AddressRefused, Node, resolve
+from sluicegate.protocols.amqp.codec.addresses import (
+    QUEUE,
+    TOPIC,
+    AddressRefused,
+    Node,
+    destination_of_message,
+    resolve,
+)
 from sluicegate.protocols.amqp.codec.delivery_states import DeliveryState
 from sluicegate.protocols.amqp.limits import MIN_MAX_FRAME_SIZE
-from sluicegate.protocols.amqp.links.attach_sender import destination_of_message
 
 
 @pytest.mark.parametrize(

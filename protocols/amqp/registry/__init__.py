@@ -1,0 +1,1 @@
+"""What the AMQP connections of one message VPN know of each other: containers, temporary nodes, subscriptions."""
