@@ -22,9 +22,9 @@ BROKER   := amqp_*.py flow_*.py http_*.py auth_and_disconnect.py connecting.py d
             publish_content.py qos.py retained.py subscriptions.py tracing.py websocket.py wills.py
 AGAIN    := $(addprefix tests/,house simulation unit) $(wildcard $(addprefix tests/broker/test_,$(BROKER)))
 # Not those among them that start processes or look at sources and scripts, nor those of modules that are never compiled.
-NOT_AGAIN := $(addprefix --ignore=tests/,house/test_compiled_imports.py house/test_dependencies.py \
-            house/test_style.py simulation/test_planted.py unit/amqp/test_cases.py unit/gateway unit/spark \
-            unit/test_bench_cases.py unit/test_foreign_programs.py unit/test_scan.py unit/test_virtual_cases.py)
+NOT_AGAIN := $(addprefix --ignore=tests/,house/test_amqp_cases.py house/test_compiled_imports.py \
+            house/test_dependencies.py house/test_style.py house/test_virtual_cases.py simulation/test_planted.py \
+            unit/bench/test_cases.py unit/gateway unit/pipeline unit/pyspark unit/scripts)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100
@@ -85,7 +85,7 @@ simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many s
 fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to decoders and to whole brokers: ROUNDS of each test, SEED=7 again
 	@seed=$(or $(SEED),$$(date +%s)); echo "SEED=$$seed"; \
 	SLUICEGATE_FUZZ_ROUNDS=$(ROUNDS) SLUICEGATE_FUZZ_SEED=$$seed \
-	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/*/test*_fuzz.py) tests/broker/test_sequence_fuzz.py
+	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/protocols/*/test*_fuzz.py) tests/broker/test_sequence_fuzz.py
 
 .PHONY: bench
 bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers: CASE="qos1-10-10 idle" some cases

@@ -1,6 +1,6 @@
 """Clients in TLS that are held back as they say their last: all of it is heard, as it is without TLS.
 
-What the transport does is in `tests/unit/test_tls_transport.py`.
+What the transport does is in `tests/unit/protocols/transport/test_tls.py`.
 """
 
 import ssl

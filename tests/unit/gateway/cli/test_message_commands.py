@@ -1,0 +1,47 @@
+"""`sluicegate queue move|copy|delete-messages|redrive` against a real admin server."""
+
+import orjson
+import pytest
+
+from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
+from support.operations.memory_node import MemoryNode
+from support.operations.running_admin import RunningAdmin
+from unit.gateway.cli.test_commands import Shell
+
+
+@pytest.fixture
+def shell(admin: RunningAdmin, node: MemoryNode) -> Shell:
+    """A shell, and two queues, the first with three messages."""
+    shell = Shell(admin.url)
+    for name in ("q", "other"):
+        shell.run("queue", "create", name)
+    for payload in (b"one", b"two", b"three"):
+        node.publish("q", payload)
+    return shell
+
+
+def test_messages_are_moved_copied_and_deleted_by_id(shell: Shell, node: MemoryNode) -> None:
+    assert shell.run("queue", "move", "q", "other", "0:1", "0:9") == "1 messages moved to other\nnot found: 0:9\n"
+    assert shell.run("queue", "copy", "q", "other", "0:2") == "1 messages copied to other\n"
+    assert shell.run("queue", "delete-messages", "q", "0:3") == "1 messages deleted\n"
+    assert [message.payload for message in node.messages["q"]] == ["two"]
+
+
+def test_no_selection_of_messages_is_deleted_without_a_yes(shell: Shell, node: MemoryNode) -> None:
+    assert "nothing was changed" in shell.run("queue", "delete-messages", "q", typed="n\n", expect=FAILED)
+    assert len(node.messages["q"]) == 3
+    assert shell.run("queue", "delete-messages", "q", "--limit", "2", "--yes") == "2 messages deleted\n"
+
+
+def test_a_redrive_is_begun_shown_and_ended(shell: Shell) -> None:
+    begun = "running: 0 messages driven back to where they died, at 0:1\n"
+    assert shell.run("queue", "redrive", "q", "--rate", "5", "--no-wait") == begun
+    assert shell.run("queue", "redrive-status", "q") == begun
+    assert shell.run("queue", "redrive-cancel", "q").startswith("cancelled: ")
+    assert orjson.loads(shell.run("queue", "redrive-status", "q", "--json"))["rate"] == 5
+
+
+def test_what_a_filter_cannot_be_is_said(shell: Shell) -> None:
+    assert "'bored' is no reason" in shell.run("queue", "move", "q", "other", "--dead-reason", "bored", expect=FAILED)
+    assert "no message id" in shell.run("queue", "move", "q", "other", "7", expect=FAILED)
+    shell.run("queue", "redrive", "q", "--rate", "0", expect=USAGE)

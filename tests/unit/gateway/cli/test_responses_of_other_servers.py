@@ -1,0 +1,84 @@
+"""What answers at the address of an admin port and is none, or one of another release, or hangs: what was tried is
+said, and what to do.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sluicegate.gateway.cli.admin import connection as admin_port
+from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE
+from unit.gateway.cli.test_commands import Shell
+
+ANOTHER_ADDRESS = "Another address: --url or SLUICEGATE_URL."
+
+Answering = Callable[[bytes], Shell]
+
+
+@pytest.fixture
+def answering() -> Iterator[Answering]:
+    """A shell whose gateway is somebody who takes one connection and answers this."""
+    servers: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def start(raw: bytes) -> Shell:
+        server = socket.create_server(("127.0.0.1", 0))
+        servers.append(server)
+
+        def answer() -> None:
+            stream, _ = server.accept()
+            with stream:
+                stream.recv(65536)
+                stream.sendall(raw)
+
+        threads.append(threading.Thread(target=answer))
+        threads[-1].start()
+        return Shell(f"http://127.0.0.1:{server.getsockname()[1]}")
+
+    yield start
+    for thread in threads:
+        thread.join()
+    for server in servers:
+        server.close()
+
+
+def http(body: bytes, status: str = "200 OK") -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(body), body)
+
+
+def test_a_page_of_another_server_is_no_answer_of_a_gateway(answering: Answering) -> None:
+    shell = answering(http(b"<html>hello</html>"))
+    told = shell.run("show", "queue", expect=UNREACHABLE)
+    assert f"what answers at {shell.url} is no Sluicegate admin port" in told
+    assert ANOTHER_ADDRESS in told
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
+def test_an_error_of_another_server_is_told_with_its_address(answering: Answering, body: bytes) -> None:
+    shell = answering(http(body, "404 Not \x1b[31m Found"))
+    told = shell.run("show", "queue", expect=FAILED)
+    assert f"{shell.url} answered 404 'Not \\x1b[31m Found', and not in a gateway's words" in told
+    assert ANOTHER_ADDRESS in told
+
+
+@pytest.mark.parametrize(("body", "place"), [(b'{"a": 1}', "incarnation: "), (b"[]", "all of it: ")])
+def test_an_answer_of_another_release_is_told_with_what_to_do(answering: Answering, body: bytes, place: str) -> None:
+    told = answering(http(body)).run("show", "message-spool", expect=FAILED)
+    assert f"the answer cannot be read ({place}" in told
+    assert "Take the gateway's own release; `sluicegate version` says this one. " + ANOTHER_ADDRESS in told
+
+
+def test_a_gateway_that_ends_within_its_answer_is_not_taken_for_another_program(answering: Answering) -> None:
+    shell = answering(http(b"{}").replace(b"Length: 2", b"Length: 20"))
+    assert f"no gateway answers at {shell.url}: the answer breaks off" in shell.run("show", "queue", expect=UNREACHABLE)
+
+
+def test_a_gateway_that_hangs_is_waited_for_no_longer_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes connections for a process that does not."""
+    monkeypatch.setattr(admin_port, "TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        shell = Shell(f"http://127.0.0.1:{server.getsockname()[1]}")
+        told = shell.run("show", "queue", expect=UNREACHABLE)
+    assert f"no gateway answers at {shell.url}: it takes connections, and has said nothing for 0.05 s" in told

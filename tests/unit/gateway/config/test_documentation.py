@@ -1,0 +1,65 @@
+"""The pages docs/configuration.md and docs/queues.md say what the models say: every setting, and its default."""
+
+import re
+from pathlib import Path
+
+from sluicegate.gateway.config.allowed import leaves
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.reload import RELOADABLE
+from sluicegate.gateway.config.sections.admin import AdminUser
+from sluicegate.gateway.config.sections.security.authentication import User
+from sluicegate.gateway.config.sections.values import parse_size
+from sluicegate.messaging.queues.attributes import ATTRIBUTES
+
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+ROW = re.compile(r"^\| `([a-z0-9_.]+)` \| ([^|]*) \|", re.MULTILINE)
+
+
+def rows(page: str) -> dict[str, str]:
+    """Return the second column of every table row of a page by the name in its first."""
+    return {name: text.strip().strip("`") for name, text in ROW.findall((DOCS / page).read_text(encoding="utf-8"))}
+
+
+def says(text: str, value: object) -> bool:
+    """Tell whether a page's word for a default is this value."""
+    if value is None:
+        return text == "none"
+    if isinstance(value, bool):
+        return text == str(value).lower()
+    if value in ("", (), {}):
+        return text == "empty"
+    if isinstance(value, tuple):
+        return text == ", ".join(each.name for each in value)
+    return text == str(value) or (isinstance(value, int) and parse_size(text) == value)
+
+
+def test_every_setting_stands_in_the_page_with_its_default() -> None:
+    written = rows("configuration.md")
+    settings = {path: value for path, _, value in leaves(Config())}
+    assert [path for path in settings if path not in written] == []
+    assert [path for path, value in settings.items() if not says(written[path], value)] == []
+
+
+def test_the_page_says_of_every_setting_that_a_reload_takes_over_from_when_on() -> None:
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    table = text.partition("## Changes while it runs")[2].partition("\n## ")[0]
+    written = set(re.findall(r"`([a-z_.]+)`", table))
+    assert [path for path in RELOADABLE if not path.startswith("listeners.") and path not in written] == []
+
+
+def test_the_page_knows_no_setting_that_there_is_not() -> None:
+    known = {path for path, _, _ in leaves(Config())} | set(User.model_fields)
+    dotted = {name for name in rows("configuration.md") if "." in name}
+    assert dotted - known == set()
+
+
+def test_every_key_of_an_account_stands_in_the_page() -> None:
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert set(User.model_fields) <= set(rows("configuration.md"))
+    assert [name for name in AdminUser.model_fields if f"`{name}`" not in text] == []
+
+
+def test_every_queue_attribute_stands_in_its_page_with_its_default() -> None:
+    written = rows("queues.md")
+    assert [each.name for each in ATTRIBUTES if each.name not in written] == []
+    assert [each.name for each in ATTRIBUTES if not says(written[each.name], each.default)] == []
