@@ -8,11 +8,18 @@ two: all of the modules named here are extensions, or none is. Three variables o
 - with neither, a missing compiler or a type error costs a warning, and the pure package is installed.
 
 `gateway.build` tells an installation which of the two it is.
+
+A build takes minutes, so it says how far it has come. Its lines begin with `sluicegate: `, so that `scripts/install` can
+pick them out of what pip prints.
 """
 
 import os
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -99,11 +106,59 @@ def compiled_sources() -> list[str]:
     return sorted(path.relative_to(ROOT).as_posix() for path in compiled)
 
 
+PROGRESS_EVERY_S: Final = 10
+
+
+def say(line: str) -> None:
+    """Print a line for whoever waits for the build."""
+    print(f"sluicegate: {line}", flush=True)
+
+
+class Progress:
+    """How far a step of the build has come."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total  # 0: the step has no parts that could be counted
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def advance(self) -> None:
+        """Count another part that is done; any thread may call this."""
+        with self._lock:
+            self._done += 1
+
+    def __str__(self) -> str:
+        return f"{self._what}: {self._done} of {self._total}" if self._total else self._what
+
+
+@contextmanager
+def progress(what: str, total: int = 0) -> Iterator[Progress]:
+    """Say that a step begins, every ten seconds how far it has come, and how long it took."""
+    began = time.monotonic()
+    state = Progress(what, total)
+    is_over = threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(PROGRESS_EVERY_S):
+            say(f"{state}, {time.monotonic() - began:.0f} s")
+
+    say(what)
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield state
+    finally:
+        is_over.set()
+        teller.join()
+    say(f"{state}, done after {time.monotonic() - began:.0f} s")
+
+
 def go_on_without(why: str) -> None:
     """Say that the pure package is built instead, or end the build when extensions are required."""
     if os.environ.get("SLUICEGATE_REQUIRE_EXT") == "1":
         sys.exit(f"sluicegate: SLUICEGATE_REQUIRE_EXT=1, but nothing could be compiled.\n{why}")
-    print(f"sluicegate: WARNING: installing the pure package, several times slower.\n{why}", file=sys.stderr)
+    say(f"WARNING: installing the pure package, several times slower: {why}")
 
 
 def extensions() -> list[Any]:
@@ -115,14 +170,16 @@ def extensions() -> list[Any]:
 
         # One group: calls between our modules stay direct C calls. A C file per module, so that cores share the work:
         # 2,000 lines took 12 s on two cores, against 16 s as one file. Asserts stay in: they guard the spool.
-        made = mypycify(
-            ["--config-file", str(ROOT / "pyproject.toml"), *compiled_sources()],
-            opt_level="3",
-            debug_level="0",
-            strip_asserts=False,
-            multi_file=True,
-            group_name="sluicegate",
-        )
+        sources = compiled_sources()
+        with progress(f"translating {len(sources)} modules to C"):
+            made = mypycify(
+                ["--config-file", str(ROOT / "pyproject.toml"), *sources],
+                opt_level="3",
+                debug_level="0",
+                strip_asserts=False,
+                multi_file=True,
+                group_name="sluicegate",
+            )
     except ImportError as missing:
         go_on_without(f"mypyc is not installed: {missing}")
         return []
@@ -165,6 +222,7 @@ class BuildExt(build_ext):
         """Compile files side by side, and only those whose C code or headers changed."""
         compile_in_turn = self.compiler.compile
         precompiled = self.precompile() if PRECOMPILES else []
+        count = sum(len(extension.sources) for extension in self.extensions)
 
         def compile_side_by_side(sources: list[str], depends: list[str], output_dir: str, **options: Any) -> list[str]:
             options["extra_postargs"] = [*options["extra_postargs"], *precompiled]
@@ -173,13 +231,18 @@ class BuildExt(build_ext):
                 (made,) = self.compiler.object_filenames([source], output_dir=output_dir)
                 if newer_group([source, *depends, __file__, str(ROOT / "pyproject.toml")], made):
                     compile_in_turn([source], depends=depends, output_dir=output_dir, **options)
+                state.advance()
                 return str(made)
 
+            # The largest first, so that no core is left alone with one of them at the end.
+            order = sorted(sources, key=lambda source: -Path(source).stat().st_size)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                return list(pool.map(compile_one, sources))
+                made = dict(zip(order, pool.map(compile_one, order), strict=True))
+            return [made[source] for source in sources]
 
-        self.compiler.compile = compile_side_by_side
-        super().build_extensions()
+        with progress("compiling C files", count) as state:
+            self.compiler.compile = compile_side_by_side
+            super().build_extensions()
 
     def precompile(self) -> list[str]:
         """Precompile the header, and return what makes a C file begin with it, as one that is precompiled has to."""
