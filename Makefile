@@ -7,6 +7,7 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PURE   := build/pure
 PIP    := $(BIN)/pip --disable-pip-version-check
+TIMED  := @scripts/timed
 
 ROOMS    := messaging storage actors protocols gateway sluicegate pipeline pyspark_sluicegate
 SOURCES  := $(shell find $(ROOMS) -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
@@ -14,6 +15,8 @@ SOURCES  := $(shell find $(ROOMS) -type f -not -name '*.pyc' 2>/dev/null) pyproj
 CHECKED  := $(wildcard sluicegate pyspark_sluicegate) bench demo tests setup.py
 DATA     ?= ./data
 TESTS    ?= tests
+# On several workers: tests/conftest.py says how many, and which tests stay together.
+PYTEST   := $(BIN)/pytest -n auto
 # What is run over the uncompiled package, too: what calls modules that the other one has compiled, the simulation of
 # whole nodes, and of whole brokers what comes by lines of those modules that neither does. The rest of tests/broker
 # reaches less than one of a hundred more.
@@ -47,23 +50,32 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(STAMPS)/requirements $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it on ./data
+run: ## install the gateway into .venv and start it on ./data
+	@$(MAKE) --no-print-directory --jobs installed
 	$(BIN)/sluicegate serve --data $(DATA)
+
+.PHONY: installed
+installed: $(STAMPS)/requirements $(STAMPS)/installed-$(MODE)
 
 .PHONY: demo
 demo: $(STAMPS)/demo-needs $(STAMPS)/installed-$(MODE) ## devices, gateway, workers, Spark and an audit, on real data
 	$(BIN)/python -m demo
 
 .PHONY: test
-test: lint $(STAMPS)/installed-$(MODE) $(STAMPS)/test-needs ## all checks, then all tests over the installed package
-	$(BIN)/pytest $(TESTS)
+test: ## all checks, then all tests over the installed package, and how long each part took
+	@scripts/timed --run $(MAKE) --no-print-directory --jobs parts-of-test
+
+# Side by side: compiling, what tests need of PyPI, Debian and npm, and the checks. Then the tests.
+.PHONY: parts-of-test
+parts-of-test: lint installed $(STAMPS)/test-needs
+	$(TIMED) tests $(PYTEST) $(TESTS)
 
 .PHONY: lint
 lint: $(STAMPS)/test-tools ## style, types and import direction
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict $(CHECKED)
-	$(BIN)/lint-imports
+	$(TIMED) lint $(BIN)/ruff check .
+	$(TIMED) lint $(BIN)/ruff format --check .
+	$(TIMED) lint $(BIN)/mypy --strict $(CHECKED)
+	$(TIMED) lint $(BIN)/lint-imports
 
 .PHONY: test-compiled
 test-compiled: ## as test, and fail unless the package is compiled
@@ -71,7 +83,7 @@ test-compiled: ## as test, and fail unless the package is compiled
 
 .PHONY: test-pure
 test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## the tests over the uncompiled package
-	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(BIN)/pytest $(AGAIN) $(NOT_AGAIN)
+	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(PYTEST) $(AGAIN) $(NOT_AGAIN)
 
 .PHONY: simulate
 simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again
@@ -103,45 +115,44 @@ clean: ## remove everything made here, but not ./data
 	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(STAMPS)/venv:
-	PYTHON=$(PYTHON) scripts/make-venv $(VENV)
-	mkdir -p $(STAMPS)
-	touch $@
+	$(TIMED) environment env PYTHON=$(PYTHON) scripts/make-venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@touch $@
 
 $(STAMPS)/build-needs: $(STAMPS)/venv pyproject.toml
-	$(BIN)/python scripts/requirements --build > $(STAMPS)/build-needs.txt
-	$(PIP) install --quiet --requirement $(STAMPS)/build-needs.txt
-	touch $@
+	@$(BIN)/python scripts/requirements --build > $(STAMPS)/build-needs.txt
+	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/build-needs.txt
+	@touch $@
 
 $(STAMPS)/requirements: $(STAMPS)/build-needs pyproject.toml
-	$(BIN)/python scripts/requirements > $(STAMPS)/requirements.txt
-	$(PIP) install --quiet --requirement $(STAMPS)/requirements.txt
-	touch $@
+	@$(BIN)/python scripts/requirements > $(STAMPS)/requirements.txt
+	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/requirements.txt
+	@touch $@
 
 $(STAMPS)/test-tools: $(STAMPS)/requirements
-	$(BIN)/python scripts/requirements test > $(STAMPS)/test-tools.txt
-	$(PIP) install --quiet --requirement $(STAMPS)/test-tools.txt
-	touch $@
+	@$(BIN)/python scripts/requirements test > $(STAMPS)/test-tools.txt
+	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/test-tools.txt
+	@touch $@
 
 # Not before the environment, which may have something installed by Debian, too.
 $(STAMPS)/test-needs: scripts/test-needs | $(STAMPS)/venv
-	scripts/test-needs
-	mkdir -p $(STAMPS)
-	touch $@
+	$(TIMED) environment scripts/test-needs
+	@mkdir -p $(STAMPS)
+	@touch $@
 
 $(STAMPS)/demo-needs: $(STAMPS)/requirements
-	$(BIN)/python scripts/requirements spark demo > $(STAMPS)/demo-needs.txt
-	$(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
-	touch $@
+	@$(BIN)/python scripts/requirements spark demo > $(STAMPS)/demo-needs.txt
+	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
+	@touch $@
 
-# Without build isolation: the build's requirements are in .venv already, pip need not fetch them for each build. All
-# others come while it compiles.
+# What the gateway needs when it runs comes while it compiles.
 $(STAMPS)/installed-%: $(STAMPS)/build-needs $(SOURCES)
 	@echo "Compiling and installing the gateway: a few minutes, once for each change of its sources ..."
-	$(PIP) install --quiet --no-deps --no-build-isolation --force-reinstall .
-	rm -f $(STAMPS)/installed-*
-	touch $@ $(STAMPS)/installed-ext-0
+	$(TIMED) compile $(BIN)/python scripts/install
+	@rm -f $(STAMPS)/installed-*
+	@touch $@ $(STAMPS)/installed-ext-0
 
 $(PURE)/.stamp: $(STAMPS)/build-needs $(SOURCES)
 	rm -rf $(PURE)
 	SLUICEGATE_PURE=1 $(PIP) install --quiet --no-deps --no-build-isolation --target $(PURE) .
-	touch $@
+	@touch $@

@@ -9,8 +9,8 @@ two: all of the modules named here are extensions, or none is. Three variables o
 
 `gateway.build` tells an installation which of the two it is.
 
-A build takes minutes, so it says how far it has come. Its lines begin with `sluicegate: `, so that `scripts/install` can
-pick them out of what pip prints.
+A build takes minutes, so it says how far it has come. Its lines begin with `sluicegate: `, and `scripts/install` picks
+them out of what pip prints.
 """
 
 import os
@@ -119,17 +119,17 @@ class Progress:
 
     def __init__(self, what: str, total: int) -> None:
         self._what = what
-        self._total = total  # 0: the step has no parts that could be counted
+        self._total = total  # 0: nobody knows how much there is to do
         self._done = 0
         self._lock = threading.Lock()
 
-    def advance(self) -> None:
-        """Count another part that is done; any thread may call this."""
+    def advance(self, done: int) -> None:
+        """Note what is done of the total; any thread may call this."""
         with self._lock:
-            self._done += 1
+            self._done += done
 
     def __str__(self) -> str:
-        return f"{self._what}: {self._done} of {self._total}" if self._total else self._what
+        return f"{self._what}: {100 * self._done // self._total} %" if self._total else self._what
 
 
 @contextmanager
@@ -222,7 +222,7 @@ class BuildExt(build_ext):
         """Compile files side by side, and only those whose C code or headers changed."""
         compile_in_turn = self.compiler.compile
         precompiled = self.precompile() if PRECOMPILES else []
-        count = sum(len(extension.sources) for extension in self.extensions)
+        sizes = {source: Path(source).stat().st_size for each in self.extensions for source in each.sources}
 
         def compile_side_by_side(sources: list[str], depends: list[str], output_dir: str, **options: Any) -> list[str]:
             options["extra_postargs"] = [*options["extra_postargs"], *precompiled]
@@ -231,16 +231,16 @@ class BuildExt(build_ext):
                 (made,) = self.compiler.object_filenames([source], output_dir=output_dir)
                 if newer_group([source, *depends, __file__, str(ROOT / "pyproject.toml")], made):
                     compile_in_turn([source], depends=depends, output_dir=output_dir, **options)
-                state.advance()
+                state.advance(sizes[source])
                 return str(made)
 
             # The largest first, so that no core is left alone with one of them at the end.
-            order = sorted(sources, key=lambda source: -Path(source).stat().st_size)
+            order = sorted(sources, key=lambda source: -sizes[source])
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 made = dict(zip(order, pool.map(compile_one, order), strict=True))
             return [made[source] for source in sources]
 
-        with progress("compiling C files", count) as state:
+        with progress(f"compiling {len(sizes)} C files", sum(sizes.values())) as state:
             self.compiler.compile = compile_side_by_side
             super().build_extensions()
 

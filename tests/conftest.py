@@ -16,6 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from support.network.event_loops import LOOPS, RunOnLoop, run_on
+from support.processes.gateway import WORKERS_MAX
 
 # Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
 # Neither judges by the clock: how long an example takes says how busy the machine is.
@@ -62,6 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
     failures = getattr(config, "failures_db", None)
     if isinstance(failures, ClientStatusDB):
         failures.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+@pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
+def pytest_xdist_auto_num_workers() -> int:
+    """Say how many workers `-n auto` is: two for each core, for tests wait half of their time."""
+    return min(2 * (os.cpu_count() or 1), WORKERS_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
