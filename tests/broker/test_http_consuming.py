@@ -384,14 +384,25 @@ async def test_a_client_that_leaves_while_it_waits_takes_nothing_along(broker: R
         assert await ready_count(broker, "q") == 1
 
 
+async def flow_of_both_partitions(client: httpx.AsyncClient, queue: str) -> str:
+    """Bind a flow to a queue of two partitions, and return its path once it has both: each comes in its own time."""
+    answer = await client.get(f"/QUEUE/{queue}")
+    flow = answer.headers["sluicegate-flow"]
+    async with asyncio.timeout(DEADLINE_S):
+        while answer.headers["sluicegate-flow-partitions"] != "0,1":
+            answer = await client.get(flow)
+    return flow
+
+
 async def test_partitions_take_turns_at_what_a_worker_asks_for(broker: RunningBroker) -> None:
     """One with a long backlog does not come first again with each GET, until it has nothing left."""
     await create(broker, "parts", access_type="non-exclusive", partition_count=2, partition_rebalance_delay_s=0)
     key_of = {partition_in(modulo_slots(2), key_hash(key)): key for key in "abcdefgh"}
     async with http_client(broker) as client:
+        flow = await flow_of_both_partitions(client, "parts")
         for key in key_of.values():
             await publish(client, "parts", *[f"{key}{number}" for number in range(12)], key=key)
-        flow, got = await poll(client, "/QUEUE/parts", max=4)
+        _, got = await poll(client, flow, max=4)
         turns = [{line["partition"] for line in got}]
         for _ in range(3):
             for line in got:
