@@ -6,6 +6,7 @@ on ports that were free, and leaves nothing behind.
 
 import contextlib
 import os
+import random
 import resource
 import signal
 import socket
@@ -25,6 +26,7 @@ from bench.placement import Cores, on_cores
 START_TIMEOUT_S: Final = 120.0  # a million waiting messages are recovered within it
 STOP_TIMEOUT_S: Final = 30.0
 WAIT_S: Final = 0.002  # between two looks at a broker that starts: the resolution of recovery times
+PORTS: Final = range(10_000, 18_000)  # below those that systems give to clients
 LOG_TAIL_CHARACTERS: Final = 2000
 _SYSTEM_FOLDERS: Final = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
 
@@ -162,14 +164,20 @@ def found(program: str) -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on, each another."""
+    """Return ports of 127.0.0.1 that nobody listens on, each another.
+
+    The system gives none of these to clients, so no client takes one before the broker listens on it.
+    """
     with contextlib.ExitStack() as probes:
         ports: list[int] = []
-        for _ in range(count):
+        for port in random.sample(PORTS, len(PORTS)):
             probe = probes.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports.append(probe.getsockname()[1])
-        return ports
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise BrokerError(f"{count} ports are not free")
 
 
 def accept_connections(addresses: Addresses) -> bool:

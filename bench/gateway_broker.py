@@ -19,7 +19,7 @@ from bench.brokers import (
 )
 from bench.load_plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 
-HTTP_TIMEOUT_S: Final = 10.0
+HTTP_TIMEOUT_S: Final = 30.0
 _ADMIN: Final = "admin"  # its port's name, beside those of the protocols; it is opened when all others are
 _CONNECTIONS_MAX: Final = 100_000
 

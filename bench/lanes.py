@@ -15,7 +15,7 @@ from bench.load_plan import LoadPlan, LoadReport
 from bench.tally import Tally
 
 POLL_S: Final = 0.05
-DRAIN_S: Final = 5.0  # without a byte after the stop: what is missing is lost
+DRAIN_S: Final = 20.0  # without a byte after the stop: what is missing is lost
 STALL_S: Final = 60.0  # without a byte in a load that should run: the broker has stalled
 
 

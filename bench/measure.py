@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")  # 100 almost everywhere: runs of a second or more, not less
+TICK_S: Final = 1 / _TICKS_PER_S  # the shortest processor time that can be told
 _STAT_UTIME: Final = 11  # counted from the field after the command's closing parenthesis, proc(5)
 _STAT_STIME: Final = 12
 MIB: Final = 1024 * 1024
