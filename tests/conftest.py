@@ -3,7 +3,6 @@
 import functools
 import gc
 import os
-import socket
 import sys
 from collections import Counter
 from collections.abc import Generator
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from pytest_rerunfailures import ClientStatusDB
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -51,18 +49,6 @@ def kept_together(nodeid: str) -> str:
     """Name the tests that one worker runs, among them this one."""
     file = nodeid.partition("::")[0]
     return TOGETHER.get(file.rpartition("/")[0], file)
-
-
-@pytest.hookimpl(trylast=True)  # after pytest-rerunfailures
-def pytest_configure(config: pytest.Config) -> None:
-    """Let a worker write without delay.
-
-    Around each test it tells the first process about it in two small writes, and waits for an answer to the second.
-    Nagle's algorithm would hold that back until the first is acknowledged, 40 ms later.
-    """
-    failures = getattr(config, "failures_db", None)
-    if isinstance(failures, ClientStatusDB):
-        failures.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
