@@ -20,10 +20,12 @@ PYTEST   := $(BIN)/pytest -n auto
 # What is run over the uncompiled package, too: what calls modules that the other one has compiled, the simulation of
 # whole nodes, and of whole brokers what comes by lines of those modules that neither does. The rest of tests/broker
 # reaches less than one of a hundred more.
-BROKER   := amqp_*.py flow_*.py http_*.py auth_and_disconnect.py connecting.py deliver_to_one.py denials.py \
-            explain_who_gets_it.py framing.py message_vpns.py moving_messages.py no_secret_is_told.py \
-            publish_content.py qos.py retained.py subscriptions.py tracing.py websocket.py wills.py
-AGAIN    := $(addprefix tests/,house simulation unit) $(wildcard $(addprefix tests/broker/test_,$(BROKER)))
+BROKER   := amqp flow http delivery/test_deliver_to_one.py \
+            $(patsubst %,mqtt/test_%.py,auth_and_disconnect connecting framing publish_content qos retained \
+            subscriptions websocket wills) \
+            $(patsubst %,operators/test_%.py,explain_recipients tracing) queues/test_moving_messages.py \
+            $(patsubst %,security/test_%.py,denials message_vpns secrets_in_output)
+AGAIN    := $(addprefix tests/,house simulation unit $(addprefix broker/,$(BROKER)))
 # Not those among them that start processes or look at sources and scripts, nor those of modules that are never compiled.
 NOT_AGAIN := $(addprefix --ignore=tests/,house/test_amqp_cases.py house/test_compiled_imports.py \
             house/test_dependencies.py house/test_style.py house/test_virtual_cases.py simulation/test_planted.py \
@@ -97,7 +99,7 @@ simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many s
 fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to decoders and to whole brokers: ROUNDS of each test, SEED=7 again
 	@seed=$(or $(SEED),$$(date +%s)); echo "SEED=$$seed"; \
 	SLUICEGATE_FUZZ_ROUNDS=$(ROUNDS) SLUICEGATE_FUZZ_SEED=$$seed \
-	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/protocols/*/test*_fuzz.py) tests/broker/test_sequence_fuzz.py
+	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/protocols/*/test*_fuzz.py) tests/broker/robustness/test_sequence_fuzz.py
 
 .PHONY: bench
 bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers: CASE="qos1-10-10 idle" some cases

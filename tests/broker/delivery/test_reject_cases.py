@@ -9,7 +9,7 @@ import support.mqtt.packets as mqtt
 from support.broker.named_queues import create, shown
 from support.broker.running_broker import RunningBroker
 
-CASES = Path(__file__).parents[1] / "data" / "routing" / "rejects.txt"
+CASES = Path(__file__).parents[2] / "data" / "routing" / "rejects.txt"
 MB = 1 << 20
 LARGE = bytes(MB // 4)
 LOW = mqtt.user_property("priority", "3")

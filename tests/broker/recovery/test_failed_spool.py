@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 import sluicegate
 import support.mqtt.packets as mqtt
-from broker.test_http_publishing import client_of, words
-from broker.test_refusals import IMPLEMENTATION_SPECIFIC_ERROR, answer_to, counted, event_texts
+from broker.delivery.test_refusals import IMPLEMENTATION_SPECIFIC_ERROR, answer_to, counted, event_texts
+from broker.http.test_publishing import client_of, words
 from sluicegate.actors.spool.health import TRIES_MAX
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.problems import answer_error

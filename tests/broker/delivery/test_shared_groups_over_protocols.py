@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.test_amqp_subscriptions import refused_with
-from broker.test_explain import explained
-from broker.test_flow_subscriptions import subscribes
+from broker.amqp.test_subscriptions import refused_with
+from broker.flow.test_subscriptions import subscribes
+from broker.operators.test_explain import explained
 from sluicegate.messaging.clients.rights import SHARE_NAME_ACL
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import Source

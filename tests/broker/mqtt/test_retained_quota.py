@@ -3,7 +3,7 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.test_refusals import counted, event_texts
+from broker.delivery.test_refusals import counted, event_texts
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.routing.retained_messages import NODE_BYTES, usage_of_row

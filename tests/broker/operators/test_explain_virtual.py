@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.test_explain import explained
+from broker.operators.test_explain import explained
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
 from support.broker.virtual_clients import consumer, publish, subscriber

@@ -8,7 +8,7 @@ from sluicegate.gateway.operations.node import NodeView
 from support.broker.running_broker import RunningBroker
 
 WRITTEN = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)  # later the session in the store has expired
-DATA = Path(__file__).resolve().parents[1] / "data" / "storage"
+DATA = Path(__file__).resolve().parents[2] / "data" / "storage"
 
 
 def brought_back(name: str, folder: Path) -> Path:

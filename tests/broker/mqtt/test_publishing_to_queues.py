@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.test_amqp_temporary_nodes import BODY, made_queue, queue_is_gone
-from broker.test_refusals import answer_to, counted
+from broker.amqp.test_temporary_nodes import BODY, made_queue, queue_is_gone
+from broker.delivery.test_refusals import answer_to, counted
 from sluicegate.protocols.amqp.codec.sections import PROPERTIES
 from sluicegate.protocols.amqp.messages.decode import body_bytes_of
 from sluicegate.protocols.amqp.types.encoding import encode_composite

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.test_failed_spool import until
+from broker.recovery.test_failed_spool import until
 from sluicegate.messaging.routing.retained_messages import UNWRITTEN_HIGH_BYTES
 from support.broker.blocked_store import HeldStore
 from support.broker.running_broker import RunningBroker

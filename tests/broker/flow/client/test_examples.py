@@ -10,7 +10,7 @@ from support.broker.named_queues import create, shown
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "flow-client.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "flow-client.md"
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 

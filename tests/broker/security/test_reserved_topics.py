@@ -5,8 +5,8 @@ Those that begin with `$queue/` are MQTT's addresses of queues and no topics to 
 
 import pytest
 
-from broker.test_amqp_subscriptions import refused_with
-from broker.test_flow_subscriptions import subscribes
+from broker.amqp.test_subscriptions import refused_with
+from broker.flow.test_subscriptions import subscribes
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.explanations import Specimen
 from sluicegate.protocols.amqp.codec.termini import Source

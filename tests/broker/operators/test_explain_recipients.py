@@ -6,7 +6,7 @@ Deliver-To-One, shared groups, selectors, rights and definitions, each asked of 
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.test_explain import explained
+from broker.operators.test_explain import explained
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.explanations import DestinationView, Specimen, properties_from_json
 from sluicegate.messaging.clients.rights import PUBLISH_ACL

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.test_refusals import event_texts
+from broker.delivery.test_refusals import event_texts
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.types import errors as conditions

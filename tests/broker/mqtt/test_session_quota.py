@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.test_failed_spool import until
-from broker.test_refusals import counted, event_texts
+from broker.delivery.test_refusals import counted, event_texts
+from broker.recovery.test_failed_spool import until
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.clients.rights import SESSION_BYTES as DENIED_BYTES
