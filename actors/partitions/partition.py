@@ -190,14 +190,14 @@ class Delivering:
         if len(deliveries) == 1:
             only = deliveries[0]
             self._count(only)
-            only.flow.address.hand(Deliveries(only.flow, self._partition, self._number, deliveries))
+            only.flow.address.deliver_now(Deliveries(only.flow, self._partition, self._number, deliveries))
             return
         by_flow: dict[Flow, list[Delivery]] = {}
         for delivery in deliveries:
             self._count(delivery)
             by_flow.setdefault(delivery.flow, []).append(delivery)
         for flow, its in by_flow.items():
-            flow.address.hand(Deliveries(flow, self._partition, self._number, its))
+            flow.address.deliver_now(Deliveries(flow, self._partition, self._number, its))
 
     def _count(self, delivery: Delivery) -> None:
         count = delivery.stop_row - delivery.start_row
@@ -323,7 +323,7 @@ class Partition(Behaviour):
         if is_replacing or ledger.unstored.total > 0 or self._commits.on:
             self._commits.want(is_replacing or ledger.unstored.total > 0)
         # What comes when nothing waits needs no turn: there is nothing that could be delivered with it.
-        self._address.takes_at_once = not self._ledger.has_ready()
+        self._address.accepts_inline = not self._ledger.has_ready()
 
     def close(self, waiting: list[object]) -> None:
         """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""

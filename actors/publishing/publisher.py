@@ -304,7 +304,7 @@ class Publisher:
             self._space.offline_count += batch.count
             return
         if at_once:
-            address.hand(batch)
+            address.deliver_now(batch)
         else:
             address.post(batch)
         pressure = subscriber.pressure
@@ -346,7 +346,7 @@ class Publisher:
         if self._in_transaction:
             target.partitions[0].address.post(append)
         else:
-            target.partitions[0].address.hand_in_turn(append)
+            target.partitions[0].address.deliver_now_if_idle(append)
         if target.pressure.over:
             self.pressures.append(target.pressure)
 

@@ -88,7 +88,7 @@ class TopicRouter(Behaviour):
 
     def drained(self) -> None:
         """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
-        self._cell.inbox.takes_at_once = True
+        self._cell.inbox.accepts_inline = True
 
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber

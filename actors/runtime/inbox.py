@@ -165,7 +165,7 @@ class Inbox(Address):
         self.items = _NONE
         self._enqueued = False
         self.closed = False
-        self.takes_at_once = False  # the actor's word that a turn of its own would gain nothing: see `hand`
+        self.accepts_inline = False  # the actor's word that a turn of its own would gain nothing: see `deliver_now`
         self.dead_letters = 0  # messages that came after the actor had stopped
 
     def post(self, message: object) -> None:
@@ -181,26 +181,26 @@ class Inbox(Address):
             self._enqueued = True
             self._dispatcher.enqueue(self._actor)
 
-    def hand(self, message: object) -> None:
+    def deliver_now(self, message: object) -> None:
         """Leave a message; if the actor takes such at once and has nothing else to do, it is handled here and now.
 
         That saves a turn, where there is nothing that could be gathered in it. An actor gives its word anew whenever it
         is done with what it has: nothing is handled while another call into it is under way.
         """
-        if self.is_free():
-            self.takes_at_once = False
+        if self.can_accept_inline():
+            self.accepts_inline = False
             self._actor.handle(message)
         else:
             self.post(message)
 
-    def is_free(self) -> bool:
+    def can_accept_inline(self) -> bool:
         """Return whether the actor takes a message at once, and has nothing else to do."""
-        return self.takes_at_once and not self._enqueued and not self.closed
+        return self.accepts_inline and not self._enqueued and not self.closed
 
-    def hand_in_turn(self, message: object) -> None:
+    def deliver_now_if_idle(self, message: object) -> None:
         """Hand a message where nobody at all is in line for a turn, so that it gets no credit that others wait for."""
         if self._dispatcher.is_idle():
-            self.hand(message)
+            self.deliver_now(message)
         else:
             self.post(message)
 
@@ -212,7 +212,7 @@ class Inbox(Address):
         """Return what is to be handled now, oldest first, and leave the rest in line for another turn."""
         # The flag goes down before anything is handled, so that what arrives meanwhile is not forgotten.
         self._enqueued = False
-        self.takes_at_once = False
+        self.accepts_inline = False
         items = self.items
         if len(items) <= MESSAGES_PER_DRAIN_MAX:
             self.items = _NONE
@@ -237,7 +237,7 @@ class Inbox(Address):
         item = self.items.pop(0)
         return item if isinstance(item, Envelope) else Envelope(item)
 
-    def let_go(self) -> list[object]:
+    def close(self) -> list[object]:
         """Let go of the actor, which is stopped, and of what waited for it, which is returned."""
         self._actor = NOBODY
         waiting, self.items = self.items, _NONE

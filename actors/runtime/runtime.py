@@ -256,11 +256,11 @@ class ActorCell(Scheduled):
     def ask_now(self, message: object) -> LoopFuture[Any]:
         """Ask the actor; if it takes messages at once and has nothing else to do, it is asked here and now.
 
-        As with `Inbox.hand`. Whoever asks so often in one turn keeps everybody else waiting.
+        As with `Inbox.deliver_now`. Whoever asks so often in one turn keeps everybody else waiting.
         """
-        if self.suspended or not self.inbox.is_free():
+        if self.suspended or not self.inbox.can_accept_inline():
             return self.ask(message)
-        self.inbox.takes_at_once = False
+        self.inbox.accepts_inline = False
         answer: LoopFuture[Any] = LoopFuture()
         behaviour = self._behaviour
         try:
@@ -301,7 +301,7 @@ class ActorCell(Scheduled):
             self.actor = None
         self._behaviour = NOTHING
         self._factory = _nobody  # what makes a partition knows the queue's actor, which is this one's parent
-        self._refuse(self.inbox.let_go())
+        self._refuse(self.inbox.close())
         self._leave_counts()
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(self, None)

@@ -11,10 +11,10 @@ class Address:
         """Leave a message. Never blocks; a message to a stopped actor is counted and dropped."""
         raise AssertionError("an address is the inbox of somebody")
 
-    def hand(self, message: object) -> None:
+    def deliver_now(self, message: object) -> None:
         """Leave a message that may also be handled before this returns, by a receiver that has nothing else to do."""
         self.post(message)
 
-    def hand_in_turn(self, message: object) -> None:
-        """Leave a message as `hand` does, but not past anybody who waits: for one that takes what others wait for."""
+    def deliver_now_if_idle(self, message: object) -> None:
+        """Leave a message as `deliver_now` does, but not past anybody who waits: for one that takes what others wait for."""
         self.post(message)

@@ -133,7 +133,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; none, once a packet was placed."""
-        self.cell.inbox.takes_at_once = False
+        self.cell.inbox.accepts_inline = False
         self.services.counters.bytes_received += len(data)
         now_ms, wall_ms = self._dispatcher.both_ms()
         heard = self.engine.feed(data, now_ms, wall_ms)
@@ -327,7 +327,7 @@ class MqttConnection(Behaviour, Flushed):
             delivering.hold()
         self.ask_flush()
         run_for(self.cell, self, request)
-        self.cell.inbox.takes_at_once = False  # it may be done already, but whoever called this is not
+        self.cell.inbox.accepts_inline = False  # it may be done already, but whoever called this is not
 
     def carried_out(self, error: BaseException | None) -> None:
         """Go on with what came behind a request."""
@@ -384,7 +384,7 @@ class MqttConnection(Behaviour, Flushed):
         """Have everything of this turn written at its end. Until then, what comes is only put beside it."""
         if self.engine.has_output:
             self.ask_flush()
-        self.cell.inbox.takes_at_once = self._held is None
+        self.cell.inbox.accepts_inline = self._held is None
 
     def delivering(self) -> DeliveringSide | None:
         """Return the way out for what is not direct, if there is one."""

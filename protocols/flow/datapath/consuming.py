@@ -254,7 +254,7 @@ class ConsumingSide:
         first, end = run.sequences()
         flow.window.give(run.count)
         self._set_limit(flow)  # the partition may deliver before this returns: a settlement is no credit
-        source.partition.hand(settle_from(source, first, end, outcome))
+        source.partition.deliver_now(settle_from(source, first, end, outcome))
 
     # --- partitions that come and go ---
 

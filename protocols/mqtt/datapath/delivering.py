@@ -395,7 +395,7 @@ class DeliveringSide:
             ids.answered(first, end)
             if source.held is not None:
                 source.held.discard(first, end)
-        source.partition.hand(Settle(source.flow_id, source.epoch, first, end, outcome))
+        source.partition.deliver_now(Settle(source.flow_id, source.epoch, first, end, outcome))
 
     def _give_credit(self, count: int) -> None:
         """Return credit, and let go on who waits for it: retained messages first, they are older."""

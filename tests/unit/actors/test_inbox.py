@@ -32,7 +32,7 @@ class Recorder(LoopActor):
         if message == "stop":
             self.cell.stop()
         if message == "tell me more":
-            self.cell.inbox.hand("more")
+            self.cell.inbox.deliver_now("more")
 
     def on_drained(self) -> None:
         self.heard.append("drained")
@@ -89,7 +89,7 @@ class Sender(LoopActor):
         self._receiver = receiver
 
     def on_receive(self, message: object) -> None:
-        self._receiver.inbox.hand_in_turn("last")
+        self._receiver.inbox.deliver_now_if_idle("last")
 
 
 @pytest.fixture
@@ -106,13 +106,13 @@ def runtime(told: list[BaseException]) -> Iterator[Runtime]:
 
 def spawned(runtime: Runtime, heard: list[object], *, takes_at_once: bool = True) -> ActorCell:
     cell = runtime.spawn(lambda cell: Recorder(cell, heard), kind="test", name="recorder", policy=ONE_CONNECTION)
-    cell.inbox.takes_at_once = takes_at_once
+    cell.inbox.accepts_inline = takes_at_once
     return cell
 
 
 def test_an_idle_actor_that_takes_at_once_handles_what_it_is_handed(runtime: Runtime) -> None:
     heard: list[object] = []
-    spawned(runtime, heard).inbox.hand("now")
+    spawned(runtime, heard).inbox.deliver_now("now")
     assert heard == ["now", "drained"]
 
 
@@ -120,7 +120,7 @@ def test_what_is_handed_does_not_overtake_what_was_posted(runtime: Runtime) -> N
     heard: list[object] = []
     cell = spawned(runtime, heard)
     cell.inbox.post("first")
-    cell.inbox.hand("second")
+    cell.inbox.deliver_now("second")
     assert heard == []
     turn(runtime)
     assert heard == ["first", "second", "drained"]
@@ -129,7 +129,7 @@ def test_what_is_handed_does_not_overtake_what_was_posted(runtime: Runtime) -> N
 def test_an_actor_that_gathers_is_handed_nothing_at_once(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard, takes_at_once=False)
-    cell.inbox.hand("later")
+    cell.inbox.deliver_now("later")
     assert heard == []
     turn(runtime)
     assert heard == ["later", "drained"]
@@ -193,7 +193,7 @@ def test_one_of_many_actors_of_a_name_is_told_by_its_number(runtime: Runtime) ->
 def test_a_runtime_stops_whose_root_has_stopped_before(runtime: Runtime) -> None:
     cell = spawned(runtime, [])
     reference = cell.actor.actor_ref
-    cell.inbox.hand("fail")
+    cell.inbox.deliver_now("fail")
     assert cell.is_stopped()
     runtime.stop()
     assert runtime.roots == []
@@ -227,7 +227,7 @@ def test_an_actor_that_stops_over_what_it_is_handed_ends_no_turn(
 def test_what_an_actor_is_handed_while_it_handles_something_waits(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)
-    cell.inbox.hand("tell me more")
+    cell.inbox.deliver_now("tell me more")
     assert heard == ["tell me more", "drained"]
     turn(runtime)
     assert heard == ["tell me more", "drained", "more", "drained"]
@@ -244,10 +244,10 @@ def test_what_an_actor_is_handed_in_its_own_turn_waits(runtime: Runtime) -> None
 def test_a_message_that_takes_its_turn_is_handled_at_once_when_nobody_is_in_line(runtime: Runtime) -> None:
     heard: list[object] = []
     first, second = spawned(runtime, heard), spawned(runtime, heard)
-    second.inbox.hand_in_turn("alone")
+    second.inbox.deliver_now_if_idle("alone")
     assert heard == ["alone", "drained"]
     first.inbox.post("before")
-    second.inbox.hand_in_turn("behind")
+    second.inbox.deliver_now_if_idle("behind")
     turn(runtime)
     assert heard == ["alone", "drained", "before", "drained", "behind", "drained"]
 
@@ -267,9 +267,9 @@ def test_a_failure_over_what_was_handed_is_the_receivers(runtime: Runtime) -> No
     """The sender goes on, and what it hands to the stopped actor is counted."""
     heard: list[object] = []
     cell = spawned(runtime, heard)
-    cell.inbox.hand("fail")
+    cell.inbox.deliver_now("fail")
     assert cell.overview().state == "stopped"
-    cell.inbox.hand("more")
+    cell.inbox.deliver_now("more")
     assert heard == ["fail"]
     assert cell.inbox.dead_letters == 1
 

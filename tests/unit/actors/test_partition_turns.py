@@ -29,14 +29,14 @@ class GivesBackAtOnce(LoopActor):
         wake_waiters(self._window, self.cell.runtime.dispatcher)
 
     def on_drained(self) -> None:
-        self.cell.inbox.takes_at_once = True
+        self.cell.inbox.accepts_inline = True
 
 
 def test_a_partition_is_called_for_credit_that_comes_back_while_it_hands_over(runtime: Runtime) -> None:
     """It stands in line before anybody can give credit: else it would wait for what it has already been given."""
     window = window_of(1)
     consumer = spawned(runtime, lambda cell: GivesBackAtOnce(cell, window))
-    consumer.inbox.takes_at_once = True
+    consumer.inbox.accepts_inline = True
     flow = Flow(flow_id=1, queue_name="q", client="c", address=consumer.inbox, window=window, bound_order=1)
     batch = numbered(3)
     partition = spawned_partition(runtime, consumer.inbox)

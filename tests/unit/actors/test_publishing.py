@@ -59,7 +59,7 @@ def queue_for(
 ) -> QueueTarget:
     """Have a durable queue of one partition collect what is published on `t`."""
     partition = recorder(runtime, got)
-    partition.inbox.takes_at_once = True
+    partition.inbox.accepts_inline = True
     gate = QueueGate(
         None, usage_bytes_max=1 << 20, message_bytes_max=message_bytes_max, reject_behavior=reject_behavior
     )
@@ -99,7 +99,7 @@ def test_a_direct_message_is_handled_at_once_by_its_only_receiver(
     space = TopicSpace()
     for number in range(receivers):
         receiver, subscriber = recorder(runtime, got), Subscriber(f"c{number}")
-        receiver.inbox.takes_at_once = True
+        receiver.inbox.accepts_inline = True
         subscriber.address = receiver.inbox
         space.subscribe(parse_filter("t", Syntax.MQTT), subscriber.client, Subscription(subscriber, AT_MOST_ONCE))
 
