@@ -187,13 +187,13 @@ class Settled:
         self,
         partition_id: int,
         ranges: list[tuple[int, int]],
-        drained: list[Publication],
+        released: list[Publication],
         dropped_pages: list[int],
         written: bool,
     ) -> None:
         self.partition_id = partition_id
         self.ranges = ranges
-        self.drained = drained
+        self.released = released
         self.dropped_pages = dropped_pages
         self.written = written  # some of it concerns messages that the store has, so this is worth a commit
 

@@ -289,7 +289,7 @@ class Partition(Behaviour):
             return self._receive_rare(message)
         return None
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
         ledger = self._ledger
         kept = self._parking.deliver(ledger) if self._parking.has_kept else None
@@ -343,7 +343,7 @@ class Partition(Behaviour):
                 spool.post(Store(message.publication))
         self._log.abandon()
         self._ledger.abandon()
-        spool.post(Settled(self._partition_id, [], self._ledger.effects.drained, [], True))
+        spool.post(Settled(self._partition_id, [], self._ledger.effects.released_publications, [], True))
 
     # --- a new ledger ---
 
@@ -509,14 +509,18 @@ class Partition(Behaviour):
         effects = self._ledger.effects
         if effects.dropped_pages:
             effects.dropped_pages = self._log.droppable(effects.dropped_pages)
-        if effects.settled or effects.drained or effects.dropped_pages:
+        if effects.settled or effects.released_publications or effects.dropped_pages:
             spool.post(
                 Settled(
-                    self._partition_id, effects.settled, effects.drained, effects.dropped_pages, effects.settled_written
+                    self._partition_id,
+                    effects.settled,
+                    effects.released_publications,
+                    effects.dropped_pages,
+                    effects.settled_written,
                 )
             )
             effects.settled = []
-            effects.drained = []
+            effects.released_publications = []
             effects.dropped_pages = []
             effects.settled_written = False
         if effects.wanted_pages:

@@ -72,5 +72,5 @@ def fresh_ledger(
         spool.post(Readopted([each for each in readopted if each.open_count > 0]))
         old_log.abandon()
         old.abandon()
-        spool.post(Settled(partition_id, [], old.effects.drained, [], True))
+        spool.post(Settled(partition_id, [], old.effects.released_publications, [], True))
     return ledger, log

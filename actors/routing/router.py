@@ -86,7 +86,7 @@ class TopicRouter(Behaviour):
             self._define(message)
         return None
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
         self._cell.inbox.accepts_inline = True
 

@@ -21,7 +21,7 @@ class LoopActor(pykka.Actor):
     """An actor whose messages are handled on the runtime's event loop.
 
     `on_receive` gets one message at a time, and has it handled by that of the `handlers` which is for its type.
-    `on_drained` is called when the messages of a turn have been handled: the place for work that is done once for all
+    `on_turn_ended` is called when the messages of a turn have been handled: the place for work that is done once for all
     of them. An actor with a `behaviour` has all done by that.
     """
 
@@ -56,7 +56,7 @@ class LoopActor(pykka.Actor):
         """Handle one message; return the answer to an ask."""
         return self.handlers[type(message)](message)
 
-    def on_drained(self) -> None:
+    def on_turn_ended(self) -> None:
         """Do what is done once after the messages of a turn."""
 
     def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:

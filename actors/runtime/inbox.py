@@ -23,7 +23,7 @@ CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # calls back, soon, w
 class Scheduled:
     """The dispatcher's view of an actor."""
 
-    def drain(self, started_ns: int) -> int:
+    def take_turn(self, started_ns: int) -> int:
         """Handle what is in the inbox, a bounded amount, beginning now; return what time it is then."""
         return started_ns
 
@@ -130,7 +130,7 @@ class Dispatcher:
                 line = self._line
                 self._line = []
                 for actor in line:
-                    now_ns = actor.drain(now_ns)
+                    now_ns = actor.take_turn(now_ns)
             self._serves = False
         flushes = self._flushes
         self._flushes = self._flushes_next

@@ -71,7 +71,7 @@ class Behaviour:
         """Handle a message; return the answer to an ask."""
         raise AssertionError("an actor does something")
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Do what is done once after the messages of a turn."""
         raise AssertionError("an actor does something")
 
@@ -97,15 +97,15 @@ class _Interpreted(Behaviour):
 
     def __init__(self, actor: Any) -> None:
         self._receive: Callable[[Any], Any] = actor.on_receive
-        self._drained: Callable[[], None] = actor.on_drained
+        self._turn_ended: Callable[[], None] = actor.on_turn_ended
 
     def receive(self, message: Any) -> Any:
         """Handle a message."""
         return self._receive(message)
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """End a turn."""
-        self._drained()
+        self._turn_ended()
 
 
 class ActorCell(Scheduled):
@@ -153,7 +153,7 @@ class ActorCell(Scheduled):
         behaviour: Behaviour | None = self.actor.behaviour
         self._behaviour = _Interpreted(made) if behaviour is None else behaviour
 
-    def drain(self, started_ns: int) -> int:
+    def take_turn(self, started_ns: int) -> int:
         """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled.
 
         What stands behind the message over which the actor stops is refused, as what comes later is. One actor's end is
@@ -177,7 +177,7 @@ class ActorCell(Scheduled):
                     else:
                         behaviour.receive(item)
                 if self._behaviour is behaviour:
-                    behaviour.drained()
+                    behaviour.turn_ended()
             except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
                 self.failed(error)
             if self.is_stopped():
@@ -203,7 +203,7 @@ class ActorCell(Scheduled):
         try:
             behaviour.receive(message)
             if self._behaviour is behaviour:
-                behaviour.drained()
+                behaviour.turn_ended()
         except Exception as error:  # the boundary of supervision, as in `drain`
             self.failed(error)
         self.handled_count += 1
@@ -266,7 +266,7 @@ class ActorCell(Scheduled):
         try:
             _answer(behaviour, message, answer)
             if self._behaviour is behaviour:
-                behaviour.drained()
+                behaviour.turn_ended()
         except Exception as error:  # the boundary of supervision, as in `drain`
             self.failed(error)
         self.handled_count += 1

@@ -44,7 +44,7 @@ class _Request(Scheduled):
         self._dispatcher = runtime.dispatcher
         self._steps = work.__await__()
 
-    def drain(self, started_ns: int) -> int:
+    def take_turn(self, started_ns: int) -> int:
         """Go on in the dispatcher's turn, which nothing must end that waits for the answer."""
         try:
             self.go_on()

@@ -121,7 +121,7 @@ class Spool(Behaviour, Flushed):
         else:
             self.handlers[type(message)](message)
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Look at the end of the turn whether to commit, when all of this turn's work is here."""
         if not self._flush_asked:
             self._flush_asked = True
@@ -160,7 +160,7 @@ class Spool(Behaviour, Flushed):
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back once everything taken so far is in the store, or the store is given up; for a clean stop."""
         self._idle_callbacks.append(callback)
-        self.drained()
+        self.turn_ended()
 
     def _look_again(self, at_ms: int, now_ms: int) -> None:
         """Have a flush at that moment."""
@@ -172,7 +172,7 @@ class Spool(Behaviour, Flushed):
     def _timer_ended(self) -> None:
         self._timer = None
         self._confirm_elided()
-        self.drained()
+        self.turn_ended()
 
     def _commit(self, now_ms: int, patience_ms: int) -> None:
         self._confirm_elided()
@@ -201,8 +201,8 @@ class Spool(Behaviour, Flushed):
     def _settled(self, message: Settled) -> None:
         planner = self._planner
         planner.settle(message.partition_id, message.ranges, written=message.written)
-        for publication in message.drained:
-            planner.drained(publication)
+        for publication in message.released:
+            planner.released(publication)
         if message.dropped_pages:
             planner.drop_pages(message.partition_id, message.dropped_pages)
 
@@ -394,11 +394,11 @@ class Spool(Behaviour, Flushed):
             return
         if self._health.is_failing():
             self._planner.prove()
-            self.drained()
+            self.turn_ended()
             self._cell.after(PROBE_INTERVAL_MS, self._probe)
         elif self._writer.has_room():
             self._unblock("the spool has room again")
-            self.drained()
+            self.turn_ended()
         else:
             self._cell.after(PROBE_INTERVAL_MS, self._probe)
 

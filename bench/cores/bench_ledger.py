@@ -64,7 +64,7 @@ def forget_effects(ledger: Ledger) -> None:
     """Empty the effects, as the partition does at the end of a turn."""
     effects = ledger.effects
     effects.settled = []
-    effects.drained = []
+    effects.released_publications = []
     effects.dropped_pages = []
     effects.starved_flows = []
     effects.released_count = 0

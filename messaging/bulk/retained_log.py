@@ -145,7 +145,7 @@ class RetainedLog:
                 index += 1
 
     def abandon(self) -> None:
-        """Let go of everything: the queue is gone. Only the ledger's `effects.drained` is left to be carried out."""
+        """Let go of everything: the queue is gone. Only the ledger's `effects.released_publications` is left to be carried out."""
         for stretch in self._stretches:
             if stretch.publication is not None:
                 self.ledger.close(stretch.publication, stretch.end - stretch.first)

@@ -333,7 +333,7 @@ class AmqpConnection(AmqpClient, Flushed):
     def _tell_unwritable(self, sequence: int, error: Exception) -> None:
         tell_unwritable(self.services.events, self._counters, sequence, error, client=self.container_id)
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Have everything of this turn written at its end."""
         if self.engine.has_output:
             self.ask_flush()

@@ -451,7 +451,7 @@ class FlowConnection(Behaviour):
             if flow.named is message.publisher:
                 self._break(flow.flow_id, codes.FENCED, "the publisher was opened again")
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Have everything of this turn written at its end."""
         self._ask_flush()
 

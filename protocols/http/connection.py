@@ -278,7 +278,7 @@ class HttpConnection(HttpClient):
                 self.resume_publishing()
         return None
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Write what was answered in this turn."""
         self.proceed()
 

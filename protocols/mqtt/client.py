@@ -173,7 +173,7 @@ def _go_on(connection: "MqttConnection") -> None:
     delivering = connection.delivering()
     if delivering is not None:
         delivering.retained.go_on_later(connection.cell.runtime.clock.wall_ms())
-        connection.drained()
+        connection.turn_ended()
 
 
 def watch_of(connection: "MqttConnection") -> WriteControl | None:

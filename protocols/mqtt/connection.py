@@ -202,7 +202,7 @@ class MqttConnection(Behaviour, Flushed):
             self.write_control.writing_resumed()
         if (delivering := self.delivering()) is not None:
             delivering.hold_back(False)
-            self.drained()
+            self.turn_ended()
 
     @property
     def is_writing_paused(self) -> bool:
@@ -345,7 +345,7 @@ class MqttConnection(Behaviour, Flushed):
         if self.read_control is not None:
             self.read_control.busy(False)
         self._handle_all(held, self._held_from)
-        self.drained()
+        self.turn_ended()
 
     def _request_failed(self, error: BaseException) -> None:
         if isinstance(error, StoreRefused):
@@ -380,7 +380,7 @@ class MqttConnection(Behaviour, Flushed):
             assert isinstance(message, FlowState)  # MQTT has no word for it
         return None
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Have everything of this turn written at its end. Until then, what comes is only put beside it."""
         if self.engine.has_output:
             self.ask_flush()

@@ -55,7 +55,7 @@ class JournalAccount:
         del self._by_number[self.slots.pop().number]
         self.look_at_head()
 
-    def drained(self, number: int) -> None:
+    def released(self, number: int) -> None:
         """Note that a publication of a record is needed no more. A record that is not here was cut off."""
         slot = self._by_number.get(number)
         if slot is not None:

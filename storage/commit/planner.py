@@ -199,12 +199,12 @@ class SpoolPlanner:
             pending.add(first, end)
         self._settled_is_urgent = self._settled_is_urgent or written
 
-    def drained(self, publication: Publication) -> None:
+    def released(self, publication: Publication) -> None:
         """Note that nothing of a publication is open any more."""
         if self.unwritten.drop(publication):
             self._elide(publication)
             return
-        self.journal.drained(publication.record_number)
+        self.journal.released(publication.record_number)
 
     def readopt(self, publication: Publication) -> None:
         """Note that a publication of the journal is needed by one more object: a partition was read back from it."""

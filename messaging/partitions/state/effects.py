@@ -82,7 +82,7 @@ class Effects:
         "buried_counts",
         "dead",
         "discards",
-        "drained",
+        "released_publications",
         "dropped_pages",
         "released_bytes",
         "released_count",
@@ -94,7 +94,7 @@ class Effects:
     )
 
     def __init__(self) -> None:
-        self.drained: list[Publication] = []  # nothing of theirs is open any more
+        self.released_publications: list[Publication] = []  # nothing of theirs is open any more
         self.settled: list[tuple[int, int]] = []  # half-open, to be persisted
         self.settled_written = False  # some of `settled` is in the store, so persisting it is worth a commit
         self.dropped_pages: list[int] = []  # keys of pages in which nothing is unsettled

@@ -317,12 +317,12 @@ class LedgerState:
         """
         publication.open_count -= count
         if publication.open_count == 0 and publication.unsequenced_count == 0:
-            self.effects.drained.append(publication)
+            self.effects.released_publications.append(publication)
 
     def abandon(self) -> None:
         """Let go of everything, in flight or not: the queue is gone, and with it what the store has of it.
 
-        Only `effects.drained` is left to be carried out. The ledger is not to be used any more.
+        Only `effects.released_publications` is left to be carried out. The ledger is not to be used any more.
         """
         for segment in self.segments.all():
             if segment.publication is not None:

@@ -361,7 +361,7 @@ class HttpFlow(Behaviour):
             self.gone(message.reason)
         return None
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Whatever came in a turn was handed on as it came."""
 
     def _deliver(self, message: Deliveries) -> None:

@@ -106,7 +106,7 @@ class Sessions(Behaviour):
             self._decided(message)
         return None
 
-    def drained(self) -> None:
+    def turn_ended(self) -> None:
         """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
         self._cell.inbox.accepts_inline = True
 

@@ -237,7 +237,7 @@ async def test_what_comes_when_its_client_has_just_left_is_counted(broker: Runni
     batch = batch_of([b"late"])
     group = ShareGroup("g", "t")
     connection.receive(SharedDirect(group, batch))
-    connection.drained()
+    connection.turn_ended()
     assert await client.payloads(1) == [b"late"]
     await client.leave()
     connection.receive(batch)

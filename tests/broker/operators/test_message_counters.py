@@ -212,7 +212,7 @@ async def test_a_direct_message_that_has_expired_is_dropped_and_not_sent(broker:
             payload_bytes=11,
         )
         connection.receive(batch)
-        connection.drained()
+        connection.turn_ended()
         assert [each.payload for each in await client.receives_in_all(1, 0)] == [b"in time"]
     assert await counted(broker, "messages_sent_total", "flow") == 1
     assert await counted(broker, "messages_dropped_total", DISCARD_EXPIRED) == 1

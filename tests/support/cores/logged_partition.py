@@ -90,8 +90,8 @@ class LoggedPartition:
         for first in self.log.droppable(effects.dropped_pages):
             del self.stored[first]
         effects.dropped_pages = []
-        self.drained += effects.drained
-        effects.drained = []
+        self.drained += effects.released_publications
+        effects.released_publications = []
         self.ledger.check()
         self.log.check()
 

@@ -365,8 +365,8 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_publication_is_drained_once_and_when_nothing_of_it_is_open(self) -> None:
-        self.drained += self.ledger.effects.drained
-        self.ledger.effects.drained = []
+        self.drained += self.ledger.effects.released_publications
+        self.ledger.effects.released_publications = []
         open_rows = self.open_rows()
         for place, publication in enumerate(self.publications):
             open_count = len([sequence for sequence in self.rows[place] if sequence in open_rows])

@@ -221,10 +221,10 @@ class SpoolInMemory:
         for partition_id, ledger in self.ledgers.items():
             effects = ledger.effects
             self.planner.settle(partition_id, effects.settled, written=effects.settled_written)
-            for publication in effects.drained:
-                self.planner.drained(publication)
+            for publication in effects.released_publications:
+                self.planner.released(publication)
             self.planner.drop_pages(partition_id, effects.dropped_pages)
-            effects.settled, effects.drained, effects.dropped_pages = [], [], []
+            effects.settled, effects.released_publications, effects.dropped_pages = [], [], []
             effects.settled_written = False
 
     # --- commits ---

@@ -44,7 +44,7 @@ def done_with(planner: SpoolPlanner, publication: Publication) -> None:
         last = match.first_sequence + publication.batch.count
         planner.settle(match.partition_id, [(match.first_sequence, last)], written=True)
     publication.open_count = 0
-    planner.drained(publication)
+    planner.released(publication)
 
 
 def record_of(commit: Commit) -> JournalRecord:

@@ -34,7 +34,7 @@ class Recorder(LoopActor):
         if message == "tell me more":
             self.cell.inbox.deliver_now("more")
 
-    def on_drained(self) -> None:
+    def on_turn_ended(self) -> None:
         self.heard.append("drained")
 
 

@@ -28,7 +28,7 @@ class GivesBackAtOnce(LoopActor):
         self._window.give(count)
         wake_waiters(self._window, self.cell.runtime.dispatcher)
 
-    def on_drained(self) -> None:
+    def on_turn_ended(self) -> None:
         self.cell.inbox.accepts_inline = True
 
 

@@ -28,7 +28,7 @@ class Hungry(LoopActor):
     def on_receive(self, message: object) -> None:
         self.woken_count += 1
 
-    def on_drained(self) -> None:
+    def on_turn_ended(self) -> None:
         taken = min(self.messages, self._window.room(), self.held_max)
         self._window.take(taken)
         self.messages -= taken

@@ -292,7 +292,7 @@ def test_who_holds_up_the_head_of_a_long_journal_is_asked_to_move_into_pages(spo
             publication.record_number = number
         spool.planner.recovered(number, publications)
         if number == 2:
-            spool.planner.drained(publications[0])
+            spool.planner.released(publications[0])
     for failures in (0, 0, 1):
         spool.failures_left = failures
         spool.write_a_row()

@@ -329,12 +329,12 @@ def test_a_publication_is_not_drained_while_another_partition_has_yet_to_number_
     publication.sequenced(1, first.append(publication.batch, publication), None)
     first.deliver(0)
     first.settle(1, 1, 3, ACCEPTED)
-    assert first.effects.drained == []
+    assert first.effects.released_publications == []
 
     publication.sequenced(2, second.append(publication.batch, publication), None)
     second.purge()
 
-    assert second.effects.drained == [publication]
+    assert second.effects.released_publications == [publication]
 
 
 def test_a_message_that_is_delivered_again_is_not_given_to_a_consumer_for_the_first_time_again() -> None:
@@ -374,7 +374,7 @@ def test_a_ledger_whose_queue_is_deleted_lets_go_of_its_publications() -> None:
 
     ledger.abandon()
 
-    assert ledger.effects.drained == [publication]
+    assert ledger.effects.released_publications == [publication]
     assert publication.open_count == 0
 
 

@@ -210,7 +210,7 @@ def test_what_left_needs_no_commit_of_its_own() -> None:
 
     assert ledger.effects.settled == []
     assert not ledger.effects.settled_written
-    assert ledger.effects.drained == [publication], "the journal needs it no more"
+    assert ledger.effects.released_publications == [publication], "the journal needs it no more"
     assert ledger.effects.released_count == 2
     ledger.check()
 

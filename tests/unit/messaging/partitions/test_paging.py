@@ -223,7 +223,7 @@ def test_paging_frees_memory_and_the_journal() -> None:
     partition.page_out()
 
     assert partition.ledger.memory_bytes == 0
-    assert partition.ledger.effects.drained == [publication]
+    assert partition.ledger.effects.released_publications == [publication]
     assert partition.ledger.waiting_count == 10
 
 

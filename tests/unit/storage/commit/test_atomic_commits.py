@@ -39,7 +39,7 @@ def test_what_a_move_took_out_is_in_the_cursor_before_its_record_goes() -> None:
     planner.store(move, now_ms=0)
     committed(planner)
     source.open_count = 0
-    planner.drained(source)
+    planner.released(source)
     done_with(planner, move)
 
     job = committed(planner).job

@@ -103,7 +103,7 @@ def test_what_is_settled_in_time_needs_no_commit() -> None:
     planner, young = planner_with_one_at_consumers(now_ms=100)
     young.open_count = 0
     planner.settle(P, [(1, 3)], written=False)
-    planner.drained(young)
+    planner.released(young)
 
     assert planner.take_elided() == [young]
     assert planner.take_elided() == []

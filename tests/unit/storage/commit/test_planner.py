@@ -120,7 +120,7 @@ def test_a_record_that_a_partition_was_read_back_from_goes_when_the_new_ledger_n
     planner.readopt(found)
 
     publication.open_count = 0
-    planner.drained(publication)
+    planner.released(publication)
     assert committed(planner).job.journal_delete_through == 0
 
     done_with(planner, found)
@@ -219,7 +219,7 @@ def test_large_records_that_nothing_needs_are_worth_a_commit_that_is_tried_until
         committed(planner)
         assert planner.due_ms(0) == NEVER
     for publication in publications:
-        planner.drained(publication)
+        planner.released(publication)
 
     for _ in range(2):
         assert planner.due_ms(0) == 0
@@ -410,7 +410,7 @@ def test_what_a_deleted_partition_had_settled_is_written_nowhere() -> None:
     planner.settle(P, [(2, 3)], written=True)
     planner.forget(P)
     publication.open_count = 0
-    planner.drained(publication)
+    planner.released(publication)
 
     job = committed(planner).job
 
