@@ -29,7 +29,7 @@ from sluicegate.messaging.partitions.parking import (
     unpark,
     unsettled_among,
 )
-from sluicegate.messaging.partitions.rules.in_flight import held_as, remark, renew
+from sluicegate.messaging.partitions.rules.in_flight import in_flight_of, remark, renew
 from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.effects import Delivery
 
@@ -54,7 +54,7 @@ class _Storing:
 
     def is_there(self, ledger: Ledger) -> bool:
         """Return whether some wait for a consumer: what was done to them has come to nothing."""
-        return any(ledger.held_by_nobody(first, end) for first, end in self._ranges)
+        return any(ledger.available_within(first, end) for first, end in self._ranges)
 
     def refuse(self) -> None:
         """Say so."""
@@ -94,7 +94,7 @@ class ConsumerAsks:
             message.reply_to.post(Refused(0, MOVED_ON))
             return False
         count = message.settle.delivery_count
-        if not any(held_as(ledger, flow, first, end, count) for first, end in message.settle.ranges):
+        if not any(in_flight_of(ledger, flow, first, end, count) for first, end in message.settle.ranges):
             message.reply_to.post(Refused(0, "the flow holds none of it: taken back, for it was not settled in time"))
             return False
         self._wait_for_store(message.reply_to, message.settle.ranges)

@@ -79,7 +79,7 @@ from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.parking import discard_kept
 from sluicegate.messaging.partitions.recovery import StoredPartition, redelivered_ranges
 from sluicegate.messaging.partitions.rules.expiry import deadline_ms
-from sluicegate.messaging.partitions.rules.in_flight import held_as
+from sluicegate.messaging.partitions.rules.in_flight import in_flight_of
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.partitions.state.rescale_holds import Holds
@@ -466,11 +466,13 @@ class Partition(Behaviour):
             return  # the partition has moved on: what was unsettled is somebody else's now
         outcome, cause, tries = message.outcome, message.cause, message.delivery_count
         if self._trace is not None and self._trace.held:
-            held = [part for each in message.ranges for part in held_as(self._ledger, flow, each[0], each[1], tries)]
+            held = [
+                part for each in message.ranges for part in in_flight_of(self._ledger, flow, each[0], each[1], tries)
+            ]
             self._trace.settled(message.flow_id, held, outcome, self._clock.wall_ms())
-        count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause, tries)
+        count = self._ledger.settle_in_flight(flow, message.first, message.end, outcome, cause, tries)
         for first, end in message.further:
-            count += self._ledger.settle_held(flow, first, end, outcome, cause, tries)
+            count += self._ledger.settle_in_flight(flow, first, end, outcome, cause, tries)
         if outcome == ACCEPTED:
             self._settled_count += count
         self._wake_the_others(flow.flow)

@@ -43,7 +43,7 @@ NOT_HELD: Final = "a message that it settles is not held by its consumer any mor
 
 
 @final
-class HeldRanges:
+class UnsettledRanges:
     """Messages that a consumer holds: half-open ranges of one partition, under what they were delivered with."""
 
     def __init__(self, source: DeliverySource, ranges: list[tuple[int, int]]) -> None:
@@ -76,7 +76,7 @@ class TransactionCommit(Address):
             assert isinstance(message, Confirmed), "nobody else knows this address"
             self._stored.set("")
 
-    async def commit(self, batch: MessageBatch | None, accepted: list[HeldRanges]) -> str:
+    async def commit(self, batch: MessageBatch | None, accepted: list[UnsettledRanges]) -> str:
         """Publish and settle; return an empty text when all of it is safe, or why nothing of it happened."""
         is_made = False
         try:
@@ -87,7 +87,7 @@ class TransactionCommit(Address):
                 prepared.post(COMMIT_MADE if is_made else COMMIT_FAILED)
         return reason
 
-    async def _prepare(self, accepted: list[HeldRanges]) -> str:
+    async def _prepare(self, accepted: list[UnsettledRanges]) -> str:
         """Take what is settled from its consumers. All partitions are asked before the first has answered."""
         asked = [ask_at(each.source.partition, each.prepare()) for each in accepted]
         reason = ""

@@ -28,7 +28,7 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.rules.delivery_after_commit import hold_until_stored, release_stored
 from sluicegate.messaging.partitions.rules.expiry import expires_at, hold_undue, note_moments, pass_time
 from sluicegate.messaging.partitions.rules.groups import MessageGroups, groups_for, has_keys
-from sluicegate.messaging.partitions.rules.in_flight import alike_until, held_as
+from sluicegate.messaging.partitions.rules.in_flight import alike_until, in_flight_of
 from sluicegate.messaging.partitions.rules.last_value import keep_newest
 from sluicegate.messaging.partitions.rules.priorities import next_by_priority
 from sluicegate.messaging.partitions.rules.selection import BY_SELECTOR, LOOKS_PER_TURN, Choice, next_chosen
@@ -403,14 +403,16 @@ class Ledger(LedgerState):
         taken back meanwhile) are passed over.
         """
         flow = self.flows.get(flow_id)
-        return 0 if flow is None else self.settle_held(flow, first, end, outcome, cause, WHICHEVER)
+        return 0 if flow is None else self.settle_in_flight(flow, first, end, outcome, cause, WHICHEVER)
 
-    def settle_held(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str, delivery_count: int) -> int:
+    def settle_in_flight(
+        self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str, delivery_count: int
+    ) -> int:
         """Do the same for a flow that has been looked up, and what it holds from deliveries with this count."""
         if delivery_count == WHICHEVER or (delivery_count == 1 and not self.failures):  # what it mostly is
             return self._apply(flow, first, end, outcome, cause)
         count = 0
-        for start, stop in held_as(self, flow, first, end, delivery_count):
+        for start, stop in in_flight_of(self, flow, first, end, delivery_count):
             count += self._apply(flow, start, stop, outcome, cause)
         return count
 

@@ -52,7 +52,7 @@ def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None
     parked.keeps_alone = True
     ledger.gather_fresh()
     for first, end in kept:
-        for start, stop in ledger.held_by_nobody(first, end):
+        for start, stop in ledger.available_within(first, end):
             ledger.take_out(start, stop)
             ledger.undelivered.discard(start, stop)
             parked.in_flight.add(start, stop)

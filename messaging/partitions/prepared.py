@@ -16,7 +16,7 @@ from typing import final
 from sluicegate.messaging.message.outcomes import WHICHEVER
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.rules.in_flight import held_as, renew
+from sluicegate.messaging.partitions.rules.in_flight import in_flight_of, renew
 from sluicegate.messaging.partitions.rules.moves import depart
 from sluicegate.messaging.partitions.state.flows import Flow
 
@@ -31,14 +31,14 @@ class PreparedRanges:
         self.flow = flow
         self.epoch = epoch  # under which the flow held them
         self.ranges = ranges
-        self._held = RangeSet()
+        self._in_flight = RangeSet()
         for first, end in ranges:
-            self._held.add(first, end)
-        flow.holdings.append(self._held)
+            self._in_flight.add(first, end)
+        flow.holdings.append(self._in_flight)
 
     def end(self) -> None:
         """Count for nothing any more."""
-        self.flow.holdings = [each for each in self.flow.holdings if each is not self._held]
+        self.flow.holdings = [each for each in self.flow.holdings if each is not self._in_flight]
 
 
 def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int) -> PreparedRanges | None:
@@ -50,7 +50,7 @@ def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_c
     if flow is None or flow.epoch != epoch:
         return None
     for first, end in ranges:
-        if held_as(ledger, flow, first, end, delivery_count) != [(first, end)]:
+        if in_flight_of(ledger, flow, first, end, delivery_count) != [(first, end)]:
             return None
     for first, end in ranges:
         flow.in_flight.remove(first, end)

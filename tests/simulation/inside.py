@@ -55,7 +55,7 @@ def check_inside(node: Node, *, thorough: bool) -> None:
             for log in logs_of(queue):
                 _check_log(queue, log)
         for ledger in ledgers:
-            free = ledger.held_by_nobody(ledger.floor, ledger.next_sequence) if ledger.rules.last_value_only else []
+            free = ledger.available_within(ledger.floor, ledger.next_sequence) if ledger.rules.last_value_only else []
             if sum(end - first for first, end in free) > 1:
                 raise Violation(f"{queue.name} keeps its newest message only, and has {free}")
         if queue.definition.config.partition_count > 0:

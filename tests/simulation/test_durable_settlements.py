@@ -10,7 +10,7 @@ from simulation.world import World
 from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Settle, SettleDurably
 from sluicegate.actors.messages.queues import BindFlow
 from sluicegate.actors.spool.health import TRIES_MAX
-from sluicegate.actors.transactions.commit import HeldRanges, TransactionCommit
+from sluicegate.actors.transactions.commit import TransactionCommit, UnsettledRanges
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
@@ -56,7 +56,7 @@ class Consumer:
         partition, flow_id = self._message.partition, self._message.flow.flow_id
         source = DeliverySource(partition, 0, flow_id, delivery.epoch, delivery.delivery_count)
         commit = TransactionCommit(space=node.default.space, spool=node.spool.inbox, rng=Random(1))
-        held = HeldRanges(source, [(delivery.first_sequence, delivery.first_sequence + 1)])
+        held = UnsettledRanges(source, [(delivery.first_sequence, delivery.first_sequence + 1)])
         return await commit.commit(None, [held])
 
     def begins_to_settle(self, outcome: int) -> None:

@@ -55,7 +55,7 @@ class Taking(Moving):
                 return False
         ledger = self.place.ledger
         if order.deed == DELETE:
-            free = bool(ledger.held_by_nobody(sequence, sequence + 1))
+            free = bool(ledger.available_within(sequence, sequence + 1))
         else:
             free = order.deed == COPY or bool(depart(ledger, sequence, sequence + 1))
         if not free:

@@ -214,7 +214,7 @@ def _drop_expired(state: LedgerState, segment: Segment, batch: MessageBatch, now
 
 def _may_expire(state: LedgerState, segment: Segment) -> list[tuple[int, int]]:
     """Return those messages of a segment that wait, and expire when their time is over."""
-    free = state.held_by_nobody(segment.first, segment.end)
+    free = state.available_within(segment.first, segment.end)
     if state.rules.expires_once_delivered:
         return free
     return [part for first, end in free for part in state.never_delivered(first, end)]

@@ -15,7 +15,7 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 Ranges = list[tuple[int, int]]
 
 
-def held_as(state: LedgerState, flow: LedgerFlow, first: int, end: int, delivery_count: int) -> Ranges:
+def in_flight_of(state: LedgerState, flow: LedgerFlow, first: int, end: int, delivery_count: int) -> Ranges:
     """Return of the half-open range `[first, end)` what a flow holds from deliveries with this count, as ranges."""
     held = flow.in_flight.within(first, end)
     failures = state.failures
@@ -56,7 +56,7 @@ def remark(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, deliver
     if remarks is None:
         remarks = state.remarks = Remarks()
     for first, end in ranges:
-        for start, stop in held_as(state, flow, first, end, delivery_count):
+        for start, stop in in_flight_of(state, flow, first, end, delivery_count):
             remarks.add(start, stop, text)
 
 
@@ -70,7 +70,7 @@ def renew(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery
         return 0
     count = 0
     for first, end in ranges:
-        for start, stop in held_as(state, flow, first, end, delivery_count):
+        for start, stop in in_flight_of(state, flow, first, end, delivery_count):
             count += stop - start
             flow.lock(start, stop, now_ms=wall_ms, timeout_ms=state.rules.ack_timeout_ms)
     return count

@@ -73,7 +73,7 @@ def _discard_set_aside(ledger: LedgerState, first: int, end: int, reason: str) -
 
 
 def _set_aside_below(ledger: LedgerState, newest: int) -> None:
-    if not ledger.held_by_nobody(ledger.floor, newest):
+    if not ledger.available_within(ledger.floor, newest):
         return
     replaced = ledger.replaced
     if replaced is None:

@@ -17,7 +17,7 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 def depart(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int]]:
     """Let those of `[first, end)` depart that no consumer holds; return them as ranges, ascending."""
     ledger.gather_fresh()  # so that what stays after all is known not to have been delivered
-    departing = ledger.held_by_nobody(first, end)
+    departing = ledger.available_within(first, end)
     for start, stop in departing:
         ledger.take_out(start, stop)
         ledger.leaving.add(start, stop)

@@ -59,7 +59,7 @@ def bury_what_is_read(state: LedgerState, groups: MessageGroups | None, first: i
 
 
 def _bury_unwanted(state: LedgerState, groups: MessageGroups | None, first: int, end: int, client: str) -> None:
-    for start, stop in state.held_by_nobody(first, end):
+    for start, stop in state.available_within(first, end):
         for sequence in range(start, stop):
             if not any(_may_have(state, groups, flow, sequence) for flow in state.flows.values()):
                 state.give_up(sequence, sequence + 1, DISCARD_UNDELIVERABLE, client)

@@ -287,7 +287,7 @@ class LedgerState:
     def give_up(self, first: int, end: int, reason: str, client: str = "") -> int:
         """Drop those of `[first, end)` that no consumer holds; return how many. `client` had them last."""
         count = 0
-        for start, stop in self.held_by_nobody(first, end):
+        for start, stop in self.available_within(first, end):
             count += stop - start
             self.take_out(start, stop)
             self._discard(start, stop, reason, client)
@@ -296,13 +296,13 @@ class LedgerState:
     def consume(self, first: int, end: int) -> int:
         """Settle those of `[first, end)` that nobody holds, for a reader that took them by itself; return how many."""
         count = 0
-        for start, stop in self.held_by_nobody(first, end):
+        for start, stop in self.available_within(first, end):
             count += stop - start
             self.take_out(start, stop)
             self._settle(start, stop)
         return count
 
-    def held_by_nobody(self, first: int, end: int) -> list[tuple[int, int]]:
+    def available_within(self, first: int, end: int) -> list[tuple[int, int]]:
         """Return those of `[first, end)` that are unsettled, with no consumer and not on their way elsewhere."""
         free = self.settled.outside(max(first, self.floor), min(end, self.next_sequence))
         for ranges in [self.leaving, *[flow.in_flight for flow in self.flows.values()]]:

@@ -45,7 +45,7 @@ class DeliverySource:
 
 
 @final
-class HeldRun:
+class UnsettledRun:
     """Consecutive delivery ids that stand for consecutive sequences of one source."""
 
     __slots__ = ("count", "first_id", "first_sequence", "source")
@@ -61,11 +61,11 @@ class HeldRun:
         return self.first_sequence, self.first_sequence + self.count
 
     def __repr__(self) -> str:
-        return f"HeldRun({self.first_id}..{self.first_id + self.count - 1}, sequence {self.first_sequence})"
+        return f"UnsettledRun({self.first_id}..{self.first_id + self.count - 1}, sequence {self.first_sequence})"
 
 
 @final
-class Held:
+class UnsettledDeliveries:
     """The unsettled deliveries of one sequence of ids: of a flow, or of several flows that share one.
 
     Invariants: runs ascend and are disjoint; none is empty; `count` is the sum of theirs.
@@ -73,7 +73,7 @@ class Held:
 
     def __init__(self) -> None:
         self.count = 0
-        self._runs: list[HeldRun] = []
+        self._runs: list[UnsettledRun] = []
         self._firsts: list[int] = []
 
     def add(self, first_id: int, count: int, first_sequence: int, source: DeliverySource) -> None:
@@ -88,18 +88,18 @@ class Held:
             ):
                 last.count += count
                 return
-        self._runs.append(HeldRun(first_id, count, first_sequence, source))
+        self._runs.append(UnsettledRun(first_id, count, first_sequence, source))
         self._firsts.append(first_id)
 
-    def peek(self, first: int, end: int) -> list[HeldRun]:
+    def peek(self, first: int, end: int) -> list[UnsettledRun]:
         """Return what is held of the half-open range of ids, ascending."""
         return self._within(first, end, takes=False)
 
-    def take(self, first: int, end: int) -> list[HeldRun]:
+    def take(self, first: int, end: int) -> list[UnsettledRun]:
         """Remove what is held of the half-open range of ids; return it, ascending."""
         return self._within(first, end, takes=True)
 
-    def take_where(self, is_gone: Callable[[DeliverySource], bool]) -> list[HeldRun]:
+    def take_where(self, is_gone: Callable[[DeliverySource], bool]) -> list[UnsettledRun]:
         """Remove what is held of some sources; return it, ascending."""
         taken = [run for run in self._runs if is_gone(run.source)]
         if taken:
@@ -108,8 +108,8 @@ class Held:
             self.count -= sum([run.count for run in taken])
         return taken
 
-    def _within(self, first: int, end: int, *, takes: bool) -> list[HeldRun]:
-        found: list[HeldRun] = []
+    def _within(self, first: int, end: int, *, takes: bool) -> list[UnsettledRun]:
+        found: list[UnsettledRun] = []
         index = max(0, bisect_right(self._firsts, first) - 1)
         while index < len(self._runs):
             run = self._runs[index]
@@ -121,20 +121,20 @@ class Held:
                 continue
             low = max(first, run.first_id)
             high = min(end, stop)
-            found.append(HeldRun(low, high - low, run.first_sequence + low - run.first_id, run.source))
+            found.append(UnsettledRun(low, high - low, run.first_sequence + low - run.first_id, run.source))
             index = self._cut(index, run, low, high) if takes else index + 1
         if takes:
             self.count -= sum([run.count for run in found])
         return found
 
-    def _cut(self, index: int, run: HeldRun, low: int, high: int) -> int:
+    def _cut(self, index: int, run: UnsettledRun, low: int, high: int) -> int:
         """Take ids out of one run; return the index of the run behind what is left of it."""
         stop = run.first_id + run.count
-        rest: list[HeldRun] = []
+        rest: list[UnsettledRun] = []
         if run.first_id < low:
-            rest.append(HeldRun(run.first_id, low - run.first_id, run.first_sequence, run.source))
+            rest.append(UnsettledRun(run.first_id, low - run.first_id, run.first_sequence, run.source))
         if high < stop:
-            rest.append(HeldRun(high, stop - high, run.first_sequence + high - run.first_id, run.source))
+            rest.append(UnsettledRun(high, stop - high, run.first_sequence + high - run.first_id, run.source))
         self._runs[index : index + 1] = rest
         self._firsts[index : index + 1] = [each.first_id for each in rest]
         return index + len(rest)

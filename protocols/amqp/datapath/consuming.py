@@ -18,7 +18,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED
 from sluicegate.messaging.partitions.state.effects import Delivery
-from sluicegate.messaging.partitions.state.unsettled import DeliverySource, HeldRun
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, UnsettledRun
 from sluicegate.messaging.queues.attributes import EXCLUSIVE
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.selectors.selector import Selector
@@ -320,7 +320,7 @@ class Consumers:
                 first, last = wire_ids(run)
                 self._sessions.settle(session, link, first, last, state)
 
-    def take(self, session: Session, first: int, last: int) -> list[HeldRun]:
+    def take(self, session: Session, first: int, last: int) -> list[UnsettledRun]:
         """Forget deliveries, wire ids, both included; return those that were unsettled."""
         unsettled = self._unsettled.get(session)
         runs = [] if unsettled is None else unsettled.take(first, last)
@@ -331,21 +331,23 @@ class Consumers:
                     resumable.settled(run)
         return runs
 
-    def find(self, session: Session, first: int, last: int) -> list[HeldRun]:
+    def find(self, session: Session, first: int, last: int) -> list[UnsettledRun]:
         """Return deliveries, wire ids, both included, that are unsettled and stay so."""
         unsettled = self._unsettled.get(session)
         return [] if unsettled is None else unsettled.find(first, last)
 
-    def settle(self, run: HeldRun, verdict: Verdict) -> None:
+    def settle(self, run: UnsettledRun, verdict: Verdict) -> None:
         """Tell a queue what became of deliveries that the client has no more."""
         self.give_back(run.source.flow_id, run.count)
         verdict.tell(run.source, [run.sequences()])
 
-    def link_of(self, run: HeldRun) -> OutgoingLink:
+    def link_of(self, run: UnsettledRun) -> OutgoingLink:
         """Return the link on which a run went out: it is there as long as the run is unsettled."""
         return self.by_flow[run.source.flow_id].link
 
-    def _settle_durably(self, session: Session, run: HeldRun, verdict: Verdict, state: DeliveryState | None) -> None:
+    def _settle_durably(
+        self, session: Session, run: UnsettledRun, verdict: Verdict, state: DeliveryState | None
+    ) -> None:
         """Tell a queue what became of deliveries, and have it say when the store knows."""
         self.give_back(run.source.flow_id, run.count)
         consuming = self.by_flow[run.source.flow_id]
@@ -366,7 +368,7 @@ class DurableSettlement(Address):
         connection: Address,
         session: Session,
         link: OutgoingLink,
-        run: HeldRun,
+        run: UnsettledRun,
         state: DeliveryState | None,
         resumable: ResumableFlow | None,
     ) -> None:

@@ -27,7 +27,7 @@ from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.ranges import RangeSet
-from sluicegate.messaging.partitions.state.unsettled import DeliverySource, HeldRun
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, UnsettledRun
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.amqp.codec.addresses import AddressRefused
 from sluicegate.protocols.amqp.codec.delivery_states import OUTCOMES, DeliveryState, read_state
@@ -162,7 +162,7 @@ class ResumableFlow(Address):
         """Note a delivery."""
         self._tags[delivery_id] = tag
 
-    def settled(self, run: HeldRun) -> None:
+    def settled(self, run: UnsettledRun) -> None:
         """Forget deliveries that the client has settled, or of which it has said the outcome."""
         for delivery_id in range(run.first_id, run.first_id + run.count):
             self._tags.pop(delivery_id & SERIAL_MASK, None)
@@ -180,7 +180,7 @@ class ResumableFlow(Address):
 
     # --- while it is away ---
 
-    def detached(self, runs: list[HeldRun], now_ms: int) -> None:
+    def detached(self, runs: list[UnsettledRun], now_ms: int) -> None:
         """Keep what the client holds: its link is detached."""
         self._at = None
         self.window.limit = 0

@@ -6,7 +6,7 @@ Those are serial numbers of 32 bits; there they are counted on without wrapping.
 
 from typing import Final, final
 
-from sluicegate.messaging.partitions.state.unsettled import DeliverySource, Held, HeldRun
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, UnsettledDeliveries, UnsettledRun
 from sluicegate.protocols.amqp.engine.link import SERIAL_MASK
 
 _HALF: Final = 0x8000_0000
@@ -17,7 +17,7 @@ class Unsettled:
     """The unsettled deliveries of one session, over all its links."""
 
     def __init__(self) -> None:
-        self._held = Held()
+        self._held = UnsettledDeliveries()
         self._next_id = 0  # not wrapped
 
     def add(self, wire_id: int, count: int, first_sequence: int, source: DeliverySource) -> None:
@@ -26,15 +26,15 @@ class Unsettled:
         self._next_id = first_id + count
         self._held.add(first_id, count, first_sequence, source)
 
-    def take(self, first: int, last: int) -> list[HeldRun]:
+    def take(self, first: int, last: int) -> list[UnsettledRun]:
         """Remove the deliveries `first` to `last`, wire ids, both included; return those there were."""
         return self._held.take(self._unwrapped(first), self._unwrapped(last) + 1)
 
-    def find(self, first: int, last: int) -> list[HeldRun]:
+    def find(self, first: int, last: int) -> list[UnsettledRun]:
         """Return the deliveries `first` to `last`, wire ids, both included, that there are; they stay."""
         return self._held.peek(self._unwrapped(first), self._unwrapped(last) + 1)
 
-    def take_of(self, flow_id: int) -> list[HeldRun]:
+    def take_of(self, flow_id: int) -> list[UnsettledRun]:
         """Remove every delivery of a flow; return them, oldest first."""
         return self._held.take_where(lambda source: source.flow_id == flow_id)
 
@@ -44,6 +44,6 @@ class Unsettled:
         return self._next_id + (distance if distance < _HALF else distance - (1 << 32))
 
 
-def wire_ids(run: HeldRun) -> tuple[int, int]:
+def wire_ids(run: UnsettledRun) -> tuple[int, int]:
     """Return the first and the last delivery id of a run, as they are on the wire."""
     return run.first_id & SERIAL_MASK, (run.first_id + run.count - 1) & SERIAL_MASK

@@ -15,7 +15,7 @@ Discharges are carried out one after the other, in the order in which they came.
 from collections import deque
 from typing import Final, final
 
-from sluicegate.actors.transactions.commit import NOT_HELD, HeldRanges, TransactionCommit
+from sluicegate.actors.transactions.commit import NOT_HELD, TransactionCommit, UnsettledRanges
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
@@ -322,13 +322,13 @@ class Coordinators(Transactions):
             consuming.give_back(source.flow_id, ranges.total)
 
 
-def _accepted_in(transaction: Transaction) -> list[HeldRanges]:
+def _accepted_in(transaction: Transaction) -> list[UnsettledRanges]:
     """Return what the commit settles."""
-    accepted: list[HeldRanges] = []
+    accepted: list[UnsettledRanges] = []
     for source, by_verdict in transaction.verdicts.by_source.items():
         ranges = by_verdict.get(ACCEPTED_VERDICT)
         if ranges is not None and ranges.total > 0:
-            accepted.append(HeldRanges(source, ranges.ranges()))
+            accepted.append(UnsettledRanges(source, ranges.ranges()))
     return accepted
 
 

@@ -16,7 +16,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED
 from sluicegate.messaging.partitions.state.effects import Delivery
-from sluicegate.messaging.partitions.state.unsettled import DeliverySource, Held, HeldRun
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, UnsettledDeliveries, UnsettledRun
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.connection.settling import send_back, settle_from, source_of
 from sluicegate.protocols.flow.codec import codes
@@ -58,7 +58,7 @@ class ConsumerFlow:
         self.delivery_id_max = delivery_id_max  # the highest that may be sent
         self.sent_through = 0  # the highest delivery id that was sent
         self.answer = b""  # to BIND; it goes out before anything else of the flow
-        self.held = Held()
+        self.held = UnsettledDeliveries()
         self.state_number = 0
         self.is_active = False
         self.partitions: set[int] = set()  # it takes messages from, as the queue last said
@@ -249,7 +249,7 @@ class ConsumingSide:
             self._answer(SettledFrame(flow.flow_id, tuple(part)).encode())
         self._review(flow)
 
-    def _settle(self, flow: ConsumerFlow, run: HeldRun, outcome: int) -> None:
+    def _settle(self, flow: ConsumerFlow, run: UnsettledRun, outcome: int) -> None:
         source = run.source
         first, end = run.sequences()
         flow.window.give(run.count)

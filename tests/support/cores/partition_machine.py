@@ -294,7 +294,7 @@ class PartitionMachine(RuleBasedStateMachine):
         meant = [each for each in held if first <= each < end]
         meant = [each for each in meant if self.model.messages[each].failures + 1 == delivery_count]
         flow = self.ledger.flows[flow_id]
-        count = self.ledger.settle_held(flow, first, end, outcome, "", delivery_count)
+        count = self.ledger.settle_in_flight(flow, first, end, outcome, "", delivery_count)
         assert count == sum([self.model.settle(flow_id, each, each + 1, outcome) for each in meant])
         self.credit_comes_back(flow_id, count)
         self.told.get(flow_id, set()).difference_update(meant)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.partitions.state.unsettled import DeliverySource, Held, HeldRun
+from sluicegate.messaging.partitions.state.unsettled import DeliverySource, UnsettledDeliveries, UnsettledRun
 
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(3)]
 
@@ -22,7 +22,7 @@ STEPS = st.lists(
 )
 
 
-def each_of(runs: list[HeldRun]) -> dict[int, tuple[int, int]]:
+def each_of(runs: list[UnsettledRun]) -> dict[int, tuple[int, int]]:
     """Return partition and sequence of every id."""
     return {
         run.first_id + number: (run.source.partition_number, run.first_sequence + number)
@@ -38,7 +38,7 @@ def is_other(partition_number: int, source: DeliverySource) -> bool:
 @given(steps=STEPS)
 def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     """Goal: every id stands for its message until it is taken. Method: the same steps to both."""
-    held, model = Held(), dict[int, tuple[int, int]]()
+    held, model = UnsettledDeliveries(), dict[int, tuple[int, int]]()
     next_id, next_sequence = 1, [1, 1, 1]
     for kind, one, two in steps:
         if kind == "add":
