@@ -11,7 +11,7 @@ import orjson
 from pykka import ActorDeadError
 
 from sluicegate.actors.cursors.long_polls import StatusWaiters
-from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindRefused, WriteTables
 from sluicegate.actors.messages.readers import (
@@ -114,7 +114,7 @@ class CursorDirectory(LoopActor):
             ListCursors: lambda message: run(self.runtime, self._list(message)),
             CommitSeen: lambda _: self._waiters.commit_seen(),
             Confirmed: lambda message: self._writing.pop(message.token).set(""),
-            Refused: lambda message: self._writing.pop(message.token).set(message.reason),
+            PublishFailed: lambda message: self._writing.pop(message.token).set(message.reason),
         }
 
     def on_start(self) -> None:

@@ -55,7 +55,7 @@ class Confirmed:
 
 
 @final
-class Refused:
+class PublishFailed:
     """A publish could not be stored: for want of room, or with REFUSED_SPOOL_FAILED because the store has failed."""
 
     def __init__(self, token: int, reason: str, verdict: int = REFUSED_NOT_STORED) -> None:
@@ -126,7 +126,7 @@ class Settle:
 class SettleDurably:
     """Consumer -> partition: as Settle. Answered to `reply_to` with Confirmed when it is in force for ever.
 
-    With Refused under an old epoch, or where the flow holds none of it any more: then it changes nothing, and the
+    With PublishFailed under an old epoch, or where the flow holds none of it any more: then it changes nothing, and the
     messages are delivered again.
     """
 

@@ -406,8 +406,8 @@ class PageOut:
 class WriteTables:
     """Write rows of the catalog, the retained messages or the session table.
 
-    Answered to `reply_to` with Confirmed or Refused of `token`; nobody is told when `reply_to` is None. With
-    `until_done` it is tried again with every commit until one is made: it makes room. Who waits hears Refused only when
+    Answered to `reply_to` with Confirmed or PublishFailed of `token`; nobody is told when `reply_to` is None. With
+    `until_done` it is tried again with every commit until one is made: it makes room. Who waits hears PublishFailed only when
     the store has failed, and not for want of room; rows are then still to be written, should it recover. `left` is
     called when they are written or never will be.
     """

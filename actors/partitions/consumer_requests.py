@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from sluicegate.actors.messages.data import Confirmed, Refused, Remark, RenewLock, SettleDurably
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Remark, RenewLock, SettleDurably
 from sluicegate.actors.messages.partitions import (
     DeliverAgain,
     DrainPartition,
@@ -58,7 +58,7 @@ class _Storing:
 
     def refuse(self) -> None:
         """Say so."""
-        self._reply_to.post(Refused(0, MOVED_ON))
+        self._reply_to.post(PublishFailed(0, MOVED_ON))
 
     def wait(self, spool: Address | None) -> None:
         """Have the answer given when all that the spool has so far is stored. None: nothing here is ever written."""
@@ -91,11 +91,13 @@ class ConsumerAsks:
         """Note a settlement that is to be applied now; return False, and refuse it, when it is not."""
         flow = ledger.flows.get(message.settle.flow_id)
         if flow is None or flow.epoch != message.settle.epoch:
-            message.reply_to.post(Refused(0, MOVED_ON))
+            message.reply_to.post(PublishFailed(0, MOVED_ON))
             return False
         count = message.settle.delivery_count
         if not any(in_flight_of(ledger, flow, first, end, count) for first, end in message.settle.ranges):
-            message.reply_to.post(Refused(0, "the flow holds none of it: taken back, for it was not settled in time"))
+            message.reply_to.post(
+                PublishFailed(0, "the flow holds none of it: taken back, for it was not settled in time")
+            )
             return False
         self._wait_for_store(message.reply_to, message.settle.ranges)
         return True

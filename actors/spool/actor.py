@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows, Settled, Store
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, Settled, Store
 from sluicegate.actors.messages.queues import (
     PageOut,
     PagesUnread,
@@ -370,7 +370,7 @@ class Spool(Behaviour, Flushed):
             if reply_to is None:
                 return
             verdict = REFUSED_SPOOL_FAILED if self._health.is_failing() else REFUSED_NOT_STORED
-            reply_to.post(Refused(token, reason, verdict) if reason else Confirmed(token))
+            reply_to.post(PublishFailed(token, reason, verdict) if reason else Confirmed(token))
 
         return done
 
@@ -386,7 +386,7 @@ class Spool(Behaviour, Flushed):
                 partition.post(Withdraw(match.first_sequence, match.first_sequence + count))
         if publication.publisher is not None:
             verdict = REFUSED_NOT_STORED if failure.kind == FULL else REFUSED_SPOOL_FAILED
-            publication.publisher.post(Refused(publication.token, failure.reason, verdict))
+            publication.publisher.post(PublishFailed(publication.token, failure.reason, verdict))
 
     def _probe(self) -> None:
         """Ask a full store for room, and try one that has failed, until publishers can be let in again."""

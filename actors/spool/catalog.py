@@ -6,7 +6,7 @@ Queues, templates and durable selectors are written by the actors that keep them
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.messages.queues import WriteTables
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -46,6 +46,6 @@ class CatalogActor(LoopActor):
         if isinstance(message, Confirmed):
             written.set()
         else:
-            assert isinstance(message, Refused)
+            assert isinstance(message, PublishFailed)
             written.set_exception((StoreRefused, StoreRefused(message.reason), None))
         return None

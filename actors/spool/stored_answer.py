@@ -2,7 +2,7 @@
 
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.address import Address
 
@@ -21,7 +21,7 @@ class StoredAnswer(Address):
 
     def post(self, message: object) -> None:
         """Give the answer."""
-        if isinstance(message, Refused):
+        if isinstance(message, PublishFailed):
             self.future.set_exception((StoreRefused, StoreRefused(message.reason), None))
         else:
             assert isinstance(message, Confirmed), "nobody but the spool answers"

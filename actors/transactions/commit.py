@@ -20,7 +20,7 @@ from typing import Final, final
 
 import pykka
 
-from sluicegate.actors.messages.data import Confirmed, Refused, Settled
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled
 from sluicegate.actors.messages.transactions import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
 from sluicegate.actors.partitions.jobs.prepare import Prepared
 from sluicegate.actors.publishing.publisher import Publisher
@@ -70,7 +70,7 @@ class TransactionCommit(Address):
 
     def post(self, message: object) -> None:
         """Take the spool's answer."""
-        if isinstance(message, Refused):
+        if isinstance(message, PublishFailed):
             self._stored.set(message.reason)
         else:
             assert isinstance(message, Confirmed), "nobody else knows this address"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from sluicegate.actors.messages.data import Confirmed, Refused, Settled
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled
 from sluicegate.actors.messages.queues import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
 from sluicegate.actors.messages.staging import (
     AbortStaged,
@@ -95,7 +95,7 @@ class StagingActor(LoopActor):
             PagesWritten: self._pages_written,
             PageRead: self._page_read,
             Confirmed: lambda message: self._answers.pop(message.token).set(""),
-            Refused: lambda message: self._answers.pop(message.token).set(message.reason),
+            PublishFailed: lambda message: self._answers.pop(message.token).set(message.reason),
         }
 
     def on_start(self) -> None:

@@ -7,7 +7,7 @@ other actors, and the endpoints of the client carry its messages (`client`).
 import logging
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume
 from sluicegate.actors.messages.partitions import FlowDrained
 from sluicegate.actors.messages.queues import Browsed, FlowGone, FlowState
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, final
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect
 from sluicegate.actors.messages.partitions import Assignment
 from sluicegate.actors.messages.queues import Browsed, FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect
 from sluicegate.actors.messages.queues import FlowGone, FlowState
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
@@ -370,7 +370,7 @@ class MqttConnection(Behaviour, Flushed):
             send_shared_direct(self, message)
         elif isinstance(message, Resume):
             gate_of(self).resume()
-        elif isinstance(message, Refused):
+        elif isinstance(message, PublishFailed):
             self._refused(message)
         elif isinstance(message, FlowGone):
             flow_gone(self, message)
@@ -405,7 +405,7 @@ class MqttConnection(Behaviour, Flushed):
             return
         gate_of(self).answered(self._publishing().line.unanswered_count)
 
-    def _refused(self, message: Refused) -> None:
+    def _refused(self, message: PublishFailed) -> None:
         attached = self.attached
         if attached is None:
             return

@@ -7,7 +7,7 @@ import pytest
 from simulation.fate import FAILURES_MAX, Unheard
 from simulation.inside import queues_of
 from simulation.world import World
-from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, Settle, SettleDurably
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Settle, SettleDurably
 from sluicegate.actors.messages.queues import BindFlow
 from sluicegate.actors.spool.health import TRIES_MAX
 from sluicegate.actors.transactions.commit import TransactionCommit, UnsettledRanges
@@ -105,7 +105,7 @@ def test_a_rejection_that_came_to_nothing_is_refused(world: World) -> None:
     break_partition(world)
     world.advance(A_WHILE_US)
 
-    assert isinstance(consumer.answers[0], Refused)
+    assert isinstance(consumer.answers[0], PublishFailed)
     world.power_fails()
     assert (depth(world, QUEUE), depth(world, DEAD_MESSAGE_QUEUE)) == (1, 0)
 

@@ -8,7 +8,7 @@ say.
 
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Append, Confirmed, Refused
+from sluicegate.actors.messages.data import Append, Confirmed, PublishFailed
 from sluicegate.actors.partitions.jobs.job import ErrandPlace
 from sluicegate.actors.partitions.jobs.pick import Picked, Picking, ranges_of
 from sluicegate.messaging.message.batch import MessageBatch
@@ -95,7 +95,7 @@ class Moving(Picking):
         if isinstance(message, Confirmed):
             sent = self._sent.pop(message.token)
             self._arrived(sent.ranges, sent.count)
-        elif isinstance(message, Refused):
+        elif isinstance(message, PublishFailed):
             sent = self._sent.pop(message.token)
             self.not_stored(sent.ranges, sent.count, message.reason)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from sluicegate.actors.messages.data import Confirmed, Refused, Resume
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Resume
 from sluicegate.actors.messages.directory import (
     FOR_CLIENTS,
     NAMED,
@@ -152,7 +152,7 @@ class QueueDirectory(LoopActor):
             RescaleFinished: self._rescale_finished,
             ListQueues: lambda _: [handle for _, handle in sorted(self._queues.by_name.items())],
             Confirmed: lambda message: self._waiting.pop(message.token)(""),
-            Refused: lambda message: self._waiting.pop(message.token)(message.reason),
+            PublishFailed: lambda message: self._waiting.pop(message.token)(message.reason),
         }
 
     @property

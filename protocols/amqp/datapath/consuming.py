@@ -7,7 +7,7 @@ what it may still get. What is on its way from a partition to here is in neither
 
 from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.messages.data import Deliveries, Refused
+from sluicegate.actors.messages.data import Deliveries, PublishFailed
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import FlowState
@@ -383,7 +383,7 @@ class DurableSettlement(Address):
 
     def post(self, message: object) -> None:
         """Take the partition's refusal, or the word that the store has it."""
-        if isinstance(message, Refused):
+        if isinstance(message, PublishFailed):
             self.state = RELEASED_STATE  # it is delivered to somebody again
         if self._resumable is not None:
             self._resumable.stored()

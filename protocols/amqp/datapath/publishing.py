@@ -7,7 +7,7 @@ protocol.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.messages.data import Refused
+from sluicegate.actors.messages.data import PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import PublishResult
 from sluicegate.messaging.clients.rights import ClientDenied
@@ -127,7 +127,7 @@ class _Answer:
         self.publishing = publishing
         self.ids = ids
         self.pending = pending
-        self.refusal: Refused | None = None
+        self.refusal: PublishFailed | None = None
 
 
 @final
@@ -338,7 +338,7 @@ class Publishers:
 
     # --- outcomes ---
 
-    def confirmed(self, token: int, refusal: Refused | None = None) -> None:
+    def confirmed(self, token: int, refusal: PublishFailed | None = None) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
         answer = self._answers.get(token)
         if answer is None:

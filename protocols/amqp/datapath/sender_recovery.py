@@ -13,7 +13,7 @@ Deliberately elsewhere: what a resumed delivery is answered (`publishing`).
 from collections.abc import Callable
 from typing import Final, final
 
-from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.address import Address
@@ -45,7 +45,7 @@ class _Storing:
         self.pending = pending
         self.inbox = inbox
         self.token = token
-        self.refusal: Refused | None = None
+        self.refusal: PublishFailed | None = None
 
 
 @final
@@ -83,12 +83,12 @@ class RememberedLink(Address):
 
     def post(self, message: object) -> None:
         """Take a confirmation, whether the client is there or not."""
-        assert isinstance(message, Confirmed | Refused), "nobody else knows this address"
+        assert isinstance(message, Confirmed | PublishFailed), "nobody else knows this address"
         storing = self._storing.get(message.token)
         if storing is None:
             return
         storing.pending -= 1
-        if isinstance(message, Refused):
+        if isinstance(message, PublishFailed):
             storing.refusal = storing.refusal or message
         if storing.pending:
             return
@@ -96,7 +96,9 @@ class RememberedLink(Address):
         refusal = storing.refusal
         self.note(storing.tags, stored_state(refusal))
         storing.inbox.post(
-            Confirmed(storing.token) if refusal is None else Refused(storing.token, refusal.reason, refusal.verdict)
+            Confirmed(storing.token)
+            if refusal is None
+            else PublishFailed(storing.token, refusal.reason, refusal.verdict)
         )
         if not self._storing:
             waiting, self._waiting = self._waiting, []
@@ -215,7 +217,7 @@ def unsettled_map(known: list[tuple[bytes, DeliveryState]], bytes_max: int) -> t
     return AmqpMap(pairs), False
 
 
-def stored_state(refusal: Refused | None) -> DeliveryState:
+def stored_state(refusal: PublishFailed | None) -> DeliveryState:
     """Return the outcome of what the store has or could not take."""
     if refusal is None:
         return ACCEPTED_STATE

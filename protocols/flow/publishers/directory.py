@@ -5,7 +5,7 @@ import struct
 
 import pykka
 
-from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
@@ -50,7 +50,7 @@ class PublisherDirectory(LoopActor):
             ReleasePublisher: self._release,
             RestorePublishers: self._restore,
             Confirmed: lambda message: self._answered(message.token, ""),
-            Refused: lambda message: self._answered(message.token, message.reason),
+            PublishFailed: lambda message: self._answered(message.token, message.reason),
         }
 
     def on_start(self) -> None:

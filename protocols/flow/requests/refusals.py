@@ -1,4 +1,4 @@
-"""Refused requests: the codes of what actors refuse, and which of them make sense to try again."""
+"""PublishFailed requests: the codes of what actors refuse, and which of them make sense to try again."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -10,7 +10,7 @@ from typing import Final, final
 
 import orjson
 
-from sluicegate.actors.messages.data import Refused
+from sluicegate.actors.messages.data import PublishFailed
 
 JSON_TYPE: Final = b"application/json"
 XML_TYPE: Final = b"application/xml"
@@ -60,7 +60,7 @@ def refusal_problem(text: str, refused_by: str, also_refused: str = "") -> HttpP
     return HttpProblem(int(status), (detail or reason) + queue + also_refused, reason=reason)
 
 
-def not_stored(refusal: Refused) -> HttpProblem:
+def not_stored(refusal: PublishFailed) -> HttpProblem:
     """Return the problem of a message that was taken, and then could not be stored."""
     return refusal_problem(refusal.text(), "")
 

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, RenewLock, SettleDurably
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, RenewLock, SettleDurably
 from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.partitions.triggers import wake_waiters
@@ -449,12 +449,12 @@ class DurableSettlement(Address):
     def __init__(self, number: int) -> None:
         self.number = number
         self.done: LoopFuture[bool] = LoopFuture()
-        self.failure: Refused | None = None  # of the store
+        self.failure: PublishFailed | None = None  # of the store
 
     def post(self, message: object) -> None:
         """Take the partition's refusal, or the word that the store has it."""
-        assert isinstance(message, (Confirmed, Refused))
-        if isinstance(message, Refused) and message.verdict == REFUSED_SPOOL_FAILED:
+        assert isinstance(message, (Confirmed, PublishFailed))
+        if isinstance(message, PublishFailed) and message.verdict == REFUSED_SPOOL_FAILED:
             self.failure = message
         if not self.done.done:
             self.done.set(isinstance(message, Confirmed))

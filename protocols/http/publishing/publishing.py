@@ -2,7 +2,7 @@
 
 from typing import final
 
-from sluicegate.actors.messages.data import Refused
+from sluicegate.actors.messages.data import PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED
@@ -38,7 +38,7 @@ class _Offer:
         self.first = first  # its place in the submission
         self.count = count
         self.pending = pending
-        self.refusal: Refused | None = None
+        self.refusal: PublishFailed | None = None
 
 
 @final
@@ -80,7 +80,7 @@ class PendingPublishes:
             for row in range(batch.count):
                 self._offer(batch.select([row]), submission)
 
-    def confirmed(self, token: int, refusal: Refused | None = None) -> None:
+    def confirmed(self, token: int, refusal: PublishFailed | None = None) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
         offer = self._offers.get(token)
         if offer is None:
@@ -98,4 +98,4 @@ class PendingPublishes:
         """Let go of what waits: the connection is gone, and the answers are for nobody."""
         for token in list(self._offers):
             self._offers[token].pending = 1
-            self.confirmed(token, Refused(token, "the connection ended"))
+            self.confirmed(token, PublishFailed(token, "the connection ended"))

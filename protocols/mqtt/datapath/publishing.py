@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from sluicegate.actors.messages.data import Refused
+from sluicegate.actors.messages.data import PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import PublishResult
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
@@ -52,7 +52,7 @@ DROPPED: Final = "invalid_topic"  # counter: messages on such topics, wills too,
 RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {EVENT_TOPICS} are the gateway's"
 
 
-def not_stored_code(message: Refused) -> int:
+def not_stored_code(message: PublishFailed) -> int:
     """Return the reason code of what could not be stored."""
     return REASON_CODES.get(message.verdict, QUOTA_EXCEEDED)
 
@@ -146,7 +146,7 @@ class PublishingSide:
         self.line.confirmed(token, SUCCESS)
         self.answer()
 
-    def refused(self, message: Refused) -> None:
+    def refused(self, message: PublishFailed) -> None:
         """Note that a publish could not be stored."""
         self.line.confirmed(message.token, not_stored_code(message), message.text())
         self.answer()
@@ -280,7 +280,7 @@ class PublishingSide:
     def _decided(self, token: int, publication: Publication) -> None:
         """The first one is in the store, or it is not: then the client hears no, and sends it a third time."""
         if publication.refused:
-            self.refused(Refused(token, "an earlier copy was refused"))
+            self.refused(PublishFailed(token, "an earlier copy was refused"))
         else:
             self.confirmed(token)
 

@@ -6,7 +6,7 @@ that is delayed, the session that expires.
 
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Confirmed, Refused, SessionRows
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
 from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, QueueHandle
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences, RestoreParkedFlow
 from sluicegate.actors.messages.queues import UnbindFlow
@@ -102,7 +102,7 @@ class Sessions(Behaviour):
             return run(self._runtime, self._restore(message))
         if isinstance(message, SessionReleased):
             self._released(message)
-        elif isinstance(message, Confirmed | Refused):
+        elif isinstance(message, Confirmed | PublishFailed):
             self._decided(message)
         return None
 
@@ -267,13 +267,13 @@ class Sessions(Behaviour):
         self._last_token += 1
         return self._last_token
 
-    def _decided(self, message: Confirmed | Refused) -> None:
+    def _decided(self, message: Confirmed | PublishFailed) -> None:
         """The store has what was to be written or deleted, or refuses it."""
         if message.token in self._deleting:
             self._deleting.pop(message.token).set(None)
         elif message.token in self._storing:
             entry = self._storing.pop(message.token)
-            if isinstance(message, Refused) and entry.connection is None and entry.store_timer is None:
+            if isinstance(message, PublishFailed) and entry.connection is None and entry.store_timer is None:
                 # Else a restart, however much later, would bring back the will of a client that has said goodbye.
                 entry.store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(entry))
         else:

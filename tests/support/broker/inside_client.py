@@ -91,7 +91,7 @@ class Publishing(LoopActor):
     def on_receive(self, message: Any) -> None:
         if isinstance(message, Confirmed):
             self._open.pop(message.token).set_result(None)
-        elif isinstance(message, Refused):
+        elif isinstance(message, PublishFailed):
             self._open.pop(message.token).set_exception(RuntimeError(message.reason))
 
     async def publish(self, topic: str, payloads: list[bytes], *, keys: list[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
-from sluicegate.actors.messages.data import Confirmed, Refused, Settled, Store
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled, Store
 from sluicegate.actors.messages.queues import PageOut, Withdraw, WriteTables
 from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.runtime.actor import LoopActor
@@ -34,10 +34,10 @@ class Publisher(LoopActor):
     """Hears what becomes of what was published."""
 
     def __init__(
-        self, cell: ActorCell, confirmed: Callable[[Confirmed], None], refused: Callable[[Refused], None]
+        self, cell: ActorCell, confirmed: Callable[[Confirmed], None], refused: Callable[[PublishFailed], None]
     ) -> None:
         super().__init__(cell)
-        self.handlers = {Confirmed: confirmed, Refused: refused}
+        self.handlers = {Confirmed: confirmed, PublishFailed: refused}
 
 
 class Keeper:
@@ -102,7 +102,7 @@ class Keeper:
         assert message.token not in self.confirmed_us, "a publisher hears once"
         self.confirmed_us[message.token] = self.now_us()
 
-    def _refused(self, message: Refused) -> None:
+    def _refused(self, message: PublishFailed) -> None:
         assert message.token not in self.refused, "a publisher hears once"
         self.refused[message.token] = message.reason
 
@@ -255,7 +255,7 @@ def test_who_waits_for_rows_hears_whether_they_are_safe_and_others_need_not_wait
     spool.write_a_row(listener, token=7)
     spool.passes(us=COMMIT_US)
     (refused,) = heard
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, PublishFailed)
     assert (refused.token, refused.reason) == (7, "input/output error")
 
     spool.write_a_row()

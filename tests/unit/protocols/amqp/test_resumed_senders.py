@@ -2,7 +2,7 @@
 
 import random
 
-from sluicegate.actors.messages.data import Confirmed, Refused
+from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
@@ -57,10 +57,10 @@ def test_a_publish_over_several_queues_has_one_outcome_when_all_have_answered() 
     link.post(Confirmed(token))
     assert (told.items, link.settled().done) == ([], False)
     waits = link.settled()
-    link.post(Refused(token, "full"))
+    link.post(PublishFailed(token, "full"))
     assert waits.done
     (answer,) = told.items
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, PublishFailed)
     assert answer.token == 77
     for tag in (b"a", b"b"):
         state = link.outcome(tag)
@@ -75,10 +75,10 @@ def test_publishes_that_are_on_their_way_together_have_an_outcome_each() -> None
     tokens = [link.take_token() for _ in range(3)]
     for token, tag in zip(tokens, (b"a", b"b", b"c"), strict=True):
         link.stores(token, [tag], 1, told, 70 + token)
-    link.post(Refused(tokens[1], "full"))
+    link.post(PublishFailed(tokens[1], "full"))
     link.post(Confirmed(tokens[0]))
-    assert [(type(each), each.token) for each in told.items if isinstance(each, Confirmed | Refused)] == [
-        (Refused, 70 + tokens[1]),
+    assert [(type(each), each.token) for each in told.items if isinstance(each, Confirmed | PublishFailed)] == [
+        (PublishFailed, 70 + tokens[1]),
         (Confirmed, 70 + tokens[0]),
     ]
     states = [link.outcome(tag) for tag in (b"a", b"b", b"c")]

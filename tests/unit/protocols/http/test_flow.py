@@ -185,9 +185,9 @@ def test_what_a_worker_may_have_is_not_given_back_when_its_request_to_have_it_ag
 
 
 @pytest.mark.parametrize("word", [FlowState(1, False, []), FlowGone(1, "503 Queue Shutdown", may_return=True)])
-@pytest.mark.parametrize(("answer", "not_held"), [(Confirmed(0), []), (Refused(0, "it has moved on"), [1])])
+@pytest.mark.parametrize(("answer", "not_held"), [(Confirmed(0), []), (PublishFailed(0, "it has moved on"), [1])])
 def test_whether_a_settlement_came_before_its_partition_was_taken_away_the_partition_says(
-    worker: Worker, word: FlowState | FlowGone, answer: Confirmed | Refused, not_held: list[int]
+    worker: Worker, word: FlowState | FlowGone, answer: Confirmed | PublishFailed, not_held: list[int]
 ) -> None:
     """409 says that somebody else has the message, or will: its worker undoes what it has done with it."""
     settled = worker.settles(b"one")
