@@ -172,7 +172,7 @@ WAKE: Final = Wake()
 
 
 @final
-class Store:
+class StorePublication:
     """Write a publication, which all its partitions have numbered."""
 
     def __init__(self, publication: Publication) -> None:

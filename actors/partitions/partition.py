@@ -18,7 +18,7 @@ from sluicegate.actors.messages.data import (
     Settle,
     Settled,
     SettleDurably,
-    Store,
+    StorePublication,
     Wake,
 )
 from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
@@ -340,7 +340,7 @@ class Partition(Behaviour):
         for message in waiting:
             # The other queues of the publish have it, and its publisher waits for an answer.
             if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():
-                spool.post(Store(message.publication))
+                spool.post(StorePublication(message.publication))
         self._log.abandon()
         self._ledger.abandon()
         spool.post(Settled(self._partition_id, [], self._ledger.effects.released_publications, [], True))
@@ -458,7 +458,7 @@ class Partition(Behaviour):
             self._log.append(first, message.batch, publication)
         if publication is not None and publication.sequenced(self._partition_id, first, message.rows):
             assert self._spool is not None, "a publication goes to durable partitions only"
-            self._spool.post(Store(publication))
+            self._spool.post(StorePublication(publication))
 
     def _settle(self, message: Settle) -> None:
         flow = self._ledger.flows.get(message.flow_id)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, Settled, Store
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, Settled, StorePublication
 from sluicegate.actors.messages.queues import (
     PageOut,
     PagesUnread,
@@ -116,7 +116,7 @@ class Spool(Behaviour, Flushed):
         """Take what was published or settled, or do what is asked."""
         if isinstance(message, Settled):
             self._settled(message)
-        elif isinstance(message, Store):
+        elif isinstance(message, StorePublication):
             self._store(message)
         else:
             self.handlers[type(message)](message)
@@ -195,7 +195,7 @@ class Spool(Behaviour, Flushed):
 
     # --- what comes in ---
 
-    def _store(self, message: Store) -> None:
+    def _store(self, message: StorePublication) -> None:
         self._planner.store(message.publication, self._runtime.dispatcher.both_ms()[0])
 
     def _settled(self, message: Settled) -> None:

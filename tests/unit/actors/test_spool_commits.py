@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled, Store
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled, StorePublication
 from sluicegate.actors.messages.queues import PageOut, Withdraw, WriteTables
 from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.runtime.actor import LoopActor
@@ -115,7 +115,7 @@ class Keeper:
             publication.undelivered_count = 0
         self.published[token] = publication
         self.came_us[token] = self.now_us()
-        self.cell.inbox.post(Store(publication))
+        self.cell.inbox.post(StorePublication(publication))
         return token
 
     def settle(self, token: int) -> None:
