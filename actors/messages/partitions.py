@@ -9,7 +9,7 @@ from sluicegate.messaging.partitions.state.flows import Flow
 
 
 @dataclass(slots=True)
-class ParkFlow:
+class SuspendFlow:
     """Consumer -> queue: the client is away. `kept` stays with it, the rest of what the flow holds is delivered again.
 
     The flow goes on with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
@@ -20,7 +20,7 @@ class ParkFlow:
 
 
 @dataclass(slots=True)
-class RestoreParkedFlow:
+class RestoreSuspendedFlow:
     """Session directory -> queue: a flow of an earlier run of the node, parked. Before anybody binds."""
 
     flow: Flow
@@ -28,16 +28,16 @@ class RestoreParkedFlow:
 
 
 @dataclass(slots=True)
-class Park:
-    """Queue -> partition: see ParkFlow."""
+class Suspend:
+    """Queue -> partition: see SuspendFlow."""
 
     flow_id: int
     kept: list[tuple[int, int]]
 
 
 @dataclass(slots=True)
-class RestoreParked:
-    """Queue -> partition: see RestoreParkedFlow."""
+class RestoreSuspended:
+    """Queue -> partition: see RestoreSuspendedFlow."""
 
     flow: Flow
     epoch: int
@@ -45,7 +45,7 @@ class RestoreParked:
 
 
 @dataclass(slots=True)
-class Unpark:
+class ResumeSuspended:
     """Queue -> partition: the client of a parked flow is back, at another address."""
 
     flow: Flow
@@ -64,7 +64,7 @@ class DeliverAgain:
 
 
 @dataclass(slots=True)
-class GiveBack:
+class ReleaseUnsent:
     """Consumer -> partition, before its flow ends: half-open ranges that it was given first and never sent.
 
     Under an old epoch it changes nothing.

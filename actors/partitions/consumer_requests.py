@@ -8,11 +8,11 @@ from sluicegate.actors.messages.partitions import (
     DeliverAgain,
     DrainPartition,
     FoundSequences,
-    GiveBack,
     LookUpSequences,
-    Park,
-    RestoreParked,
-    Unpark,
+    ReleaseUnsent,
+    RestoreSuspended,
+    ResumeSuspended,
+    Suspend,
 )
 from sluicegate.actors.messages.queues import WriteTables
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -22,11 +22,11 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.parking import (
     deliver_again,
     deliver_kept,
-    give_back,
-    keeps,
-    park,
-    restore_parked,
-    unpark,
+    has_kept,
+    release_unsent,
+    restore_suspended,
+    resume,
+    suspend,
     unsettled_among,
 )
 from sluicegate.messaging.partitions.rules.in_flight import in_flight_of, remark, renew
@@ -159,28 +159,30 @@ class ConsumerAsks:
 # messaging.partitions.parking.
 
 
-ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | GiveBack | LookUpSequences | DeliverAgain
-ParkingAnswer: TypeAlias = FoundSequences | list[tuple[int, int]] | None
+SuspensionRequest: TypeAlias = (
+    Suspend | ResumeSuspended | RestoreSuspended | ReleaseUnsent | LookUpSequences | DeliverAgain
+)
+SuspensionReply: TypeAlias = FoundSequences | list[tuple[int, int]] | None
 
 
 @final
-class Parking:
+class SuspendedFlows:
     """The parked flows of one partition."""
 
     def __init__(self) -> None:
         self.has_kept = False  # a client is back for which messages have waited
 
-    def receive(self, ledger: Ledger, request: ParkingRequest) -> ParkingAnswer:
+    def receive(self, ledger: Ledger, request: SuspensionRequest) -> SuspensionReply:
         """Carry out one request."""
-        if isinstance(request, Park):
-            park(ledger, request.flow_id, request.kept)
-        elif isinstance(request, Unpark):
-            unpark(ledger, request.flow)
+        if isinstance(request, Suspend):
+            suspend(ledger, request.flow_id, request.kept)
+        elif isinstance(request, ResumeSuspended):
+            resume(ledger, request.flow)
             self.has_kept = True
-        elif isinstance(request, RestoreParked):
-            restore_parked(ledger, request.flow, request.epoch, request.kept)
-        elif isinstance(request, GiveBack):
-            give_back(ledger, request.flow_id, request.epoch, request.ranges)
+        elif isinstance(request, RestoreSuspended):
+            restore_suspended(ledger, request.flow, request.epoch, request.kept)
+        elif isinstance(request, ReleaseUnsent):
+            release_unsent(ledger, request.flow_id, request.epoch, request.ranges)
         elif isinstance(request, DeliverAgain):
             self.has_kept = True
             return deliver_again(ledger, request.flow_id, request.epoch, request.ranges)
@@ -191,5 +193,5 @@ class Parking:
     def deliver(self, ledger: Ledger) -> list[Delivery]:
         """Return what goes to clients that are back, before anything else does."""
         again = deliver_kept(ledger)
-        self.has_kept = keeps(ledger)
+        self.has_kept = has_kept(ledger)
         return again

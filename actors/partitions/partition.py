@@ -55,7 +55,7 @@ from sluicegate.actors.messages.queues import (
 from sluicegate.actors.messages.readers import CommitSeen, PartitionRequest
 from sluicegate.actors.messages.transactions import PrepareSettlement
 from sluicegate.actors.partitions.browse import PartitionBrowse
-from sluicegate.actors.partitions.consumer_requests import Parking, ParkingRequest
+from sluicegate.actors.partitions.consumer_requests import SuspendedFlows, SuspensionRequest
 from sluicegate.actors.partitions.jobs.dead_lettering import bury
 from sluicegate.actors.partitions.jobs.job import ErrandAnswer, ErrandPlace
 from sluicegate.actors.partitions.jobs.operator_actions import Taking
@@ -142,7 +142,7 @@ def overview_of(
     """Return how a partition stands; the counts are the partition's own, over all of its ledgers."""
     in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
     in_flight_count = sum(in_flight.values())
-    delayed_count = ledger.delayed.total + ledger.unstored.total + ledger.back_off.total()
+    delayed_count = ledger.delayed.total + ledger.unstored.total + ledger.redelivery_delays.total()
     return PartitionOverview(
         number=number,
         partition_id=partition_id,
@@ -254,7 +254,7 @@ class Partition(Behaviour):
         self._trace = trace  # None: nothing of this queue is traced
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
-        self._parking = Parking()
+        self._suspended = SuspendedFlows()
         self._rescale = RescalePart(number, queue)
         self._delivering = Delivering(runtime.clock, address, number, trace)
         self._settled_count: i64 = 0  # messages that consumers have accepted
@@ -292,7 +292,7 @@ class Partition(Behaviour):
     def turn_ended(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
         ledger = self._ledger
-        kept = self._parking.deliver(ledger) if self._parking.has_kept else None
+        kept = self._suspended.deliver(ledger) if self._suspended.has_kept else None
         wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
         deliveries = ledger.deliver(wall_ms)
         if kept is not None:
@@ -411,8 +411,8 @@ class Partition(Behaviour):
             taking = Taking(self._errands, message)
             taking.begin()
             return taking.answer
-        elif isinstance(message, ParkingRequest):
-            return self._parking.receive(ledger, message)
+        elif isinstance(message, SuspensionRequest):
+            return self._suspended.receive(ledger, message)
         elif isinstance(message, RescaleOrder):
             self._rescale.receive(ledger, message)
         elif isinstance(message, PurgePartition):
@@ -444,7 +444,7 @@ class Partition(Behaviour):
 
     def _closed_ledger(self) -> ClosedLedger:
         ledger = self._ledger
-        delays = ledger.back_off.waiting(self._clock.wall_ms())
+        delays = ledger.redelivery_delays.waiting(self._clock.wall_ms())
         return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
 
     def _append(self, message: Append) -> None:

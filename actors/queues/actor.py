@@ -15,11 +15,11 @@ from sluicegate.actors.messages.partitions import (
     DrainPartition,
     FlowDrained,
     LookUpSequences,
-    Park,
-    ParkFlow,
-    RestoreParked,
-    RestoreParkedFlow,
-    Unpark,
+    RestoreSuspended,
+    RestoreSuspendedFlow,
+    ResumeSuspended,
+    Suspend,
+    SuspendFlow,
 )
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
@@ -157,8 +157,8 @@ class QueueActor(LoopActor):
             UnbindFlow: self._unbind,
             TellConsumers: lambda _: tell_consumers(self._core),
             DrainFlow: lambda message: drain_flow(self._core, message),
-            ParkFlow: self._park,
-            RestoreParkedFlow: self._restore_parked,
+            SuspendFlow: self._suspend,
+            RestoreSuspendedFlow: self._restore_suspended,
             LookUpSequences: lambda message: self._only_partition().ask(message),
             PartitionDrained: self._partition_drained,
             AcknowledgeHandoff: self._acknowledge,
@@ -199,7 +199,7 @@ class QueueActor(LoopActor):
     def _bind(self, message: BindFlow) -> LoopFuture[None] | None:
         core = self._core
         config = core.config
-        known = message.flow_id in core.parked
+        known = message.flow_id in core.suspended
         self._may_bind(message.client, message.user, CONSUME, known=known)
         flow_id = message.flow_id
         flow = Flow(
@@ -219,8 +219,8 @@ class QueueActor(LoopActor):
         self._assignments.binds(message)
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {as_word(config.name)}, flow {flow_id}")
         if known:
-            core.parked.discard(flow_id)
-            self._only_partition().inbox.post(Unpark(flow))
+            core.suspended.discard(flow_id)
+            self._only_partition().inbox.post(ResumeSuspended(flow))
         else:
             self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
         self._review_expiry()
@@ -291,20 +291,20 @@ class QueueActor(LoopActor):
         assert len(self._core.partitions) == 1, "flows are parked on queues without partitions"
         return self._core.partitions[0]
 
-    def _park(self, message: ParkFlow) -> None:
+    def _suspend(self, message: SuspendFlow) -> None:
         if message.flow_id in self._core.flows:
-            self._core.parked.add(message.flow_id)
-            self._only_partition().inbox.post(Park(message.flow_id, message.kept))
+            self._core.suspended.add(message.flow_id)
+            self._only_partition().inbox.post(Suspend(message.flow_id, message.kept))
 
-    def _restore_parked(self, message: RestoreParkedFlow) -> None:
+    def _restore_suspended(self, message: RestoreSuspendedFlow) -> None:
         flow = message.flow
         core = self._core
         core.flows[flow.flow_id] = flow
-        core.parked.add(flow.flow_id)
+        core.suspended.add(flow.flow_id)
         core.users[flow.flow_id] = ""  # who it is will be known when it is bound
         for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
             assert move.kind == ATTACH, "nobody has bound before"
-            core.partitions[move.partition].inbox.post(RestoreParked(flow, move.epoch, message.kept))
+            core.partitions[move.partition].inbox.post(RestoreSuspended(flow, move.epoch, message.kept))
 
     def _tell(self, kind: EventKind, client: str, description: str) -> None:
         if is_named(self._core.config.name):
@@ -341,7 +341,7 @@ class QueueActor(LoopActor):
         gone = self._core.flows.pop(message.flow_id, None)
         if gone is None:
             return
-        self._core.parked.discard(message.flow_id)
+        self._core.suspended.discard(message.flow_id)
         self._core.users.pop(message.flow_id, None)
         self._core.watch.binds(len(self._core.flows))
         name = as_word(self._core.config.name)
@@ -406,7 +406,7 @@ class QueueActor(LoopActor):
         if message.stored is None or not self._is_reloaded(actor, message.stored):  # the log says why
             core.partitions[number].after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
             return  # what waits in its inbox goes on waiting
-        for flow_id in list(self._core.parked):  # nothing waits for its client any more
+        for flow_id in list(self._core.suspended):  # nothing waits for its client any more
             self._unbind(UnbindFlow(flow_id))
         self._move(self._core.access.renew(number), count_as_failed=True)
 

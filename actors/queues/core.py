@@ -140,7 +140,7 @@ class QueueCore(QueueState):
         self.reserved_for = ""  # the durable cursor that is the only consumer
         self.access: Access = access_for(config, partitions_count=partitions_count)
         self.flows: dict[int, Flow] = {}
-        self.parked: set[int] = set()  # of `flows`, those whose client is away
+        self.suspended: set[int] = set()  # of `flows`, those whose client is away
         self.users: dict[int, str] = {}  # flow -> the user name it was bound under
         self.browsers: dict[int, BoundBrowser] = {}
         self.partitions: list[ActorCell] = []

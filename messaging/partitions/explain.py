@@ -91,9 +91,9 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
         return WaitReason.NOT_STORED
     if sequence in ledger.delayed:
         return WaitReason.DELAYED
-    if sequence in ledger.back_off.failed:
+    if sequence in ledger.redelivery_delays.failed:
         return WaitReason.REDELIVERY_DELAY
-    if sequence in ledger.back_off.parked:
+    if sequence in ledger.redelivery_delays.blocked:
         return WaitReason.BEHIND_A_FAILED_ONE
     if _is_held_by_a_rescale(ledger, sequence):
         return WaitReason.RESCALE

@@ -138,7 +138,12 @@ class Ledger(LedgerState):
             self.groups = groups_for(self)
             self.is_grouped = self.groups is not None
         groups = self.groups
-        if rules.by_priority or self.back_off.failed.total > 0 or self.selecting_count > 0 or groups is not None:
+        if (
+            rules.by_priority
+            or self.redelivery_delays.failed.total > 0
+            or self.selecting_count > 0
+            or groups is not None
+        ):
             self.gather_fresh()
             self.looks_left = LOOKS_PER_TURN
             if groups is not None:
@@ -323,31 +328,31 @@ class Ledger(LedgerState):
             if segment.page is not None:
                 self.prefetch(segment.end)
             end = min(self.requeued.lowest_end(), segment.end, first + limit)
-            if self.back_off.failed.total == 0:
+            if self.redelivery_delays.failed.total == 0:
                 return segment, first, end
             end = self._held_up_from(segment, first, end)
             if first < end:
                 return segment, first, end
             if self.requeued.total > 0 and self.requeued.lowest() == first:
-                return None  # it was not parked: everything waits
+                return None  # it was not blocked: everything waits
         return None
 
     def _oldest_selected(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
         choice: Choice = BY_SELECTOR if self.groups is None else self.groups
         while True:
             piece = next_chosen(self, flow, limit, choice)
-            if piece is None or self.back_off.failed.total == 0:
+            if piece is None or self.redelivery_delays.failed.total == 0:
                 return piece
             segment, first, end = piece
             end = self._held_up_from(segment, first, end)
             if first < end:
                 return segment, first, end
             if first in self.requeued:
-                return None  # it was not parked: everything waits
+                return None  # it was not blocked: everything waits
 
     def _held_up_from(self, segment: Segment, first: int, end: int) -> int:
-        """Return where the part of `[first, end)` ends that no failed message holds up; what follows it is parked."""
-        back_off = self.back_off
+        """Return where the part of `[first, end)` ends that no failed message holds up; what follows it is blocked."""
+        back_off = self.redelivery_delays
         stop_at = back_off.stop_at()
         if 0 < stop_at < end:
             end = stop_at
@@ -360,7 +365,7 @@ class Ledger(LedgerState):
             key_hash = key_hash_in(key_source, batch, sequence - segment.first)
             if key_hash >= 0 and back_off.holds_up(sequence, key_hash):
                 self.requeued.discard(sequence, sequence + 1)
-                back_off.park(sequence, key_hash)
+                back_off.block(sequence, key_hash)
                 return sequence
         return end
 

@@ -1,7 +1,7 @@
 """Messages that stay with one consumer while its client is away.
 
 A QoS 2 message of a shared subscription is completed with the client it was sent to, when that client comes back [MQTT
-4.8.2-4], and if its session ends before that, it is given to nobody [MQTT 4.8.2-5]. So the flow is *parked*: it gets
+4.8.2-4], and if its session ends before that, it is given to nobody [MQTT 4.8.2-5]. So the flow is *suspended*: it gets
 nothing new, and what was sent stays in flight with it. When the client is back, the flow goes on under its old id and
 epoch, and what it kept is delivered to it again; messages that are still to be delivered so are in `LedgerFlow.kept`.
 What is new waits behind them, also while their pages are read.
@@ -24,7 +24,7 @@ from sluicegate.messaging.partitions.state.state import AT_ONCE, LedgerState
 Ranges = list[tuple[int, int]]
 
 
-def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
+def suspend(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
     """Let a flow wait for its client with the sequences `kept`; the rest of what it holds is delivered again."""
     flow = ledger.flows.get(flow_id)
     if flow is None:
@@ -44,29 +44,29 @@ def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
         ledger.groups.leave(ledger, flow_id)
 
 
-def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
+def restore_suspended(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
     """Park a flow of an earlier run of the node: those of its sequences that still have a message stay with it."""
-    parked = ledger.enter(flow, epoch)
-    parked.paused = True
-    parked.kept = RangeSet()
-    parked.keeps_alone = True
+    suspended = ledger.enter(flow, epoch)
+    suspended.paused = True
+    suspended.kept = RangeSet()
+    suspended.keeps_alone = True
     ledger.gather_fresh()
     for first, end in kept:
         for start, stop in ledger.available_within(first, end):
             ledger.take_out(start, stop)
             ledger.undelivered.discard(start, stop)
-            parked.in_flight.add(start, stop)
-            parked.kept.add(start, stop)
+            suspended.in_flight.add(start, stop)
+            suspended.kept.add(start, stop)
 
 
-def unpark(ledger: Ledger, flow: Flow) -> None:
-    """Let a parked flow go on: its client is back."""
-    parked = ledger.flows.get(flow.flow_id)
-    if parked is not None:
-        parked.flow = flow
-        flow.holdings.append(parked.in_flight)
-        parked.paused = False
-        parked.keeps_alone = False  # if it leaves with its session going on, others get what it was not sent again
+def resume(ledger: Ledger, flow: Flow) -> None:
+    """Let a suspended flow go on: its client is back."""
+    suspended = ledger.flows.get(flow.flow_id)
+    if suspended is not None:
+        suspended.flow = flow
+        flow.holdings.append(suspended.in_flight)
+        suspended.paused = False
+        suspended.keeps_alone = False  # if it leaves with its session going on, others get what it was not sent again
 
 
 def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> Ranges:
@@ -84,7 +84,7 @@ def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> R
 
 
 def discard_kept(ledger: Ledger, flow_id: int) -> None:
-    """Drop what still waits for the client of a parked flow: its session has ended."""
+    """Drop what still waits for the client of a suspended flow: its session has ended."""
     flow = ledger.flows.get(flow_id)
     if flow is not None and flow.kept is not None and flow.keeps_alone:
         for first, end in flow.kept.ranges():
@@ -104,7 +104,7 @@ def release_kept(ledger: Ledger, page_first: int) -> None:
                     ledger.make_ready(start, stop)
 
 
-def keeps(ledger: Ledger) -> bool:
+def has_kept(ledger: Ledger) -> bool:
     """Return whether a flow that does not wait for its client has kept messages that are not delivered to it yet."""
     return any(flow.kept and not (flow.paused and flow.keeps_alone) for flow in ledger.flows.values())
 
@@ -171,7 +171,7 @@ def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: 
 # 3.3.2-5], and whoever gets them next gets them for the first time.
 
 
-def give_back(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
+def release_unsent(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
     """Take back what a flow that ends holds of some ranges, of messages that nobody was given before it.
 
     The flow gets nothing more. Under an old epoch it changes nothing.

@@ -224,7 +224,7 @@ def _restore_delays(ledger: Ledger, stored: StoredPartition) -> None:
     for sequence, due_ms, key in stored.delays:
         if sequence in ledger.requeued:
             ledger.requeued.discard(sequence, sequence + 1)
-            ledger.back_off.resume(sequence, due_ms, key if keeps_order else NO_KEY)
+            ledger.redelivery_delays.resume(sequence, due_ms, key if keeps_order else NO_KEY)
 
 
 def _first_of(segment: Segment) -> int:

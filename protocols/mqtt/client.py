@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, final
 
-from sluicegate.actors.messages.partitions import ParkFlow
+from sluicegate.actors.messages.partitions import SuspendFlow
 from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
@@ -73,7 +73,7 @@ def _end(delivering: DeliveringSide) -> None:
         awaited = [] if extra is None or bound.is_named_queue else extra.ids.awaited_ranges()
         if extra is not None and awaited:
             extra.parked = ParkedFlow(flow_id, bound.queue)
-            bound.queue.post(ParkFlow(flow_id, awaited))
+            bound.queue.post(SuspendFlow(flow_id, awaited))
         else:
             bound.queue.post(UnbindFlow(flow_id))
     delivering.flows.clear()

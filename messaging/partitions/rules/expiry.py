@@ -127,7 +127,7 @@ def pass_time(state: LedgerState, now_ms: int) -> None:
             state.timetable.note(at_ms, sequence)  # what expires together leaves in its order: pages come first
             break
         _look_at(state, segment, now_ms)
-    back_off = state.back_off
+    back_off = state.redelivery_delays
     if back_off.failed.total > 0:
         back_off.start(now_ms)
         for first, end in back_off.take_due(now_ms):
@@ -139,7 +139,7 @@ def deadline_ms(state: LedgerState) -> int:
     earliest = 0
     if not state.pages_read_in_time:  # else the page that comes brings a turn
         earliest = state.timetable.next_ms()
-    earliest = earlier(earliest, state.back_off.next_ms())
+    earliest = earlier(earliest, state.redelivery_delays.next_ms())
     for flow in state.flows.values():
         if flow.locks is not None:
             earliest = earlier(earliest, flow.locks.next_ms())

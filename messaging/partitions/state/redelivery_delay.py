@@ -1,6 +1,6 @@
 """Failed messages that wait before they are delivered again, and what has to wait behind them.
 
-Where a queue keeps an order, nobody may overtake the failed message: its successors with the same key are parked until
+Where a queue keeps an order, nobody may overtake the failed message: its successors with the same key are blocked until
 it is ready again, and a failed message without key on an exclusive queue stops everything behind it. Keys are compared
 by their 16-bit hashes: a collision makes a stranger wait, which is allowed, and needs no text.
 """
@@ -13,30 +13,30 @@ from sluicegate.messaging.message.ranges import RangeSet
 NO_KEY: Final = -1  # holds nobody up
 EVERYTHING: Final = -2  # holds up all that is behind
 
-# Successors are parked one by one. Beyond this the partition waits as a whole: its memory has a bound.
-PARKED_COUNT_MAX: Final = 100_000
+# Successors are blocked one by one. Beyond this the partition waits as a whole: its memory has a bound.
+BLOCKED_COUNT_MAX: Final = 100_000
 
 
 @final
-class BackOff:
-    """The failed messages of one partition and those parked behind them.
+class RedeliveryDelays:
+    """The failed messages of one partition and those blocked behind them.
 
-    Invariants: `failed` and `parked` are disjoint; a key has parked messages only while a failed one of it waits.
+    Invariants: `failed` and `blocked` are disjoint; a key has blocked messages only while a failed one of it waits.
     """
 
     def __init__(self) -> None:
         self.failed = RangeSet()
-        self.parked = RangeSet()
+        self.blocked = RangeSet()
         self._key_of: dict[int, int] = {}  # failed sequence -> key hash, NO_KEY or EVERYTHING
         self._unscheduled: list[tuple[int, int]] = []  # (sequence, delay in ms): failed since the clock was last read
         self._due: list[tuple[int, int]] = []  # heap of (moment, sequence)
         self._due_of: dict[int, int] = {}
         self._failed_of_key: dict[int, RangeSet] = {}
-        self._parked_of_key: dict[int, RangeSet] = {}
+        self._blocked_of_key: dict[int, RangeSet] = {}
 
     def total(self) -> int:
         """Return how many messages wait here."""
-        return self.failed.total + self.parked.total
+        return self.failed.total + self.blocked.total
 
     def fail(self, sequence: int, delay_ms: int, key: int) -> None:
         """Have a failed message wait from the next `start` on; `key` says whom it holds up."""
@@ -76,7 +76,7 @@ class BackOff:
         return self._due[0][0] if self._due else 0
 
     def take_due(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return what is ready now: failed messages whose delay is over, and what was parked behind them."""
+        """Return what is ready now: failed messages whose delay is over, and what was blocked behind them."""
         ready: list[tuple[int, int]] = []
         while 0 < self.next_ms() <= now_ms:
             sequence = heappop(self._due)[1]
@@ -87,9 +87,9 @@ class BackOff:
 
     def remove(self, first: int, end: int) -> list[tuple[int, int]]:
         """Take out what of `[first, end)` waits here, and return what else is ready because of it."""
-        for key in list(self._parked_of_key) if self.parked.total else []:
-            self._parked_of_key[key].discard(first, end)
-        self.parked.discard(first, end)
+        for key in list(self._blocked_of_key) if self.blocked.total else []:
+            self._blocked_of_key[key].discard(first, end)
+        self.blocked.discard(first, end)
         ready: list[tuple[int, int]] = []
         for start, stop in self.failed.remove(first, end):
             for sequence in range(start, stop):
@@ -106,34 +106,34 @@ class BackOff:
         waiting = self._failed_of_key.get(EVERYTHING)
         if waiting is not None:
             return waiting.lowest()
-        return self.failed.lowest() if self.parked.total >= PARKED_COUNT_MAX else 0
+        return self.failed.lowest() if self.blocked.total >= BLOCKED_COUNT_MAX else 0
 
-    def park(self, sequence: int, key: int) -> None:
+    def block(self, sequence: int, key: int) -> None:
         """Have a message wait until no failed one of its key does."""
-        self.parked.add(sequence, sequence + 1)
-        held = self._parked_of_key.get(key)
+        self.blocked.add(sequence, sequence + 1)
+        held = self._blocked_of_key.get(key)
         if held is None:
-            held = self._parked_of_key[key] = RangeSet()
+            held = self._blocked_of_key[key] = RangeSet()
         held.add(sequence, sequence + 1)
 
     def check(self) -> None:
         """Assert the invariants."""
         self.failed.check()
-        self.parked.check()
+        self.blocked.check()
         assert self.failed.total == len(self._key_of)
-        assert sum([held.total for held in self._parked_of_key.values()]) == self.parked.total
-        for key, held in self._parked_of_key.items():
+        assert sum([held.total for held in self._blocked_of_key.values()]) == self.blocked.total
+        for key, held in self._blocked_of_key.items():
             for first, end in held.ranges():
-                assert self.parked.count_within(first, end) == end - first
+                assert self.blocked.count_within(first, end) == end - first
                 assert self.failed.count_within(first, end) == 0
-            assert key in self._failed_of_key, "nobody is parked for nothing"
+            assert key in self._failed_of_key, "nobody is blocked for nothing"
         for key, waiting in self._failed_of_key.items():
             assert waiting.total > 0
             for first, end in waiting.ranges():
                 assert all(self._key_of[sequence] == key for sequence in range(first, end))
 
     def _forget(self, sequence: int) -> list[tuple[int, int]]:
-        """Forget a failed message; return what its key had parked, which another failed one may stop again."""
+        """Forget a failed message; return what its key had blocked, which another failed one may stop again."""
         self._due_of.pop(sequence, None)
         key = self._key_of.pop(sequence)
         waiting = self._failed_of_key.get(key)
@@ -142,10 +142,10 @@ class BackOff:
         waiting.discard(sequence, sequence + 1)
         if waiting.total == 0:
             del self._failed_of_key[key]
-        held = self._parked_of_key.pop(key, None)
+        held = self._blocked_of_key.pop(key, None)
         if held is None:
             return []
         ranges = held.ranges()
         for first, end in ranges:
-            self.parked.discard(first, end)
+            self.blocked.discard(first, end)
         return ranges

@@ -30,7 +30,7 @@ from sluicegate.messaging.partitions.state.flows import (
     Undecided,
 )
 from sluicegate.messaging.partitions.state.gaps import GapReasons
-from sluicegate.messaging.partitions.state.redelivery_delay import EVERYTHING, NO_KEY, BackOff
+from sluicegate.messaging.partitions.state.redelivery_delay import EVERYTHING, NO_KEY, RedeliveryDelays
 from sluicegate.messaging.partitions.state.rescale_holds import Holds
 from sluicegate.messaging.partitions.state.segments import (
     PAGE_ABSENT,
@@ -75,7 +75,7 @@ class LedgerState:
         self.undelivered = RangeSet()
         self.delayed = RangeSet()
         self.unstored = RangeSet()  # see messaging.partitions.rules.delivery_after_commit
-        self.back_off = BackOff()
+        self.redelivery_delays = RedeliveryDelays()
         self.holds: Holds | None = None  # while slots of the queue move
         self.watched_cut = 0  # somebody waits until everything below is settled; 0: nobody
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
@@ -190,8 +190,8 @@ class LedgerState:
             self.unstored.discard(first, end)
         if self.holds is not None:
             self.holds.forget(first, end)
-        if self.back_off.failed.total > 0:
-            for start, stop in self.back_off.remove(first, end):
+        if self.redelivery_delays.failed.total > 0:
+            for start, stop in self.redelivery_delays.remove(first, end):
                 self.make_ready(start, stop)
 
     def at_hand(self, segment: Segment) -> bool:
@@ -262,7 +262,7 @@ class LedgerState:
                     self._discard(sequence, sequence + 1, DISCARD_MAX_REDELIVERY, client)
                 else:
                     delay_ms = self.rules.redelivery_delay_after(count)
-                    self.back_off.fail(sequence, delay_ms, self._held_up_by(sequence))
+                    self.redelivery_delays.fail(sequence, delay_ms, self._held_up_by(sequence))
         self.make_ready(run_first, end)
 
     def _held_up_by(self, sequence: int) -> int:
@@ -425,9 +425,16 @@ class LedgerState:
         assert self.settled.total == 0 or self.settled.lowest() > self.floor, "the floor is as high as it can be"
         assert self.settled.total == 0 or self.settled.end() <= self.next_sequence
         held = RangeSet()
-        self.back_off.check()
+        self.redelivery_delays.check()
         passed = [] if self.holds is None else list(self.holds.passed.values())
-        waiting = [self.requeued, self.unstored, self.delayed, self.back_off.failed, self.back_off.parked, *passed]
+        waiting = [
+            self.requeued,
+            self.unstored,
+            self.delayed,
+            self.redelivery_delays.failed,
+            self.redelivery_delays.blocked,
+            *passed,
+        ]
         for ranges in [*waiting, *[flow.in_flight for flow in self.flows.values()]]:
             ranges.check()
             for first, end in ranges.ranges():
@@ -440,7 +447,9 @@ class LedgerState:
         for start, end in self.undelivered.ranges():
             ready_count = self.requeued.count_within(start, end) + self.delayed.count_within(start, end)
             ready_count += self.unstored.count_within(start, end)
-            ready_count += self.back_off.parked.count_within(start, end) + self.leaving.count_within(start, end)
+            ready_count += self.redelivery_delays.blocked.count_within(start, end) + self.leaving.count_within(
+                start, end
+            )
             ready_count += sum([ranges.count_within(start, end) for ranges in passed])
             assert ready_count == end - start, "what waits has a place"
         for start, end in self.settled.ranges():

@@ -1,7 +1,7 @@
 """What a connection knows of a flow that it is bound to."""
 
 from sluicegate.actors.messages.data import Deliveries
-from sluicegate.actors.messages.partitions import GiveBack
+from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.messaging.message.address import Address
 from sluicegate.protocols.mqtt.datapath.inflight_out import DeliverySource
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
@@ -31,4 +31,4 @@ class BoundFlow:
             for delivery in message.deliveries:
                 if message.flow.flow_id == flow_id and not delivery.redelivered:
                     first, count = delivery.first_sequence, delivery.stop_row - delivery.start_row
-                    message.partition.post(GiveBack(flow_id, delivery.epoch, [(first, first + count)]))
+                    message.partition.post(ReleaseUnsent(flow_id, delivery.epoch, [(first, first + count)]))

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from sluicegate.actors.messages.partitions import GiveBack
+from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import EXACTLY_ONCE
 from sluicegate.messaging.message.ranges import RangeSet
@@ -49,7 +49,7 @@ class DeliverySource:
     def give_back_unsent(self) -> None:
         """Have the partition know, before the flow ends, what it was given in vain."""
         if self.unsent is not None and self.unsent.total > 0:
-            self.partition.post(GiveBack(self.flow_id, self.epoch, self.unsent.ranges()))
+            self.partition.post(ReleaseUnsent(self.flow_id, self.epoch, self.unsent.ranges()))
 
 
 @final

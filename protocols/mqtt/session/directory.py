@@ -8,7 +8,7 @@ from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
 from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, QueueHandle
-from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences, RestoreParkedFlow
+from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences, RestoreSuspendedFlow
 from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from sluicegate.actors.publishing.publisher import Publisher
@@ -463,4 +463,4 @@ class Sessions(Behaviour):
         )
         extra.ids.found_unsettled(found.unsettled)
         extra.parked = ParkedFlow(flow_id, queue.cell.inbox)
-        queue.cell.inbox.post(RestoreParkedFlow(flow, found.unsettled))
+        queue.cell.inbox.post(RestoreSuspendedFlow(flow, found.unsettled))

@@ -17,7 +17,7 @@ from sluicegate.messaging.message.outcomes import (
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.parking import give_back
+from sluicegate.messaging.partitions.parking import release_unsent
 from sluicegate.messaging.partitions.rules.expiry import pass_time
 from sluicegate.messaging.partitions.rules.in_flight import renew
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
@@ -161,7 +161,7 @@ class PartitionMachine(RuleBasedStateMachine):
         if unsent:
             first = data.draw(st.sampled_from(unsent))
             unsent = [each for each in unsent if each >= first]
-            give_back(self.ledger, flow_id, flow_id, [(each, each + 1) for each in unsent])
+            release_unsent(self.ledger, flow_id, flow_id, [(each, each + 1) for each in unsent])
             self.model.was_not_sent(unsent)
             self.given.difference_update(set(unsent) - self.model.refused)
         self.end_flow(flow_id, count_as_failed=True)

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from sluicegate.actors.messages.data import Deliveries, Settle
-from sluicegate.actors.messages.partitions import GiveBack
+from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
 from sluicegate.messaging.message.batch import EXACTLY_ONCE
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.parking import give_back
+from sluicegate.messaging.partitions.parking import release_unsent
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.routing.retained_messages import RetainedMessage, RetainedMessages
 from sluicegate.messaging.selectors.selector import Selectors
@@ -131,8 +131,8 @@ class OneMessage:
         """Have the queue know, before the flow ends, what was not sent."""
         self.side.flows[1].give_back_unsent(1, self.side.held)
         for message in self.partition.items:
-            if isinstance(message, GiveBack):
-                give_back(self.ledger, message.flow_id, message.epoch, message.ranges)
+            if isinstance(message, ReleaseUnsent):
+                release_unsent(self.ledger, message.flow_id, message.epoch, message.ranges)
 
     def settled(self) -> list[tuple[int, int]]:
         """Return which sequences the partition was told to settle."""

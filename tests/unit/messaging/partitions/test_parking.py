@@ -19,11 +19,11 @@ from sluicegate.messaging.partitions.parking import (
     deliver_again,
     deliver_kept,
     discard_kept,
-    keeps,
-    park,
+    has_kept,
     release_kept,
-    restore_parked,
-    unpark,
+    restore_suspended,
+    resume,
+    suspend,
     unsettled_among,
 )
 from sluicegate.messaging.partitions.rules.in_flight import remark
@@ -59,7 +59,7 @@ def parked_in_a_page() -> tuple[Ledger, PagePlan]:
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT), 1)
     delivered(ledger)
-    park(ledger, ABSENT, [(1, 4)])
+    suspend(ledger, ABSENT, [(1, 4)])
     (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
     pages_written(ledger, plan)
     return ledger, plan
@@ -71,8 +71,8 @@ def test_what_comes_again_to_its_client_says_of_each_message_how_often_it_was_tr
     ledger.deliver(0)
     ledger.settle(ABSENT, 2, 3, FAILED)
     ledger.deliver(0)
-    park(ledger, ABSENT, [(1, 4)])
-    unpark(ledger, flow_of(ABSENT))
+    suspend(ledger, ABSENT, [(1, 4)])
+    resume(ledger, flow_of(ABSENT))
     assert [(each.first_sequence, each.delivery_count) for each in deliver_kept(ledger)] == [(1, 1), (2, 2), (3, 1)]
 
 
@@ -90,11 +90,11 @@ def test_what_is_kept_is_for_one_client_alone(
     ledger = ledger_with(count)
     ranges = [(each, each + 1) for each in sorted(kept)]
     if was_restarted:
-        restore_parked(ledger, flow_of(ABSENT, limit=0), 1, ranges)
+        restore_suspended(ledger, flow_of(ABSENT, limit=0), 1, ranges)
     else:
         ledger.attach(flow_of(ABSENT), 1)
         assert delivered(ledger) == {ABSENT: list(range(1, count + 1))}
-        park(ledger, ABSENT, ranges)
+        suspend(ledger, ABSENT, ranges)
     stays = sorted(each for each in kept if each <= count)
     ledger.attach(flow_of(OTHER), 2)
     others = delivered(ledger).get(OTHER, [])
@@ -108,7 +108,7 @@ def test_what_is_kept_is_for_one_client_alone(
     returned = flow_of(ABSENT, limit=limit)
     found: list[int] = []
     if comes_back:
-        unpark(ledger, returned)
+        resume(ledger, returned)
         while len(found) < len(stays):
             (its,) = delivered(ledger).values()
             assert len(its) == min(limit, len(stays) - len(found))
@@ -125,7 +125,7 @@ def test_what_is_kept_is_for_one_client_alone(
         ledger.detach(ABSENT, count_as_failed=True)
         assert delivered(ledger) == {}
         assert ledger.effects.discards == ({DISCARD_SESSION_ENDED: len(stays)} if stays else {})
-    assert not keeps(ledger)
+    assert not has_kept(ledger)
     assert ledger.waiting_count == 0
 
 
@@ -133,11 +133,11 @@ def test_what_was_kept_is_delivered_within_what_all_consumers_may_hold_together(
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT), 1)
     delivered(ledger)
-    park(ledger, ABSENT, [(1, 4)])
+    suspend(ledger, ABSENT, [(1, 4)])
     pool: CreditPool[Address] = CreditPool(2)
-    unpark(ledger, flow_of(ABSENT, window=CreditWindow(10, pool)))
+    resume(ledger, flow_of(ABSENT, window=CreditWindow(10, pool)))
     assert delivered(ledger) == {ABSENT: [1, 2]}
-    assert keeps(ledger)
+    assert has_kept(ledger)
 
 
 def test_what_a_client_that_is_back_was_not_sent_again_is_for_others_when_it_leaves() -> None:
@@ -145,8 +145,8 @@ def test_what_a_client_that_is_back_was_not_sent_again_is_for_others_when_it_lea
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT), 1)
     delivered(ledger)
-    park(ledger, ABSENT, [(1, 4)])
-    unpark(ledger, flow_of(ABSENT, limit=1))
+    suspend(ledger, ABSENT, [(1, 4)])
+    resume(ledger, flow_of(ABSENT, limit=1))
     assert delivered(ledger) == {ABSENT: [1]}
 
     discard_kept(ledger, ABSENT)
@@ -164,7 +164,7 @@ def test_what_a_restart_finds_settled_stays_with_nobody() -> None:
     delivered(ledger)
     ledger.settle(OTHER, 2, 3, ACCEPTED)
     ledger.detach(OTHER, count_as_failed=False)
-    restore_parked(ledger, flow_of(ABSENT), 2, [(2, 4)])
+    restore_suspended(ledger, flow_of(ABSENT), 2, [(2, 4)])
     ledger.attach(flow_of(OTHER), 3)
     assert delivered(ledger) == {OTHER: [1, 4]}
 
@@ -175,7 +175,7 @@ def test_what_a_parked_flow_did_not_settle_in_time_does_not_go_with_its_session(
     ledger.rules.ack_timeout_ms = 10
     ledger.attach(flow_of(ABSENT), 1)
     ledger.deliver(1)
-    park(ledger, ABSENT, [(1, 3)])
+    suspend(ledger, ABSENT, [(1, 3)])
     ledger.attach(flow_of(OTHER), 2)
     ledger.deliver(1000)
     assert ledger.settle(OTHER, 1, 2, ACCEPTED) == 1
@@ -190,7 +190,7 @@ def test_what_a_parked_flow_did_not_settle_in_time_does_not_go_with_its_session(
 
 def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
     ledger, plan = parked_in_a_page()
-    unpark(ledger, flow_of(ABSENT))
+    resume(ledger, flow_of(ABSENT))
     assert delivered(ledger) == {}
     assert ledger.effects.wanted_pages == [1]
     page_loaded(ledger, 1, plan.runs)
@@ -201,7 +201,7 @@ def test_what_is_new_waits_while_pages_of_what_was_kept_are_read() -> None:
     """It would come first, and be out of order."""
     ledger, plan = parked_in_a_page()
     ledger.append(numbered(2), None)
-    unpark(ledger, flow_of(ABSENT))
+    resume(ledger, flow_of(ABSENT))
     assert delivered(ledger) == {}
     assert has_more_for(ledger, ABSENT)
     assert why_waiting(ledger, 4) is WaitReason.BEHIND_OTHERS
@@ -221,22 +221,22 @@ def test_what_is_to_be_delivered_again_is_not_forgotten_while_a_partition_change
     deliver_again(ledger, OTHER, 1, [(1, 2)])
     ledger.pause(OTHER)
     assert delivered(ledger) == {}
-    assert keeps(ledger)
+    assert has_kept(ledger)
     ledger.attach(flow, 1)
     assert delivered(ledger) == {OTHER: [1]}
-    assert not keeps(ledger)
+    assert not has_kept(ledger)
 
 
 def test_what_lies_in_a_damaged_page_is_given_up() -> None:
     """Else the client would be waited for, and its page be asked for, without end."""
     ledger, _ = parked_in_a_page()
-    unpark(ledger, flow_of(ABSENT))
+    resume(ledger, flow_of(ABSENT))
     delivered(ledger)
     release_kept(ledger, 1)
     assert page_damaged(ledger, 1) == 3
     assert delivered(ledger) == {}
     assert ledger.effects.discards == {DISCARD_DAMAGED: 3}
-    assert not keeps(ledger)
+    assert not has_kept(ledger)
 
 
 def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> None:

@@ -3,7 +3,7 @@
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_NOT_STORED
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.parking import give_back
+from sluicegate.messaging.partitions.parking import release_unsent
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from support.cores.messages import batch_of, flow_of, published, sequences_of
 
@@ -32,21 +32,21 @@ def seen_by_another(ledger: Ledger, *, at_ms: int) -> list[tuple[list[int], bool
 
 def test_what_was_not_sent_comes_to_the_next_consumer_for_the_first_time() -> None:
     ledger, _ = delivered_to_one()
-    give_back(ledger, GONE, 1, [(2, 4)])
+    release_unsent(ledger, GONE, 1, [(2, 4)])
     assert seen_by_another(ledger, at_ms=2) == [([1], True, 2), ([2, 3], False, 1)]
     ledger.check()
 
 
 def test_what_was_not_sent_expires() -> None:
     ledger, _ = delivered_to_one()
-    give_back(ledger, GONE, 1, [(1, 4)])
+    release_unsent(ledger, GONE, 1, [(1, 4)])
     assert seen_by_another(ledger, at_ms=EXPIRES_MS) == [([1], False, 1), ([3], False, 1)]
     assert ledger.effects.discards == {DISCARD_EXPIRED: 1}
 
 
 def test_what_was_not_sent_expires_though_no_consumer_comes() -> None:
     ledger, _ = delivered_to_one()
-    give_back(ledger, GONE, 1, [(1, 4)])
+    release_unsent(ledger, GONE, 1, [(1, 4)])
     ledger.detach(GONE, count_as_failed=True)
     ledger.deliver(EXPIRES_MS)
     assert ledger.effects.discards == {DISCARD_EXPIRED: 1}
@@ -59,27 +59,27 @@ def test_what_may_have_been_sent_does_not_expire() -> None:
 
 def test_a_flow_that_gives_back_gets_nothing_more() -> None:
     ledger, _ = delivered_to_one()
-    give_back(ledger, GONE, 1, [(1, 4)])
+    release_unsent(ledger, GONE, 1, [(1, 4)])
     assert ledger.deliver(2) == []
 
 
 def test_what_a_flow_does_not_hold_under_this_epoch_stays_as_it_is() -> None:
     ledger, _ = delivered_to_one()
-    give_back(ledger, GONE, 2, [(1, 4)])
-    give_back(ledger, OTHER, 1, [(1, 4)])
+    release_unsent(ledger, GONE, 2, [(1, 4)])
+    release_unsent(ledger, OTHER, 1, [(1, 4)])
     assert ledger.in_flight_count(GONE) == 3
 
 
 def test_what_was_not_sent_is_not_lost_where_nothing_is_redelivered() -> None:
     ledger, _ = delivered_to_one(redelivers=False)
-    give_back(ledger, GONE, 1, [(2, 4)])
+    release_unsent(ledger, GONE, 1, [(2, 4)])
     assert seen_by_another(ledger, at_ms=2) == [([2, 3], False, 1)]
 
 
 def test_its_publication_is_written_at_once_for_a_message_that_no_consumer_has() -> None:
     ledger, publication = delivered_to_one()
     assert publication.may_be_spared()
-    give_back(ledger, GONE, 1, [(2, 3)])
+    release_unsent(ledger, GONE, 1, [(2, 3)])
     assert not publication.may_be_spared()
 
 
@@ -87,6 +87,6 @@ def test_what_the_store_has_refused_meanwhile_goes() -> None:
     """It was promised to nobody, and its publisher sends it once more."""
     ledger, publication = delivered_to_one()
     publication.refused = True
-    give_back(ledger, GONE, 1, [(1, 4)])
+    release_unsent(ledger, GONE, 1, [(1, 4)])
     assert ledger.effects.discards == {DISCARD_NOT_STORED: 3}
     assert ledger.waiting_count == 0
