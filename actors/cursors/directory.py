@@ -234,7 +234,7 @@ class CursorDirectory(LoopActor):
 
     def _time_to_look(self) -> None:
         if not self.cell.is_stopped():
-            run(self.runtime, self._look_after()).then(self._looked)
+            run(self.runtime, self._maintain()).then(self._looked)
 
     def _looked(self, outcome: LoopFuture[None]) -> None:
         try:
@@ -246,7 +246,7 @@ class CursorDirectory(LoopActor):
         self._timer = None
         self._look_again()
 
-    async def _look_after(self) -> None:
+    async def _maintain(self) -> None:
         """End silent bindings, measure lags, and forget the cursors of queues that are gone."""
         for name in self._book.queues():
             handle: QueueHandle | None = await self._queues.ask(FindQueue(name))
@@ -257,9 +257,9 @@ class CursorDirectory(LoopActor):
                 continue
             overviews: list[LogOverview] = await self._ask(handle, DescribeLog())
             for cursor in self._book.of(name):
-                await self._look_at(handle, cursor, overviews)
+                await self._measure(handle, cursor, overviews)
 
-    async def _look_at(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
+    async def _measure(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
         if cursor.tick(self.runtime.clock.now_ms()):
             text = f"{_told(cursor)}: {as_word(cursor.instance)} was not heard of in time"
             self._events.emit(VPN_CURSOR_BINDING_LOST, text)

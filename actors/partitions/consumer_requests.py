@@ -108,7 +108,7 @@ class ConsumerAsks:
         self._wait_for_store(stored, [])
         return stored.future
 
-    def look(self, ledger: Ledger, spool: Address | None) -> None:
+    def reply(self, ledger: Ledger, spool: Address | None) -> None:
         """Answer whom there is an answer for. The ledger has delivered what it could, and the spool was told of it."""
         for each in self._storing:
             if each.is_leaving(ledger):

@@ -117,7 +117,7 @@ class RescalePart:
             if not order.cut:
                 self._queue.post(CutTaken(self._number, ledger.watched_cut))
 
-    def look_at(self, ledger: Ledger) -> None:
+    def review(self, ledger: Ledger) -> None:
         """Tell the queue when everything below the cut is settled; end what holds nothing any more."""
         if ledger.watched_cut and ledger.is_settled_below(ledger.watched_cut):
             ledger.watched_cut = 0
@@ -208,7 +208,7 @@ class Delivering:
 
 log = logging.getLogger("sluicegate.queues")
 
-LOOK_AFTER_MS = 1000  # how much later than its bound something kept may go
+MAINTAIN_LOG_MS = 1000  # how much later than its bound something kept may go
 
 
 class Partition(Behaviour):
@@ -241,7 +241,7 @@ class Partition(Behaviour):
         self._ledger = ledger
         self._log = log
         self._reading = PartitionReading(log, number=number, partition_id=partition_id, reader=reader)
-        self._looks_after_log = False
+        self._maintenance_pending = False
         self._number = number
         self._partition_id = partition_id
         self._queue = queue
@@ -252,7 +252,7 @@ class Partition(Behaviour):
         self._reader = reader
         self._pages = PageArrivals(runtime, address, partition_id=partition_id, spool=spool, reader=reader)
         self._trace = trace  # None: nothing of this queue is traced
-        self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
+        self._browses: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._suspended = SuspendedFlows()
         self._rescale = RescalePart(number, queue)
@@ -306,19 +306,19 @@ class Partition(Behaviour):
         if deliveries:
             self._delivering.hand(deliveries)
         if self._log.active or self._log.rules.on() or self._log.holds:
-            self._look_after_log()
+            self._maintain_log()
         self._carry_out_effects()
         if wall_ms > 0:
             self._timer.set(deadline_ms(ledger), wall_ms)
         if self._draining:
             self._report_drained()
         if ledger.watched_cut or ledger.holds is not None:
-            self._rescale.look_at(ledger)
-        if self._looks:
-            for look in list(self._looks.values()):
+            self._rescale.review(ledger)
+        if self._browses:
+            for look in list(self._browses.values()):
                 look.run()
         if self._asks.is_awaited:
-            self._asks.look(ledger, self._spool)
+            self._asks.reply(ledger, self._spool)
         is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
         if is_replacing or ledger.unstored.total > 0 or self._commits.on:
             self._commits.want(is_replacing or ledger.unstored.total > 0)
@@ -422,7 +422,7 @@ class Partition(Behaviour):
         elif isinstance(message, BrowsePartition):
             return self._browse(message)
         elif isinstance(message, EndBrowse):
-            look = self._looks.get(message.flow_id)
+            look = self._browses.get(message.flow_id)
             if look is not None:
                 look.end()
         elif isinstance(message, DeleteMessages):
@@ -502,9 +502,9 @@ class Partition(Behaviour):
             effects.released_bytes = 0
         if self._spool is not None:
             self._tell_the_spool(self._spool)
-        if self._ledger.looks_on():
+        if self._ledger.scan_pending():
             self._address.post(WAKE)
-        self._pressure.look(released)
+        self._pressure.check(released)
         self._memory.balance()
 
     def _tell_the_spool(self, spool: Address) -> None:
@@ -531,15 +531,15 @@ class Partition(Behaviour):
                 self._reader.read(ReadPage(self._address, self._partition_id, first))
             effects.wanted_pages = []
 
-    def _look_after_log(self) -> None:
+    def _maintain_log(self) -> None:
         """Trim what is kept beyond settlement, now and again while nothing else happens here."""
-        self._log.look_after(self._clock.wall_ms())
-        if self._log.active and not self._looks_after_log:
-            self._looks_after_log = True
-            self._runtime.after(LOOK_AFTER_MS, self._log_is_due)
+        self._log.maintain(self._clock.wall_ms())
+        if self._log.active and not self._maintenance_pending:
+            self._maintenance_pending = True
+            self._runtime.after(MAINTAIN_LOG_MS, self._maintenance_due)
 
-    def _log_is_due(self) -> None:
-        self._looks_after_log = False
+    def _maintenance_due(self) -> None:
+        self._maintenance_pending = False
         self._address.post(WAKE)
 
     def _report_drained(self) -> None:
@@ -558,7 +558,7 @@ class Partition(Behaviour):
             partition_id=self._partition_id,
             reader=self._reader,
             request=message,
-            waiting=self._looks,
+            waiting=self._browses,
         )
         look.run()
         return look.answer

@@ -136,7 +136,7 @@ class PressureWatch:
         self._limits = limits
         self._timer: TimerHandle | None = None
 
-    def look(self, released: bool) -> None:
+    def check(self, released: bool) -> None:
         """Look at the level; `released`: something was settled since the last look.
 
         When nothing was for a while, publishers go on: one dead consumer must not hold up the others.
@@ -152,7 +152,7 @@ class PressureWatch:
         for publisher in pressure.level(usage_bytes, now_ms) + pressure.waive_if_stalled(now_ms, stall_ms):
             publisher.post(Resume())
         if pressure.over and self._timer is None:
-            self._timer = self._runtime.after(stall_ms, self._look_again)
+            self._timer = self._runtime.after(stall_ms, self._check_again)
 
     def end(self) -> None:
         """Look no more."""
@@ -160,7 +160,7 @@ class PressureWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         """Give the partition a turn, which ends with a look."""
         self._timer = None
         self._address.post(WAKE)

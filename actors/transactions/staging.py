@@ -103,7 +103,7 @@ class StagingActor(LoopActor):
         found = self._found
         if found.orphans or found.gaps:
             self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
-        self._timer = self.cell.after(LOOK_AFTER_MS, self._look_after)
+        self._timer = self.cell.after(LOOK_AFTER_MS, self._maintain)
 
     def on_stop(self) -> None:
         """What is under way goes on after the next start."""
@@ -240,7 +240,7 @@ class StagingActor(LoopActor):
             is_last = self._ended.isdisjoint(ended)
             await self._write([], until_done=True)  # with nothing to write, this waits for the commits
 
-    def _look_after(self) -> None:
+    def _maintain(self) -> None:
         """Drop transactions and names that are too old."""
         wall_ms = self.runtime.clock.wall_ms()
         for name in self._area.expired(wall_ms):
@@ -253,7 +253,7 @@ class StagingActor(LoopActor):
         if names:
             rows = [TableWrite(Table.TRANSACTIONS, name_key(name), None) for name in names]
             self._forget(rows)
-        self._timer = self.cell.after(LOOK_AFTER_MS, self._look_after)
+        self._timer = self.cell.after(LOOK_AFTER_MS, self._maintain)
 
     # --- the store ---
 

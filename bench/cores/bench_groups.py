@@ -76,7 +76,7 @@ def deliver_and_settle(ledger: Ledger) -> int:
             each.flow.window.give(ledger.settle(each.flow.flow_id, first, end, ACCEPTED))
         count += len(deliveries)
         ledger.effects.starved_flows.clear()
-        if not deliveries and not ledger.looks_on():
+        if not deliveries and not ledger.scan_pending():
             return count
 
 

@@ -61,7 +61,7 @@ class RetainedLog:
         self._stretches: list[Stretch] = []
         self._pages: set[int] = set()
         self._pageable_from = 0  # nothing below waits for a page
-        self._look_from = 0
+        self._maintain_from = 0
         self._synced = 0
 
     # --- what comes in ---
@@ -121,7 +121,7 @@ class RetainedLog:
         self.holds.pop(reader, None)
         self._held_from = min(self.holds.values()) if self.holds else HELD_BY_NOBODY
 
-    def look_after(self, wall_ms: int) -> None:
+    def maintain(self, wall_ms: int) -> None:
         """Open, trim or close, as rules and readers have it; what may go is left in the ledger's effects."""
         if not self.rules.on() and not self.holds:
             if self.active:
@@ -373,7 +373,7 @@ class RetainedLog:
         too_old_ms = wall_ms - self.rules.time_ms if self.rules.time_ms else 0
         size_max = self.rules.size_bytes
         settled_bytes = self.settled_bytes()
-        start = self._index_of(self._look_from)
+        start = self._index_of(self._maintain_from)
         index = start
         kept: list[Stretch] = []
         stretches = self._stretches
@@ -390,7 +390,7 @@ class RetainedLog:
                 self._release(stretch)
                 settled_bytes -= stretch.usage_bytes
             index += 1
-        self._look_from = 0 if finished or index == len(stretches) else stretches[index].first
+        self._maintain_from = 0 if finished or index == len(stretches) else stretches[index].first
         if len(kept) < index - start:
             stretches[start:index] = kept
             self._firsts[start:index] = [stretch.first for stretch in kept]
@@ -434,4 +434,4 @@ class RetainedLog:
         self._firsts = []
         self._stretches = []
         self._pages = set()
-        self._pageable_from = self._look_from = 0
+        self._pageable_from = self._maintain_from = 0

@@ -31,7 +31,7 @@ from sluicegate.messaging.partitions.rules.groups import MessageGroups, groups_f
 from sluicegate.messaging.partitions.rules.in_flight import alike_until, in_flight_of
 from sluicegate.messaging.partitions.rules.last_value import keep_newest
 from sluicegate.messaging.partitions.rules.priorities import next_by_priority
-from sluicegate.messaging.partitions.rules.selection import BY_SELECTOR, LOOKS_PER_TURN, Choice, next_chosen
+from sluicegate.messaging.partitions.rules.selection import BY_SELECTOR, SCANS_PER_TURN, Choice, next_chosen
 from sluicegate.messaging.partitions.rules.undeliverable import bury_declined, decline
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import (
@@ -145,7 +145,7 @@ class Ledger(LedgerState):
             or groups is not None
         ):
             self.gather_fresh()
-            self.looks_left = LOOKS_PER_TURN
+            self.scan_budget = SCANS_PER_TURN
             if groups is not None:
                 groups.pass_on(self)
         ready_count = self.requeued.total + self.next_sequence - self.ready_from

@@ -53,7 +53,7 @@ class JournalAccount:
     def take_back(self) -> None:
         """Forget the newest record: it was not written."""
         del self._by_number[self.slots.pop().number]
-        self.look_at_head()
+        self.measure_head()
 
     def released(self, number: int) -> None:
         """Note that a publication of a record is needed no more. A record that is not here was cut off."""
@@ -62,16 +62,16 @@ class JournalAccount:
             assert slot.needed_count > 0, "a publication is drained once"
             slot.needed_count -= 1
             if slot.needed_count == 0:
-                self.look_at_head()
+                self.measure_head()
 
     def readopt(self, number: int) -> None:
         """Note that a publication of a record is needed by one more object: a partition was read back from it."""
         slot = self._by_number.get(number)
         if slot is not None:
             slot.needed_count += 1
-            self.look_at_head()
+            self.measure_head()
 
-    def look_at_head(self) -> None:
+    def measure_head(self) -> None:
         """See whether what nothing needs is worth a commit."""
         self.holds_too_much = self._spent(0)[2] >= SPENT_BYTES_MAX
 
@@ -84,7 +84,7 @@ class JournalAccount:
         """Forget records that are not in the store any more."""
         while self.slots and self.slots[0].number <= through:
             del self._by_number[self.slots.popleft().number]
-        self.look_at_head()
+        self.measure_head()
 
     def _spent(self, unwritten: int) -> tuple[int, int, int]:
         """Return the last number, the count and the bytes of the run at the head that nothing needs."""

@@ -126,7 +126,7 @@ def pass_time(state: LedgerState, now_ms: int) -> None:
         if segment.batch is not None and state.pages_read_in_time:
             state.timetable.note(at_ms, sequence)  # what expires together leaves in its order: pages come first
             break
-        _look_at(state, segment, now_ms)
+        _apply_to_segment(state, segment, now_ms)
     back_off = state.redelivery_delays
     if back_off.failed.total > 0:
         back_off.start(now_ms)
@@ -176,7 +176,7 @@ def _bound(state: LedgerState, segment: Segment, is_delayed: bool) -> int:
     return at_ms
 
 
-def _look_at(state: LedgerState, segment: Segment, now_ms: int) -> None:
+def _apply_to_segment(state: LedgerState, segment: Segment, now_ms: int) -> None:
     """Do what time has come for in one segment; a page is asked for first."""
     batch = segment.batch
     if batch is not None:

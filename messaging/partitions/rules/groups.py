@@ -252,7 +252,7 @@ class MessageGroups(Choice):
         flow_id = flow.flow.flow_id
         owner, end = self._runs.at(first)
         if owner != _NOBODY and (owner != flow_id or not flow.selects()):
-            state.looks_left -= 1
+            state.scan_budget -= 1
             if owner == flow_id:  # all of it, whatever its even share is: it is for nobody else
                 return TAKE, min(end, stop, first + flow.room(state.rules.unacked_count_max))
             if state.requeued.ranges_count() > GAPS_MAX:
@@ -262,16 +262,16 @@ class MessageGroups(Choice):
         batch = segment.batch
         assert batch is not None, "it is at hand"
         verdict = self._verdict(state, flow, batch, first - segment.first, first, stop - first)
-        state.looks_left -= flow.look_weight(batch, first - segment.first)
+        state.scan_budget -= flow.scan_weight(batch, first - segment.first)
         end = first + 1
         if verdict == TAKE:
             stop = min(stop, first + limit)
-        while end < stop and state.looks_left > 0 and verdict in (TAKE, PASS):
+        while end < stop and state.scan_budget > 0 and verdict in (TAKE, PASS):
             if verdict == TAKE and closes_group(batch.headers_of(end - 1 - segment.first)):
                 break
             if self._verdict(state, flow, batch, end - segment.first, end, stop - end) != verdict:
                 break
-            state.looks_left -= flow.look_weight(batch, end - segment.first)
+            state.scan_budget -= flow.scan_weight(batch, end - segment.first)
             end += 1
         return TAKE if verdict == _TAKE_ALONE else verdict, end
 
@@ -310,7 +310,7 @@ class MessageGroups(Choice):
             key_hash = key_hash_in(state.rules.key_source, batch, each)
             if key_hash >= 0 and self._owners[key_hash % self.buckets] == _NOBODY:
                 new[key_hash % self.buckets] = None
-        state.looks_left -= ahead - 1
+        state.scan_budget -= ahead - 1
         sharing = [each for each in state.flows.values() if not each.paused and each.room(unacked_count_max) > 0]
         owned_together = sum([self.owned_count(each.flow.flow_id) for each in sharing])
         owned = self.owned_count(flow.flow.flow_id)
@@ -334,7 +334,7 @@ class MessageGroups(Choice):
             if (
                 self.owned_count(other.flow.flow_id) < count
                 and not other.paused
-                and (other.looked_to <= sequence or sequence in other.again)
+                and (other.scanned_to <= sequence or sequence in other.again)
                 and other.room(state.rules.unacked_count_max) > 0
             ):
                 return True

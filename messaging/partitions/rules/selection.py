@@ -15,7 +15,7 @@ from sluicegate.messaging.partitions.state.flows import LedgerFlow
 from sluicegate.messaging.partitions.state.segments import PAGE_WANTED, Segment
 from sluicegate.messaging.partitions.state.state import LedgerState
 
-LOOKS_PER_TURN: Final = 5000  # simple ones: some two milliseconds, in which the node does nothing else
+SCANS_PER_TURN: Final = 5000  # simple ones: some two milliseconds, in which the node does nothing else
 
 # What a flow may do with messages.
 TAKE: Final = 0
@@ -31,7 +31,7 @@ class Choice:
     ) -> tuple[int, int]:
         """Return what the flow may do with a segment's messages from `first` on, and where those end that are alike.
 
-        It looks at none from `stop` on, and at most `limit` are to be taken. Each look counts against `looks_left`, by
+        It looks at none from `stop` on, and at most `limit` are to be taken. Each look counts against `scan_budget`, by
         its weight; when that is used up, what was not looked at is not told of.
         """
         raise AssertionError("a flow chooses for a reason")
@@ -48,12 +48,12 @@ class BySelector(Choice):
         batch = segment.batch
         assert batch is not None, "it is at hand"
         is_wanted = flow.wants(batch, first - segment.first, first)
-        state.looks_left -= flow.look_weight(batch, first - segment.first)
+        state.scan_budget -= flow.scan_weight(batch, first - segment.first)
         if is_wanted:
             stop = min(stop, first + limit)
         end = first + 1
-        while end < stop and state.looks_left > 0 and flow.wants(batch, end - segment.first, end) == is_wanted:
-            state.looks_left -= flow.look_weight(batch, end - segment.first)
+        while end < stop and state.scan_budget > 0 and flow.wants(batch, end - segment.first, end) == is_wanted:
+            state.scan_budget -= flow.scan_weight(batch, end - segment.first)
             end += 1
         return TAKE if is_wanted else PASS, end
 
@@ -67,8 +67,8 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
     None when there are none at hand: a page has to come first, or the next turn, or messages. Everything that is ready
     lies in `requeued`: the caller has gathered what was fresh.
     """
-    while state.looks_left > 0:
-        first, end = not_looked_at(state, flow)
+    while state.scan_budget > 0:
+        first, end = next_unscanned(state, flow)
         if first == end:
             return None
         segment = state.segments.at_or_after(first)
@@ -78,7 +78,7 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
         ask_for_next_page(state, segment)
         stop = min(end, segment.end)
         found = first
-        while found < stop and state.looks_left > 0:
+        while found < stop and state.scan_budget > 0:
             verdict, end = choice.stretch(state, flow, segment, found, stop, limit)
             if verdict == PASS:
                 found = end
@@ -97,7 +97,7 @@ def may_select(state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
     return flow.wants(segment.batch, sequence - segment.first, sequence)
 
 
-def not_looked_at(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
+def next_unscanned(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
     """Return the oldest run of ready messages that a flow has not looked at; an empty one when there is none."""
     again = flow.again
     while again.total > 0:
@@ -107,8 +107,8 @@ def not_looked_at(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
             again.discard(first, ready_first)
             return ready_first, min(ready_end, end)
         again.discard(first, end)  # somebody has them, or they are gone
-    first, end = state.requeued.next_range(flow.looked_to)
-    flow.looked_to = first if first < end else state.next_sequence
+    first, end = state.requeued.next_range(flow.scanned_to)
+    flow.scanned_to = first if first < end else state.next_sequence
     return first, end
 
 
@@ -142,7 +142,7 @@ def has_more_for(ledger: LedgerState, flow_id: int) -> bool:
         return window.room() > 0
     if flow.room(ledger.rules.unacked_count_max) == 0:
         return False
-    if flow.selects() and ledger.looks_on():
+    if flow.selects() and ledger.scan_pending():
         return True
     pages = [segment.page for segment in ledger.segments.all()]
     return any(page is not None and page.state == PAGE_WANTED for page in pages)

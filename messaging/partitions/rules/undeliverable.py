@@ -32,7 +32,7 @@ def decline(
         if not flow.selects():
             state.selecting_count += 1
         flow.declined = declined = RangeSet()
-        flow.look_at_all()
+        flow.rescan()
     declined.add(first, end)
     client = flow.flow.client
     state.requeue(first, end, failed, client)

@@ -213,7 +213,7 @@ class LedgerFlow:
         "keeps_alone",
         "kept",
         "locks",
-        "looked_to",
+        "scanned_to",
         "paused",
     )
 
@@ -230,10 +230,10 @@ class LedgerFlow:
         )
         self.locks: Locks | None = None  # where deliveries have to be settled in time
         self.paused = False
-        self.looked_to = (
+        self.scanned_to = (
             0  # where it selects: no message below is ready that it has not looked at, but those of `again`
         )
-        self.again = RangeSet()  # sequences below `looked_to`; some may be somebody's by now, or settled
+        self.again = RangeSet()  # sequences below `scanned_to`; some may be somebody's by now, or settled
 
     def room(self, unacked_count_max: i64) -> i64:
         """Return how many more messages the flow may get now: none before what it has kept."""
@@ -265,27 +265,27 @@ class LedgerFlow:
         selector = self.flow.selector
         return selector is None or selector.matches(batch, row)
 
-    def look_weight(self, batch: MessageBatch, row: int) -> int:
+    def scan_weight(self, batch: MessageBatch, row: int) -> int:
         """Return what it costs to find out whether a message is one for the flow."""
         selector = self.flow.selector
         return 1 if selector is None else selector.weight(batch, row)
 
     def passed_over(self, first: int, end: int) -> None:
         """Note that the flow does not select these ready messages, the oldest that it had not looked at."""
-        if first < self.looked_to:
+        if first < self.scanned_to:
             self.again.discard(first, end)
         else:
-            self.looked_to = end
+            self.scanned_to = end
 
-    def look_at_all(self) -> None:
+    def rescan(self) -> None:
         """Have every ready message looked at: what was passed over is not known."""
-        self.looked_to = 0
+        self.scanned_to = 0
         self.again = RangeSet()
 
     def is_ready_again(self, first: int, end: int) -> None:
         """Have messages looked at that the flow may have gone by while they were not ready."""
-        if first < self.looked_to:
-            self.again.add(first, min(end, self.looked_to))
+        if first < self.scanned_to:
+            self.again.add(first, min(end, self.scanned_to))
 
     def lock(self, first: int, end: int, *, now_ms: int, timeout_ms: int) -> None:
         """Begin the time to settle, perhaps anew, for what the flow holds."""

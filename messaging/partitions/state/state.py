@@ -85,7 +85,7 @@ class LedgerState:
         self.flow_order = FlowOrder()  # the same flows
         self.selecting_count: i64 = 0  # flows that do not take whatever is ready
         self.is_grouped = False  # keys belong to flows (messaging.partitions.rules.groups)
-        self.looks_left = 0  # messages that they may look at in this turn
+        self.scan_budget = 0  # messages that they may look at in this turn
         self.waiting_count: i64 = 0  # unsettled, in flight or not
         self.waiting_bytes: i64 = 0
         self.memory_bytes: i64 = 0  # of the batches that segments hold
@@ -107,9 +107,9 @@ class LedgerState:
         """Return whether messages wait for a consumer."""
         return self.requeued.total > 0 or self.ready_from < self.next_sequence
 
-    def looks_on(self) -> bool:
+    def scan_pending(self) -> bool:
         """Return whether flows may have more to look at than one turn allows: another one is needed."""
-        return (self.selecting_count > 0 or self.is_grouped) and self.looks_left <= 0
+        return (self.selecting_count > 0 or self.is_grouped) and self.scan_budget <= 0
 
     def awaits_decision(self) -> bool:
         """Return whether nothing may be delivered before a commit is decided (messaging.partitions.state.flows)."""

@@ -102,9 +102,9 @@ async def test_what_is_selected_is_found_in_a_backlog_on_disk(broker: RunningBro
 async def test_a_long_backlog_in_memory_is_looked_through_in_slices(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
     publisher = await broker.connect()
-    for number in range(LOOKS_PER_TURN + 100):
+    for number in range(SCANS_PER_TURN + 100):
         publisher.send(mqtt.publish("t", b"x", qos=1, packet_id=number + 1))
-    await shows(broker, lambda view: view.ready_count == LOOKS_PER_TURN + 100)
+    await shows(broker, lambda view: view.ready_count == SCANS_PER_TURN + 100)
     await published(broker, "red")
 
     assert await (await consumer(broker, "color = 'red'")).payloads(1) == [b"0"]

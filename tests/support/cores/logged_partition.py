@@ -81,7 +81,7 @@ class LoggedPartition:
         self.end_turn()
 
     def look_after(self) -> None:
-        self.log.look_after(self.wall_ms)
+        self.log.maintain(self.wall_ms)
         self.end_turn()
 
     def end_turn(self) -> None:

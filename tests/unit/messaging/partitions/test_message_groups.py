@@ -299,7 +299,7 @@ def test_gaps_that_an_idle_owner_leaves_are_bounded() -> None:
     bind(ledger, 2, limit=1_000_000)
     for _ in range(50):
         delivered_count = sum(map(len, (delivered(ledger) if _ == 0 else by_flow(ledger)).values()))
-        if not delivered_count and not ledger.looks_on():
+        if not delivered_count and not ledger.scan_pending():
             break
     assert GAPS_MAX <= ledger.requeued.ranges_count() <= GAPS_MAX + 2
     accept(ledger, 1, 1)

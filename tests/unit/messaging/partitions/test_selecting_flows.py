@@ -18,7 +18,7 @@ from sluicegate.messaging.message.outcomes import (
 from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
+from sluicegate.messaging.partitions.rules.selection import SCANS_PER_TURN
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
 from sluicegate.messaging.selectors.selector import Selectors
@@ -80,18 +80,18 @@ def test_what_somebody_gives_back_is_looked_at_again_by_those_who_had_gone_by() 
 
 def test_a_backlog_is_looked_at_in_slices_and_once() -> None:
     ledger = Ledger(durable=False, rules=DeliveryRules())
-    ledger.append(prioritized(*[2] * (2 * LOOKS_PER_TURN), 1), None)
+    ledger.append(prioritized(*[2] * (2 * SCANS_PER_TURN), 1), None)
     ledger.attach(selecting(1, 1), 1)
     for _ in range(2):
         assert ledger.deliver(0) == []
-        assert ledger.looks_on()
+        assert ledger.scan_pending()
 
-    assert delivered(ledger.deliver(0)) == {1: [2 * LOOKS_PER_TURN + 1]}
+    assert delivered(ledger.deliver(0)) == {1: [2 * SCANS_PER_TURN + 1]}
 
     ledger.append(prioritized(2, 1), None)
-    assert delivered(ledger.deliver(0)) == {1: [2 * LOOKS_PER_TURN + 3]}
-    assert ledger.looks_left >= LOOKS_PER_TURN - 2
-    assert not ledger.looks_on()
+    assert delivered(ledger.deliver(0)) == {1: [2 * SCANS_PER_TURN + 3]}
+    assert ledger.scan_budget >= SCANS_PER_TURN - 2
+    assert not ledger.scan_pending()
 
 
 LONG = " OR ".join(["JMSPriority = 1"] * 160)  # 640 words, which weigh as much as eleven simple selectors
@@ -114,14 +114,14 @@ def test_what_costs_more_to_ask_is_asked_of_fewer_messages_in_a_turn(
 ) -> None:
     """One of 2000 words and a message of 60 KB of texts were half a second, and 5000 of them a turn."""
     ledger = Ledger(durable=False, rules=DeliveryRules(group_buckets=buckets))
-    headers: list[Headers | None] = [Headers(priority=2, message_id=message_id)] * LOOKS_PER_TURN
-    ledger.append(batch_of([b"m"] * LOOKS_PER_TURN, headers=headers), None)
+    headers: list[Headers | None] = [Headers(priority=2, message_id=message_id)] * SCANS_PER_TURN
+    ledger.append(batch_of([b"m"] * SCANS_PER_TURN, headers=headers), None)
     flow = flow_of(1)
     flow.selector = SELECTORS.compile(selector)
     ledger.attach(flow, 1)
 
     turns = 1
-    while not ledger.deliver(0) and ledger.looks_on():
+    while not ledger.deliver(0) and ledger.scan_pending():
         turns += 1
 
     assert weight <= turns <= weight + weight // 10 + 1

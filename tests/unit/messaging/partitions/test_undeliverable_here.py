@@ -117,7 +117,7 @@ def test_nothing_goes_round_while_the_other_flow_has_no_room() -> None:
 
     for _ in range(3):
         assert ledger.deliver(0) == []
-        assert not ledger.looks_on()
+        assert not ledger.scan_pending()
     assert why_waiting(ledger, 1) is WaitReason.WINDOW_FULL
     ledger.settle(1, 3, 5, ACCEPTED)
     ledger.append(batch_of([b"new"]), None)
