@@ -24,7 +24,7 @@ class TakeMessages:
     for copies.
     """
 
-    deed: str
+    action: str
     partition_number: int
     sequences: list[int] | None  # ascending
     first: int

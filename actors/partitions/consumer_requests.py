@@ -35,7 +35,7 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 
 T = TypeVar("T")
 
-ConsumerAsk = Remark | RenewLock | DrainPartition
+ConsumerRequest = Remark | RenewLock | DrainPartition
 
 MOVED_ON: Final = "the partition has moved on"
 
@@ -69,7 +69,7 @@ class _Storing:
 
 
 @final
-class ConsumerAsks:
+class ConsumerRequests:
     """Those of one partition. Whoever waits is answered at the end of a turn, when all it brought is carried out."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class ConsumerAsks:
         self._storing: list[_Storing] = []  # of this turn
         self._leaving: deque[_Storing] = deque()  # in the order asked, which is that in which messages mostly leave
 
-    def receive(self, ledger: Ledger, message: ConsumerAsk, wall_ms: int) -> Any:
+    def receive(self, ledger: Ledger, message: ConsumerRequest, wall_ms: int) -> Any:
         """Do what is asked, or see to its answer."""
         if isinstance(message, Remark):
             remark(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, message.remark)
@@ -124,7 +124,7 @@ class ConsumerAsks:
                 answer.set(None)
         self.is_awaited = len(self._drains) > 0 or len(self._leaving) > 0
 
-    def go_on_with(self, ledger: Ledger) -> None:
+    def use_ledger(self, ledger: Ledger) -> None:
         """Take up a ledger that was made anew from the store: in it, what was on its way elsewhere may be back."""
         waiting = [*self._leaving, *self._storing]
         self._leaving.clear()

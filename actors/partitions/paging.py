@@ -42,7 +42,7 @@ class PagingOut:
         self._plans_out: list[PagePlan] | None = None  # pages on their way to the store
         self._through_record = 0  # asked for while pages were on their way; 0: nothing
 
-    def go_on_with(self, log: RetainedLog) -> None:
+    def use_log(self, log: RetainedLog) -> None:
         """Take the log of a ledger that was read back; pages that are on their way are no plans of theirs."""
         self._log = log
         self._plans_out = None

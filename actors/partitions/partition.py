@@ -56,9 +56,9 @@ from sluicegate.actors.messages.readers import CommitSeen, PartitionRequest
 from sluicegate.actors.messages.transactions import PrepareSettlement
 from sluicegate.actors.partitions.browse import PartitionBrowse
 from sluicegate.actors.partitions.consumer_requests import SuspendedFlows, SuspensionRequest
-from sluicegate.actors.partitions.jobs.dead_lettering import bury
-from sluicegate.actors.partitions.jobs.job import ErrandAnswer, ErrandPlace
-from sluicegate.actors.partitions.jobs.operator_actions import Taking
+from sluicegate.actors.partitions.jobs.dead_lettering import dead_letter
+from sluicegate.actors.partitions.jobs.job import JobContext, JobReply
+from sluicegate.actors.partitions.jobs.operator_actions import OperatorAction
 from sluicegate.actors.partitions.jobs.prepare import begin_prepared, holds_prepared
 from sluicegate.actors.partitions.paging import PageArrivals, PagingOut
 from sluicegate.actors.partitions.range_reads import PartitionReading
@@ -160,7 +160,7 @@ def overview_of(
         lock_losses_count=ledger.lock_losses_count,
         remarks_lost_count=0 if ledger.remarks is None else ledger.remarks.lost_count,
         discards=dict(ledger.effects.discards),
-        buried=dict(ledger.effects.buried_counts),
+        buried=dict(ledger.effects.dead_lettered_counts),
         in_flight_by_flow=in_flight,
         kept_from=log.low(),
         kept_bytes=log.settled_bytes(),
@@ -258,7 +258,7 @@ class Partition(Behaviour):
         self._rescale = RescalePart(number, queue)
         self._delivering = Delivering(runtime.clock, address, number, trace)
         self._settled_count: i64 = 0  # messages that consumers have accepted
-        self._errands = ErrandPlace(
+        self._jobs = JobContext(
             runtime,
             address,
             ledger=ledger,
@@ -271,7 +271,7 @@ class Partition(Behaviour):
             trace=trace,
             events=events,
         )
-        self._asks = self._errands.asks
+        self._requests = self._jobs.requests
         self._timer = TurnTimer(runtime, address)
         self._commits = CommitWatch(address, spool)
 
@@ -317,8 +317,8 @@ class Partition(Behaviour):
         if self._browses:
             for look in list(self._browses.values()):
                 look.run()
-        if self._asks.is_awaited:
-            self._asks.reply(ledger, self._spool)
+        if self._requests.is_awaited:
+            self._requests.reply(ledger, self._spool)
         is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
         if is_replacing or ledger.unstored.total > 0 or self._commits.on:
             self._commits.want(is_replacing or ledger.unstored.total > 0)
@@ -328,11 +328,11 @@ class Partition(Behaviour):
     def close(self, waiting: list[object]) -> None:
         """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""
         self._memory.end()
-        for errand in list(self._errands.under_way.values()):
-            errand.abandon()
+        for job in list(self._jobs.jobs.values()):
+            job.abandon()
         self._timer.cancel()
         self._pressure.end()
-        self._asks.end()
+        self._requests.end()
         self._commits.want(False)
         spool = self._spool
         if spool is None or not (self._gate.ended or self._rescale.retired):
@@ -372,9 +372,9 @@ class Partition(Behaviour):
         self._reading = PartitionReading(
             self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
         )
-        self._errands.go_on_with(self._ledger)
-        self._asks.go_on_with(self._ledger)
-        self._memory.go_on_with(self._log)
+        self._jobs.use_ledger(self._ledger)
+        self._requests.use_ledger(self._ledger)
+        self._memory.use_log(self._log)
         self._draining.clear()
 
     # --- messages ---
@@ -390,25 +390,25 @@ class Partition(Behaviour):
         elif isinstance(message, Detach):
             self._detach(message)
         elif isinstance(message, SettleDurably):
-            if self._asks.takes(ledger, message):
+            if self._requests.takes(ledger, message):
                 self._settle(message.settle)
         elif isinstance(message, (Remark, RenewLock, DrainPartition)):
-            return self._asks.receive(ledger, message, self._clock.wall_ms())
+            return self._requests.receive(ledger, message, self._clock.wall_ms())
         elif isinstance(message, PagesWritten):
             self._memory.written(message)
         elif isinstance(message, PageRead):
             self._pages.take(ledger, message)
-        elif isinstance(message, ErrandAnswer):
-            message.errand.take(message.message)
+        elif isinstance(message, JobReply):
+            message.job.take_reply(message.message)
         elif isinstance(message, PageOut):
             self._memory.page_out(message.through_record)
         elif isinstance(message, PrepareSettlement):
-            return begin_prepared(self._errands, message)
+            return begin_prepared(self._jobs, message)
         elif isinstance(message, Withdraw):
             self._log.withdraw(message.first, message.end)
             ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
         elif isinstance(message, TakeMessages):
-            taking = Taking(self._errands, message)
+            taking = OperatorAction(self._jobs, message)
             taking.begin()
             return taking.answer
         elif isinstance(message, SuspensionRequest):
@@ -416,7 +416,7 @@ class Partition(Behaviour):
         elif isinstance(message, RescaleOrder):
             self._rescale.receive(ledger, message)
         elif isinstance(message, PurgePartition):
-            return self._asks.when_stored(ledger.purge())
+            return self._requests.when_stored(ledger.purge())
         elif isinstance(message, DescribePartition):
             return self.overview()
         elif isinstance(message, BrowsePartition):
@@ -427,7 +427,7 @@ class Partition(Behaviour):
                 look.end()
         elif isinstance(message, DeleteMessages):
             count = sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
-            return self._asks.when_stored(count)
+            return self._requests.when_stored(count)
         elif isinstance(message, ExplainKey):
             return key_standing(ledger, message.key)
         elif isinstance(message, PartitionRequest):
@@ -494,7 +494,7 @@ class Partition(Behaviour):
     def _carry_out_effects(self) -> None:
         effects = self._ledger.effects
         if effects.dead:
-            bury(self._errands)
+            dead_letter(self._jobs)
         released = effects.released_count > 0
         if released:
             self._gate.release(effects.released_count, effects.released_bytes)
@@ -544,7 +544,7 @@ class Partition(Behaviour):
 
     def _report_drained(self) -> None:
         for flow_id, epoch in list(self._draining.items()):
-            if self._ledger.in_flight_count(flow_id) == 0 and not holds_prepared(self._errands, flow_id):
+            if self._ledger.in_flight_count(flow_id) == 0 and not holds_prepared(self._jobs, flow_id):
                 del self._draining[flow_id]
                 self._queue.post(PartitionDrained(self._number, epoch))
 
@@ -572,5 +572,5 @@ class Partition(Behaviour):
             partition_id=self._partition_id,
             delivered_count=self._delivering.delivered_count,
             redelivered_count=self._delivering.redelivered_count,
-            settled_count=self._settled_count + self._errands.settled_count,
+            settled_count=self._settled_count + self._jobs.settled_count,
         )

@@ -59,7 +59,7 @@ def fresh_ledger(
         flow.leave()
     ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards
-    ledger.effects.buried_counts = old.effects.buried_counts
+    ledger.effects.dead_lettered_counts = old.effects.dead_lettered_counts
     ledger.lock_losses_count = old.lock_losses_count
     ledger.remarks = None if old.remarks is None else old.remarks.anew()
     if refused_count > 0:

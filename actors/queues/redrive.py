@@ -104,7 +104,7 @@ class RedriveActor(LoopActor):
             self._timer = self.cell.after(PACE_MS, self._go_on)
             return
         ask = TakeMessages(
-            deed=REDRIVE,
+            action=REDRIVE,
             partition_number=number,
             sequences=None,
             first=first,

@@ -22,7 +22,7 @@ import pykka
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled
 from sluicegate.actors.messages.transactions import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
-from sluicegate.actors.partitions.jobs.prepare import Prepared
+from sluicegate.actors.partitions.jobs.prepare import PreparedSettlement
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import PublishResult
 from sluicegate.actors.runtime.asks import LoopFuture, ask_at
@@ -66,7 +66,7 @@ class TransactionCommit(Address):
         self._spool = spool
         self._publisher = Publisher(space=space, spool=spool, address=self, rng=rng, in_transaction=True)
         self._stored: LoopFuture[str] = LoopFuture()
-        self._prepared: list[Prepared] = []
+        self._prepared: list[PreparedSettlement] = []
 
     def post(self, message: object) -> None:
         """Take the spool's answer."""
@@ -93,7 +93,7 @@ class TransactionCommit(Address):
         reason = ""
         for answer in asked:
             try:
-                prepared: Prepared | None = await answer
+                prepared: PreparedSettlement | None = await answer
             except pykka.ActorDeadError:  # its queue was deleted
                 prepared = None
             except Exception as error:  # a partition's own mistake: the others have to be told of the end

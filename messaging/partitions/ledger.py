@@ -32,7 +32,7 @@ from sluicegate.messaging.partitions.rules.in_flight import alike_until, in_flig
 from sluicegate.messaging.partitions.rules.last_value import keep_newest
 from sluicegate.messaging.partitions.rules.priorities import next_by_priority
 from sluicegate.messaging.partitions.rules.selection import BY_SELECTOR, SCANS_PER_TURN, Choice, next_chosen
-from sluicegate.messaging.partitions.rules.undeliverable import bury_declined, decline
+from sluicegate.messaging.partitions.rules.undeliverable import dead_letter_declined, decline
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import (
     DeliveryRules,
@@ -115,7 +115,7 @@ class Ledger(LedgerState):
         if self.groups is not None:
             self.groups.leave(self, flow_id)
         if self.selecting_count > 0:
-            bury_declined(self, self.groups, flow.flow.client)
+            dead_letter_declined(self, self.groups, flow.flow.client)
 
     def in_flight_count(self, flow_id: int) -> int:
         """Return how many messages a flow holds unsettled."""

@@ -15,7 +15,7 @@ from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.expiry import earlier, hold_undue, next_moment, note_moments
-from sluicegate.messaging.partitions.rules.undeliverable import bury_what_is_read
+from sluicegate.messaging.partitions.rules.undeliverable import dead_letter_loaded
 from sluicegate.messaging.partitions.state.segments import (
     PAGE_ABSENT,
     PAGE_LOADED,
@@ -154,7 +154,7 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
         hold_undue(ledger, segment, ledger.passed_ms)
         note_moments(ledger, segment)
     if ledger.selecting_count > 0:
-        bury_what_is_read(ledger, ledger.groups, absent.first, absent.end)
+        dead_letter_loaded(ledger, ledger.groups, absent.first, absent.end)
 
 
 def is_awaited(ledger: Ledger, page_first: int) -> bool:

@@ -5,8 +5,8 @@ Which messages are dead is the ledger's decision, and what changes on them is in
 
 from typing import Any, Final
 
-from sluicegate.actors.partitions.jobs.job import Errand, ErrandPlace
-from sluicegate.actors.partitions.jobs.move import Moving
+from sluicegate.actors.partitions.jobs.job import JobContext, PartitionJob
+from sluicegate.actors.partitions.jobs.move import MoveJob
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import died, goes_in_a_circle, is_eligible
 from sluicegate.messaging.message.headers import DeadLetter, Headers
@@ -15,38 +15,38 @@ from sluicegate.messaging.partitions.rules.moves import lost
 from sluicegate.messaging.partitions.state.effects import DeadRange
 from sluicegate.messaging.routing.destinations import QueueTarget
 
-UNDER_WAY_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges
-BURY_AGAIN_MS: Final = 1000  # between two attempts with a store that fails
+IN_PROGRESS_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges
+RETRY_MS: Final = 1000  # between two attempts with a store that fails
 FIRST_PARTITION: Final = 0  # of a partitioned dead message queue: for messages without key
 
 
-def bury(place: ErrandPlace) -> None:
+def dead_letter(context: JobContext) -> None:
     """Take dead messages off the ledger's hands, as many as may be under way."""
-    effects = place.ledger.effects
-    target = place.targets.get(place.ledger.rules.dead_msg_queue)
+    effects = context.ledger.effects
+    target = context.targets.get(context.ledger.rules.dead_msg_queue)
     if target is None or not target.durable:
         for dead in effects.dead:
-            lost(place.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
-            place.unburied.over(dead.first, dead.end)
+            lost(context.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
+            context.stuck.over(dead.first, dead.end)
         effects.dead = []
         return
     waiting, effects.dead = effects.dead, []
     for dead in waiting:
-        count = min(dead.end - dead.first, UNDER_WAY_MAX - place.burying_count)
+        count = min(dead.end - dead.first, IN_PROGRESS_MAX - context.dead_lettering_count)
         if count > 0:
-            place.burying_count += count
+            context.dead_lettering_count += count
             part = DeadRange(dead.first, dead.first + count, dead.reason, dead.client, dead.cause)
-            Burial(place, part, target).begin()
+            DeadLetterMove(context, part, target).begin()
             dead.first += count
         if dead.first < dead.end:
             effects.dead.append(dead)
 
 
-class Burial(Moving):
+class DeadLetterMove(MoveJob):
     """Moves messages that died alike. They are on their way already when it begins."""
 
-    def __init__(self, place: ErrandPlace, dead: DeadRange, target: QueueTarget) -> None:
-        super().__init__(place, [(dead.first, dead.end)], takes_out=True)
+    def __init__(self, context: JobContext, dead: DeadRange, target: QueueTarget) -> None:
+        super().__init__(context, [(dead.first, dead.end)], takes_out=True)
         self._dead = dead
         self._target = target
         self.in_hand.add(dead.first, dead.end)
@@ -60,23 +60,23 @@ class Burial(Moving):
 
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
         """Return the dead message queue, unless the message must not go there."""
-        eligible = is_eligible(headers, respects_flag=self.place.ledger.rules.respects_eligibility)
+        eligible = is_eligible(headers, respects_flag=self.context.ledger.rules.respects_eligibility)
         if eligible and not goes_in_a_circle(None if headers is None else headers.dead, self._target.name):
             return self._target
-        lost(self.place.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
-        self.place.unburied.over(sequence, sequence + 1)
+        lost(self.context.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
+        self.context.stuck.over(sequence, sequence + 1)
         return None
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers:
         """Put its death on the message."""
         reason = self._dead.reason
-        count = self.place.ledger.failures.get(sequence, 0) + (1 if reason == DISCARD_REJECTED else 0)
+        count = self.context.ledger.failures.get(sequence, 0) + (1 if reason == DISCARD_REJECTED else 0)
         if self._renewed is not None and headers is self._last and count == self._last_count:
             return self._renewed
         death = DeadLetter(
             reason=reason,
-            queue=self.place.queue_name,
-            partition=self.place.number,
+            queue=self.context.queue_name,
+            partition=self.context.number,
             delivery_count=count if reason == DISCARD_EXPIRED else max(count, 1),
             died_ms=wall_ms,
             client=self._dead.client,
@@ -95,22 +95,22 @@ class Burial(Moving):
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         """Count what the dead message queue has."""
-        self.place.ledger.effects.buried(self._dead.reason, count)
+        self.context.ledger.effects.dead_lettered(self._dead.reason, count)
         self._is_over(ranges)
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Drop what the dead message queue did not take."""
         for first, end in ranges:
-            lost(self.place.ledger, first, end, self._dead.reason, by_refusal=True)
+            lost(self.context.ledger, first, end, self._dead.reason, by_refusal=True)
         self._is_over(ranges)
 
     def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Try again later: the store has the messages here, and what it has it does not lose."""
         self._is_over(ranges)
-        BuryingAgain(self.place, self._dead, ranges, BURY_AGAIN_MS)
+        DeadLetterRetry(self.context, self._dead, ranges, RETRY_MS)
 
-    def tell(self, error: Exception) -> None:
-        """Leave that to `unburied`, which knows what was told of these messages before."""
+    def log_failure(self, error: Exception) -> None:
+        """Leave that to `stuck`, which knows what was told of these messages before."""
 
     def not_sent(self, ranges: list[tuple[int, int]]) -> None:
         """Leave to consumers what could not be read: with them it is found out and counted. The rest is tried again."""
@@ -118,40 +118,40 @@ class Burial(Moving):
             self._is_over(ranges)
             super().not_sent(ranges)
         elif ranges:
-            BuryingAgain(self.place, self._dead, ranges, self.place.unburied.failed(ranges, self.failure))
+            DeadLetterRetry(self.context, self._dead, ranges, self.context.stuck.failed(ranges, self.failure))
 
     def finished(self) -> None:
         """Let others be buried."""
-        self.place.burying_count -= self._dead.end - self._dead.first
+        self.context.dead_lettering_count -= self._dead.end - self._dead.first
 
     def _is_over(self, ranges: list[tuple[int, int]]) -> None:
         for first, end in ranges:
-            self.place.unburied.over(first, end)
+            self.context.stuck.over(first, end)
 
 
-class BuryingAgain(Errand):
+class DeadLetterRetry(PartitionJob):
     """Messages on their way that did not come to where they were to go. They die once more, some time later."""
 
-    def __init__(self, place: ErrandPlace, dead: DeadRange, ranges: list[tuple[int, int]], again_ms: int) -> None:
-        super().__init__(place)
+    def __init__(self, context: JobContext, dead: DeadRange, ranges: list[tuple[int, int]], again_ms: int) -> None:
+        super().__init__(context)
         self._dead = dead
         self._ranges = ranges
         self._count = sum([end - first for first, end in ranges])
-        place.burying_count += self._count  # so many fewer are tried until then
-        place.runtime.after(again_ms, self._remind)
+        context.dead_lettering_count += self._count  # so many fewer are tried until then
+        context.runtime.after(again_ms, self._remind)
 
     def answered(self, message: Any) -> None:
         """Have the partition bury them at the end of this turn."""
         self.over()
-        self.place.burying_count -= self._count
+        self.context.dead_lettering_count -= self._count
         dead = self._dead
         for first, end in self._ranges:
-            self.place.ledger.effects.die(first, end, dead.reason, dead.client, dead.cause)
+            self.context.ledger.effects.dead_letter(first, end, dead.reason, dead.client, dead.cause)
 
     def reloaded(self) -> None:
         """They wait for a consumer in the new ledger."""
         self._ranges = []
 
     def _remind(self) -> None:
-        if id(self) in self.place.under_way:  # else its queue is gone
+        if id(self) in self.context.jobs:  # else its queue is gone
             self.post(self)

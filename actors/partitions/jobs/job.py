@@ -1,14 +1,14 @@
 """Work of a partition that waits for others: for pages to be read, for a commit that moves messages elsewhere.
 
-An errand outlives the turn that began it, and the actor too when that is restarted. What it is answered with it takes
+A job outlives the turn that began it, and the actor too when that is restarted. What it is answered with it takes
 in a turn of the partition: it leaves each answer in the partition's inbox, and the partition hands it back. What fails
-over one costs that errand, which says what becomes of the messages it had in hand, and nobody else's turn.
+over one costs that job, which says what becomes of the messages it had in hand, and nobody else's turn.
 """
 
 import logging
 from typing import Any, Final, final
 
-from sluicegate.actors.partitions.consumer_requests import ConsumerAsks
+from sluicegate.actors.partitions.consumer_requests import ConsumerRequests
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import Runtime
@@ -32,7 +32,7 @@ AGAIN_MS_MAX: Final = 60_000
 
 
 @final
-class Unburied:
+class StuckDeadLetters:
     """Those of one partition, by their sequences. Operators hear when there are some, and when there are none left."""
 
     def __init__(self, clock: Clock, events: Events, queue_name: str, number: int) -> None:
@@ -76,8 +76,8 @@ log = logging.getLogger("sluicegate.queues")
 
 
 @final
-class ErrandPlace:
-    """The partition that errands are run for, and what they need of its surroundings."""
+class JobContext:
+    """The partition that jobs are run for, and what they need of its surroundings."""
 
     def __init__(
         self,
@@ -106,52 +106,52 @@ class ErrandPlace:
         self.reader = reader
         self.targets = targets  # every queue of the node by name
         self.trace = trace  # None: nothing of this queue is traced
-        self.asks = ConsumerAsks()  # of the partition: the end of its turn looks after them
-        self.under_way: dict[int, Errand] = {}
-        self.burying_count = 0  # messages on their way to the dead message queue
-        self.unburied = Unburied(runtime.clock, events, queue_name, number)
+        self.requests = ConsumerRequests()  # of the partition: the end of its turn looks after them
+        self.jobs: dict[int, PartitionJob] = {}
+        self.dead_lettering_count = 0  # messages on their way to the dead message queue
+        self.stuck = StuckDeadLetters(runtime.clock, events, queue_name, number)
         self.settled_count = 0  # messages that transactions settled
 
-    def go_on_with(self, ledger: Ledger) -> None:
+    def use_ledger(self, ledger: Ledger) -> None:
         """Take up a ledger that was made anew from the store."""
         self.ledger = ledger
-        self.unburied.all_over()
-        for errand in self.under_way.values():
-            errand.reloaded()
+        self.stuck.all_over()
+        for job in self.jobs.values():
+            job.reloaded()
 
 
-class Errand(Address):
-    """One errand. It is answered by being posted to, like any address."""
+class PartitionJob(Address):
+    """One job. It is answered by being posted to, like any address."""
 
-    def __init__(self, place: ErrandPlace) -> None:
-        self.place = place
-        place.under_way[id(self)] = self
+    def __init__(self, context: JobContext) -> None:
+        self.context = context
+        context.jobs[id(self)] = self
 
     def post(self, message: object) -> None:
         """Leave an answer with the partition, for its next turn."""
-        self.place.address.post(ErrandAnswer(self, message))
+        self.context.address.post(JobReply(self, message))
 
     def begin(self) -> None:
         """Do what there is to do before anything is waited for."""
         try:
             self.run()
-        except Exception as error:  # the boundary of an errand
-            self._broke_off(error)
+        except Exception as error:  # the boundary of a job
+            self._break_off(error)
 
-    def take(self, message: Any) -> None:
+    def take_reply(self, message: Any) -> None:
         """Take an answer, in a turn of the partition."""
         try:
             self.answered(message)
-        except Exception as error:  # the boundary of an errand
-            self._broke_off(error)
+        except Exception as error:  # the boundary of a job
+            self._break_off(error)
 
     def run(self) -> None:
         """Begin."""
-        raise AssertionError("an errand has something to do")
+        raise AssertionError("a job has something to do")
 
     def answered(self, message: Any) -> None:
         """Go on."""
-        raise AssertionError("an errand knows what it waits for")
+        raise AssertionError("a job knows what it waits for")
 
     def failed(self, error: Exception) -> None:
         """End over a fault of the gateway: say what becomes of what was in hand."""
@@ -161,27 +161,27 @@ class Errand(Address):
         """The ledger was made anew."""
 
     def abandon(self) -> None:
-        """The queue is gone: tell whoever waits for this errand how far it came."""
+        """The queue is gone: tell whoever waits for this job how far it came."""
         self.over()
 
-    def tell(self, error: Exception) -> None:
+    def log_failure(self, error: Exception) -> None:
         """Have the log tell over what fault it ends."""
-        place = self.place
-        log.error("queue %r, partition %d: an errand failed: %r", place.queue_name, place.number, error, exc_info=error)
+        context = self.context
+        log.error("queue %r, partition %d: a job failed: %r", context.queue_name, context.number, error, exc_info=error)
 
-    def _broke_off(self, error: Exception) -> None:
-        self.tell(error)
+    def _break_off(self, error: Exception) -> None:
+        self.log_failure(error)
         self.failed(error)
 
     def over(self) -> None:
         """Nothing is waited for any more."""
-        self.place.under_way.pop(id(self), None)
+        self.context.jobs.pop(id(self), None)
 
 
 @final
-class ErrandAnswer:
-    """An errand -> its partition: handle this answer in your turn."""
+class JobReply:
+    """A job -> its partition: handle this answer in your turn."""
 
-    def __init__(self, errand: Errand, message: object) -> None:
-        self.errand = errand
+    def __init__(self, job: PartitionJob, message: object) -> None:
+        self.job = job
         self.message = message

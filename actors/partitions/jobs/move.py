@@ -9,8 +9,8 @@ say.
 from typing import Any, final
 
 from sluicegate.actors.messages.data import Append, Confirmed, PublishFailed
-from sluicegate.actors.partitions.jobs.job import ErrandPlace
-from sluicegate.actors.partitions.jobs.pick import Picked, Picking, ranges_of
+from sluicegate.actors.partitions.jobs.job import JobContext
+from sluicegate.actors.partitions.jobs.pick import Picked, PickJob, ranges_of
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash_in
@@ -32,15 +32,15 @@ class _Sent:
         self.count = count
 
 
-class Moving(Picking):
+class MoveJob(PickJob):
     """Picks messages, and brings them elsewhere.
 
     With `takes_out` they have departed (messaging.partitions.rules.moves) before they are sent; else they are copied.
-    What has departed for this errand, and was neither sent nor turned down yet, is in `in_hand`.
+    What has departed for this job, and was neither sent nor turned down yet, is in `in_hand`.
     """
 
-    def __init__(self, place: ErrandPlace, ranges: list[tuple[int, int]], *, takes_out: bool) -> None:
-        super().__init__(place, ranges)
+    def __init__(self, context: JobContext, ranges: list[tuple[int, int]], *, takes_out: bool) -> None:
+        super().__init__(context, ranges)
         self._takes_out = takes_out
         self.in_hand = RangeSet()
         self.failure: Exception | None = None  # over which it was broken off
@@ -75,7 +75,7 @@ class Moving(Picking):
     def not_sent(self, ranges: list[tuple[int, int]]) -> None:
         """Messages are on their way still that were not sent: they were not found, or it was broken off."""
         for first, end in ranges:
-            stay(self.place.ledger, first, end)
+            stay(self.context.ledger, first, end)
 
     def finished(self) -> None:
         """Every message has arrived or was turned down, or it was broken off."""
@@ -85,7 +85,7 @@ class Moving(Picking):
     def complete(self) -> None:
         """Send what was picked."""
         picked, self.picked = self.picked, []
-        wall_ms = self.place.clock.wall_ms()
+        wall_ms = self.context.clock.wall_ms()
         for each in picked:
             self._send(each, wall_ms)
         self._finish_if_done()
@@ -115,7 +115,7 @@ class Moving(Picking):
         if self._takes_out:
             for sent in self._sent.values():
                 for first, end in sent.ranges:
-                    depart(self.place.ledger, first, end)
+                    depart(self.context.ledger, first, end)
 
     def _send(self, picked: Picked, wall_ms: int) -> None:
         batch = picked.batch
@@ -169,8 +169,8 @@ class Moving(Picking):
                 self._offer(target, batch.select(list(range(start, stop))), sequences[start:stop])
 
     def _publish(self, target: QueueTarget, batch: MessageBatch, sequences: list[int]) -> None:
-        if self.place.trace is not None and self._takes_out:
-            self.place.trace.moved(batch, target.name, batch.received_ms)
+        if self.context.trace is not None and self._takes_out:
+            self.context.trace.moved(batch, target.name, batch.received_ms)
         rows_by_partition: dict[int, list[int]] = {}
         for row in range(batch.count):
             rows_by_partition.setdefault(self._partition_of(target, batch, row), []).append(row)
@@ -185,7 +185,7 @@ class Moving(Picking):
             self._sent[token] = _Sent(ranges, batch.count)
             publication = Publication(batch, publisher=self, token=token, partitions_count=len(rows_by_partition))
             if self._takes_out:
-                publication.settlements = [(self.place.partition_id, first, end) for first, end in ranges]
+                publication.settlements = [(self.context.partition_id, first, end) for first, end in ranges]
                 publication.only_moves = True
         for number, rows in rows_by_partition.items():
             whole = len(rows) == batch.count
@@ -201,12 +201,12 @@ class Moving(Picking):
         if hashed >= 0:
             return target.partition_of(hashed)
         number = self.partition_for(target, batch.headers_of(row))
-        return number if number != ANY_PARTITION else target.partition_of(self.place.rng.getrandbits(16))
+        return number if number != ANY_PARTITION else target.partition_of(self.context.rng.getrandbits(16))
 
     def _arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         if self._takes_out:
             for first, end in ranges:
-                left(self.place.ledger, first, end)
+                left(self.context.ledger, first, end)
         self.arrived(ranges, count)
 
     def _finish_if_done(self) -> None:

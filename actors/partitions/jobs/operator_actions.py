@@ -3,8 +3,8 @@
 from typing import Final
 
 from sluicegate.actors.messages.operations import COPY, DELETE, REDRIVE, MessagesTaken, QueueGone, TakeMessages
-from sluicegate.actors.partitions.jobs.job import ErrandPlace
-from sluicegate.actors.partitions.jobs.move import Moving
+from sluicegate.actors.partitions.jobs.job import JobContext
+from sluicegate.actors.partitions.jobs.move import MoveJob
 from sluicegate.actors.partitions.jobs.pick import ranges_of
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.batch import MessageBatch
@@ -22,13 +22,13 @@ KEPT_NO_QUEUE: Final = "queue_not_found"  # there is no such queue any more, or 
 KEPT_SAME_QUEUE: Final = "already_there"
 
 
-class Taking(Moving):
+class OperatorAction(MoveJob):
     """Carries out one TakeMessages."""
 
-    def __init__(self, place: ErrandPlace, order: TakeMessages) -> None:
+    def __init__(self, context: JobContext, order: TakeMessages) -> None:
         sequences = order.sequences
         ranges = [(order.first, order.end)] if sequences is None else ranges_of(sequences)
-        super().__init__(place, ranges, takes_out=order.deed != COPY)
+        super().__init__(context, ranges, takes_out=order.action != COPY)
         self.answer: LoopFuture[MessagesTaken] = LoopFuture()
         self._order = order
         self._taken = MessagesTaken()
@@ -48,30 +48,30 @@ class Taking(Moving):
             self._seen.add(sequence)
         if not order.message_filter.matches(batch, row):
             return False
-        if order.deed != DELETE:
+        if order.action != DELETE:
             reason = self._hindrance(batch.headers_of(row))
             if reason:
                 self._keep(reason, 1)
                 return False
-        ledger = self.place.ledger
-        if order.deed == DELETE:
+        ledger = self.context.ledger
+        if order.action == DELETE:
             free = bool(ledger.available_within(sequence, sequence + 1))
         else:
-            free = order.deed == COPY or bool(depart(ledger, sequence, sequence + 1))
+            free = order.action == COPY or bool(depart(ledger, sequence, sequence + 1))
         if not free:
             self._keep(KEPT_IN_FLIGHT, 1)
             return False
-        if order.deed not in (DELETE, COPY):
+        if order.action not in (DELETE, COPY):
             self.in_hand.add(sequence, sequence + 1)
         self._chosen_count += 1
         return True
 
     def complete(self) -> None:
         """Delete what was picked, or send it."""
-        if self._order.deed == DELETE:
+        if self._order.action == DELETE:
             for each in self.picked:
                 for first, end in ranges_of([each.first + row for row in each.rows]):
-                    self._taken.done_count += self.place.ledger.give_up(first, end, DISCARD_DELETED)
+                    self._taken.done_count += self.context.ledger.give_up(first, end, DISCARD_DELETED)
             self.picked = []
         super().complete()
 
@@ -81,7 +81,7 @@ class Taking(Moving):
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers | None:
         """Return a message as it was published when it is driven back, else as it is."""
-        if headers is None or self._order.deed != REDRIVE:
+        if headers is None or self._order.action != REDRIVE:
             return headers
         return driven_back(headers, received_ms=received_ms, wall_ms=wall_ms)
 
@@ -92,9 +92,9 @@ class Taking(Moving):
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Let messages stay that the other queue did not take."""
         self._keep(reason, count)
-        if self._order.deed != COPY:
+        if self._order.action != COPY:
             for first, end in ranges:
-                stay(self.place.ledger, first, end)
+                stay(self.context.ledger, first, end)
 
     def finished(self) -> None:
         """Say what was done, or that it was broken off."""
@@ -105,22 +105,22 @@ class Taking(Moving):
         sequences = self._order.sequences
         if sequences is not None:
             self._taken.not_found = [each for each in sequences if each not in self._seen]
-        if self._order.deed == DELETE:  # what is moved is in the store by now
-            self.place.asks.when_stored(self._taken).pass_on(self.answer)
+        if self._order.action == DELETE:  # what is moved is in the store by now
+            self.context.requests.when_stored(self._taken).pass_on(self.answer)
         else:
             self.answer.set(self._taken)
 
     def abandon(self) -> None:
         """The queue is gone, and with it what was not done."""
         super().abandon()
-        gone = QueueGone(f"the queue {self.place.queue_name!r} was deleted meanwhile")
+        gone = QueueGone(f"the queue {self.context.queue_name!r} was deleted meanwhile")
         self.answer.set_exception((QueueGone, gone, None))
 
     def _target(self, headers: Headers | None) -> QueueTarget | None:
-        if self._order.target is not None or self._order.deed != REDRIVE:
+        if self._order.target is not None or self._order.action != REDRIVE:
             return self._order.target
         dead = None if headers is None else headers.dead
-        return None if dead is None else self.place.targets.get(dead.queue)
+        return None if dead is None else self.context.targets.get(dead.queue)
 
     def _hindrance(self, headers: Headers | None) -> str:
         """Return why a message cannot go anywhere, or an empty text."""
@@ -129,7 +129,7 @@ class Taking(Moving):
             return KEPT_NOT_DEAD
         if target is None or not target.durable:  # a queue that is never written takes no part in a commit
             return KEPT_NO_QUEUE
-        return KEPT_SAME_QUEUE if target.name == self.place.queue_name else ""
+        return KEPT_SAME_QUEUE if target.name == self.context.queue_name else ""
 
     def _keep(self, reason: str, count: int) -> None:
         self._taken.kept[reason] = self._taken.kept.get(reason, 0) + count

@@ -8,15 +8,15 @@ again.
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.queues import PageRead, ReadPage
-from sluicegate.actors.partitions.jobs.job import Errand, ErrandPlace
+from sluicegate.actors.partitions.jobs.job import JobContext, PartitionJob
 from sluicegate.messaging.message.batch import MessageBatch
 
 READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
 
 
 @final
-class LookAgain:
-    """An errand -> itself, later: the store may be read again."""
+class PickAgain:
+    """A job -> itself, later: the store may be read again."""
 
 
 @final
@@ -29,14 +29,14 @@ class Picked:
         self.rows = rows
 
 
-class Picking(Errand):
+class PickJob(PartitionJob):
     """Walks over ranges of sequences, ascending, and ends with `complete`.
 
     `next_sequence` is how far it has come: everything below was looked at, or is not there.
     """
 
-    def __init__(self, place: ErrandPlace, ranges: list[tuple[int, int]]) -> None:
-        super().__init__(place)
+    def __init__(self, context: JobContext, ranges: list[tuple[int, int]]) -> None:
+        super().__init__(context)
         self.picked: list[Picked] = []
         self.next_sequence = ranges[0][0] if ranges else 0
         self._ranges = ranges
@@ -56,7 +56,7 @@ class Picking(Errand):
 
     def run(self) -> None:
         """Go on until a page has to be read, or all is picked."""
-        segments = self.place.ledger.segments
+        segments = self.context.ledger.segments
         while self._index < len(self._ranges) and not self.is_full():
             first, end = self._ranges[self._index]
             self.next_sequence = max(self.next_sequence, first)
@@ -67,23 +67,23 @@ class Picking(Errand):
             elif segment.batch is not None:
                 self._look(segment.first, segment.batch, end)
             else:
-                page, reader = segment.page, self.place.reader
+                page, reader = segment.page, self.context.reader
                 assert page is not None, "what is not in memory lies in a page"
                 assert reader is not None, "only what is written lies in pages"
-                reader.read(ReadPage(self, self.place.partition_id, page.first))
+                reader.read(ReadPage(self, self.context.partition_id, page.first))
                 return
         self.complete()
 
     def answered(self, message: Any) -> None:
         """Take a page that was read."""
-        if isinstance(message, LookAgain):
+        if isinstance(message, PickAgain):
             self.run()
             return
         assert isinstance(message, PageRead)
         if message.failed:
-            self.place.runtime.after(READ_AGAIN_MS, self._look_again)
+            self.context.runtime.after(READ_AGAIN_MS, self._look_again)
             return
-        segment = self.place.ledger.segments.at_or_after(self.next_sequence)
+        segment = self.context.ledger.segments.at_or_after(self.next_sequence)
         before = self.next_sequence
         for first, batch in message.runs:
             while self.next_sequence < first + batch.count and self._index < len(self._ranges) and not self.is_full():
@@ -98,12 +98,12 @@ class Picking(Errand):
         self.run()
 
     def _look_again(self) -> None:
-        if id(self) in self.place.under_way:  # else its queue is gone
-            self.post(LookAgain())
+        if id(self) in self.context.jobs:  # else its queue is gone
+            self.post(PickAgain())
 
     def _look(self, first: int, batch: MessageBatch, end: int) -> None:
         """Look at the rows of a batch from `next_sequence` to `end`."""
-        ledger = self.place.ledger
+        ledger = self.context.ledger
         rows: list[int] = []
         sequence = max(self.next_sequence, first)
         stop = min(end, first + batch.count)

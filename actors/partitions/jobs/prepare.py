@@ -6,7 +6,7 @@ What that means for the messages is in messaging.partitions.prepared; the commit
 from typing import Any, final
 
 from sluicegate.actors.messages.transactions import CommitEnded, PrepareSettlement
-from sluicegate.actors.partitions.jobs.job import Errand, ErrandPlace
+from sluicegate.actors.partitions.jobs.job import JobContext, PartitionJob
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.prepared import (
@@ -19,30 +19,30 @@ from sluicegate.messaging.partitions.prepared import (
 
 
 @final
-class Prepared(Errand):
+class PreparedSettlement(PartitionJob):
     """Ranges that a commit settles. It is told how the commit ended by being posted a CommitEnded."""
 
-    def __init__(self, place: ErrandPlace, ranges: PreparedRanges) -> None:
-        super().__init__(place)
+    def __init__(self, context: JobContext, ranges: PreparedRanges) -> None:
+        super().__init__(context)
         self._ranges = ranges
         self.settlements: list[tuple[int, int, int]] = []  # to be written by the commit; none of what is never written
-        if place.ledger.durable:
-            self.settlements = [(place.partition_id, first, end) for first, end in ranges.ranges]
+        if context.ledger.durable:
+            self.settlements = [(context.partition_id, first, end) for first, end in ranges.ranges]
 
     def answered(self, message: Any) -> None:
         """Take the end of the commit."""
         assert isinstance(message, CommitEnded)
         self.over()
-        place = self.place
+        context = self.context
         if not message.is_made:
-            give_back_prepared(place.ledger, self._ranges, place.clock.wall_ms())
+            give_back_prepared(context.ledger, self._ranges, context.clock.wall_ms())
             return
-        if place.trace is not None:
-            place.trace.settled(self._ranges.flow.flow_id, self._ranges.ranges, ACCEPTED, place.clock.wall_ms())
-        place.settled_count += settle_prepared(place.ledger, self._ranges)
+        if context.trace is not None:
+            context.trace.settled(self._ranges.flow.flow_id, self._ranges.ranges, ACCEPTED, context.clock.wall_ms())
+        context.settled_count += settle_prepared(context.ledger, self._ranges)
         window = self._ranges.flow.window
         if window.keeps_waiting():  # the flow holds less: other partitions may have waited for that
-            wake_waiters(window, place.runtime.dispatcher)
+            wake_waiters(window, context.runtime.dispatcher)
 
     def is_of(self, flow_id: int) -> bool:
         """Return whether a flow held them."""
@@ -50,7 +50,7 @@ class Prepared(Errand):
 
     def reloaded(self) -> None:
         """Keep from consumers what the commit may settle."""
-        take_up_prepared(self.place.ledger, self._ranges)
+        take_up_prepared(self.context.ledger, self._ranges)
 
     def abandon(self) -> None:
         """The queue is gone, and what is settled with it."""
@@ -58,12 +58,12 @@ class Prepared(Errand):
         super().abandon()
 
 
-def begin_prepared(place: ErrandPlace, order: PrepareSettlement) -> Prepared | None:
+def begin_prepared(context: JobContext, order: PrepareSettlement) -> PreparedSettlement | None:
     """Carry out one order."""
-    ranges = prepare(place.ledger, order.flow_id, order.epoch, order.ranges, order.delivery_count)
-    return None if ranges is None else Prepared(place, ranges)
+    ranges = prepare(context.ledger, order.flow_id, order.epoch, order.ranges, order.delivery_count)
+    return None if ranges is None else PreparedSettlement(context, ranges)
 
 
-def holds_prepared(place: ErrandPlace, flow_id: int) -> bool:
+def holds_prepared(context: JobContext, flow_id: int) -> bool:
     """Return whether a commit under way may still give messages back to a flow."""
-    return any(isinstance(each, Prepared) and each.is_of(flow_id) for each in place.under_way.values())
+    return any(isinstance(each, PreparedSettlement) and each.is_of(flow_id) for each in context.jobs.values())

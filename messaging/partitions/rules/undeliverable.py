@@ -39,26 +39,26 @@ def decline(
     if declined.ranges_count() > DECLINED_RANGES_MAX:
         state.give_up(first, end, DISCARD_UNDELIVERABLE, client)
     else:
-        _bury_unwanted(state, groups, first, end, client)
+        _dead_letter_unwanted(state, groups, first, end, client)
 
 
-def bury_declined(state: LedgerState, groups: MessageGroups | None, client: str) -> None:
+def dead_letter_declined(state: LedgerState, groups: MessageGroups | None, client: str) -> None:
     """A flow of this client has left: what it alone had not declined is dead."""
     for flow in list(state.flows.values()):
         if flow.declined is not None:
             for first, end in flow.declined.ranges():
-                _bury_unwanted(state, groups, first, end, client)
+                _dead_letter_unwanted(state, groups, first, end, client)
 
 
-def bury_what_is_read(state: LedgerState, groups: MessageGroups | None, first: int, end: int) -> None:
+def dead_letter_loaded(state: LedgerState, groups: MessageGroups | None, first: int, end: int) -> None:
     """A page is in memory: what of it was declined while nobody could tell who selects it is dead if nobody does."""
     for flow in list(state.flows.values()):
         if flow.declined is not None:
             for start, stop in flow.declined.within(first, end):
-                _bury_unwanted(state, groups, start, stop, flow.flow.client)
+                _dead_letter_unwanted(state, groups, start, stop, flow.flow.client)
 
 
-def _bury_unwanted(state: LedgerState, groups: MessageGroups | None, first: int, end: int, client: str) -> None:
+def _dead_letter_unwanted(state: LedgerState, groups: MessageGroups | None, first: int, end: int, client: str) -> None:
     for start, stop in state.available_within(first, end):
         for sequence in range(start, stop):
             if not any(_may_have(state, groups, flow, sequence) for flow in state.flows.values()):

@@ -79,7 +79,7 @@ class Effects:
     """Everything a ledger left to do since it was last asked. The owner empties the lists it has dealt with."""
 
     __slots__ = (
-        "buried_counts",
+        "dead_lettered_counts",
         "dead",
         "discards",
         "released_publications",
@@ -103,7 +103,7 @@ class Effects:
         self.starved_flows: list[Flow] = []  # had messages waiting and no credit
         self.taken_back: list[tuple[Flow, int, int]] = []  # `[first, end)` that a flow held, and did not settle
         self.discards: dict[str, int] = {}  # reason -> messages dropped
-        self.buried_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
+        self.dead_lettered_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
         self.released_count: i64 = 0  # messages and bytes that count against the quota no more
         self.released_bytes: i64 = 0
 
@@ -115,7 +115,7 @@ class Effects:
         else:
             settled.append((first, end))
 
-    def die(self, first: int, end: int, reason: str, client: str, cause: str) -> None:
+    def dead_letter(self, first: int, end: int, reason: str, client: str, cause: str) -> None:
         """Note messages for the dead message queue; neighbours with one fate become one range."""
         if self.dead:
             last = self.dead[-1]
@@ -124,9 +124,9 @@ class Effects:
                 return
         self.dead.append(DeadRange(first, end, reason, client, cause))
 
-    def buried(self, reason: str, count: int) -> None:
+    def dead_lettered(self, reason: str, count: int) -> None:
         """Count messages that the dead message queue has."""
-        self.buried_counts[reason] = self.buried_counts.get(reason, 0) + count
+        self.dead_lettered_counts[reason] = self.dead_lettered_counts.get(reason, 0) + count
 
     def discard(self, reason: str, count: int) -> None:
         """Count messages the ledger dropped."""

@@ -332,7 +332,7 @@ class LedgerState:
         """Drop messages that nobody holds, or let them leave for the dead message queue; `client` had them last."""
         if self.rules.dead_msg_queue and reason in DEAD_REASONS:
             self.leaving.add(first, end)
-            self.effects.die(first, end, reason, client, cause)
+            self.effects.dead_letter(first, end, reason, client, cause)
         else:
             self.discard_for_good(first, end, reason)
 

@@ -7,7 +7,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.actors.messages.queues import ReadPage
-from sluicegate.actors.partitions.jobs.job import Errand
+from sluicegate.actors.partitions.jobs.job import PartitionJob
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues import RedriveView, TakenView
@@ -221,7 +221,7 @@ async def test_a_move_that_breaks_off_over_a_mistake_says_so_and_leaves_the_rest
     read, asked = broker.node.threads.read, list[ReadPage]()
 
     def fails_once(request: ReadPage) -> None:
-        if isinstance(request.partition, Errand):
+        if isinstance(request.partition, PartitionJob):
             asked.append(request)
             if len(asked) == 2:
                 raise ValueError("a mistake")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sluicegate.actors.messages.data import Append, Confirmed
-from sluicegate.actors.partitions.jobs.dead_lettering import BuryingAgain, bury
-from sluicegate.actors.partitions.jobs.job import ErrandPlace, Unburied
+from sluicegate.actors.partitions.jobs.dead_lettering import DeadLetterRetry, dead_letter
+from sluicegate.actors.partitions.jobs.job import JobContext, StuckDeadLetters
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import Runtime
@@ -60,7 +60,7 @@ class Graveyard:
         self.ledger.deliver(0)
         target = QueueTarget(DMQ, endless_gate(), Pressure(high_bytes=ENDLESS, low_bytes=0), durable=True)
         target.partitions.append(PartitionTarget(2, self.arrived))
-        self.place = ErrandPlace(
+        self.place = JobContext(
             runtime,
             spawned(runtime, Idle).inbox,
             ledger=self.ledger,
@@ -76,15 +76,15 @@ class Graveyard:
 
     def bury(self) -> list[bytes]:
         """Do what a partition does at the end of its turn; return what has come to the dead message queue by then."""
-        bury(self.place)
+        dead_letter(self.place)
         appends = [each for each in self.arrived.items if isinstance(each, Append)]
         return sorted([payload for each in appends for payload in each.batch.payloads()])
 
     def try_again(self) -> None:
         """The time of those that are to be tried again has come."""
-        for errand in list(self.place.under_way.values()):
-            if isinstance(errand, BuryingAgain):
-                errand.take(None)
+        for errand in list(self.place.jobs.values()):
+            if isinstance(errand, DeadLetterRetry):
+                errand.take_reply(None)
 
     def told(self) -> dict[str, int]:
         """Return how often which event was told."""
@@ -104,7 +104,7 @@ def test_dead_messages_whose_move_fails_hold_up_no_others_and_are_moved_later(gr
     graveyard.ledger.settle(1, 5, 7, REJECTED)
     graveyard.clock.failures_left = 1
     assert graveyard.bury() == [b"5", b"6"]
-    assert graveyard.place.burying_count == 4, "those that failed are tried again"
+    assert graveyard.place.dead_lettering_count == 4, "those that failed are tried again"
 
     graveyard.try_again()
     assert graveyard.bury() == [b"1", b"2", b"5", b"6"]
@@ -124,8 +124,8 @@ def test_dead_messages_that_fail_again_and_again_are_told_once(
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
 
     assert graveyard.bury() == [b"1", b"2"]
-    (moving,) = graveyard.place.under_way.values()
-    moving.take(Confirmed(1))
+    (moving,) = graveyard.place.jobs.values()
+    moving.take_reply(Confirmed(1))
     assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
     graveyard.ledger.check()
 
@@ -157,13 +157,13 @@ def test_operators_hear_when_dead_messages_that_were_stuck_are_dropped(
     assert graveyard.bury() == []
     assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
     assert graveyard.ledger.waiting_count == 4
-    assert graveyard.place.burying_count == 0
+    assert graveyard.place.dead_lettering_count == 0
     graveyard.ledger.check()
 
 
 def test_what_fails_again_and_again_is_tried_ever_more_rarely() -> None:
     clock = FailingClock()
-    unburied = Unburied(clock, Events(clock), "q", 0)
+    unburied = StuckDeadLetters(clock, Events(clock), "q", 0)
     pauses: list[int] = []
     for _ in range(9):
         pauses.append(unburied.failed([(1, 3)], ValueError("a mistake")))
@@ -179,5 +179,5 @@ def test_a_ledger_made_anew_has_no_dead_messages_that_are_stuck(graveyard: Grave
     graveyard.ledger.settle(1, 1, 3, REJECTED)
     graveyard.clock.failures_left = 1
     graveyard.bury()
-    graveyard.place.go_on_with(graveyard.ledger)
+    graveyard.place.use_ledger(graveyard.ledger)
     assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}

@@ -40,7 +40,7 @@ def test_a_partition_that_is_made_anew_moves_what_it_was_asked_for_while_other_p
     (first,) = spool.actor.asked
     assert [(plan.first, plan.end) for plan in first.plans] == [(1, 2)]
 
-    paging.go_on_with(after.log)
+    paging.use_log(after.log)
     paging.written(PagesWritten(first.plans, False))
     turn(runtime)
 
