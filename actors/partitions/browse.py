@@ -89,7 +89,7 @@ class PartitionBrowse(Address):
             sequence = first + row
             if sequence < self._next or sequence < ledger.floor or sequence in ledger.settled:
                 continue
-            if sequence in ledger.leaving:  # another queue shows it
+            if sequence in ledger.moving:  # another queue shows it
                 continue
             if len(self._found) == self._limit:
                 return

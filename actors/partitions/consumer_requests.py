@@ -50,7 +50,7 @@ class _Storing:
 
     def is_leaving(self, ledger: Ledger) -> bool:
         """Return whether some are on their way to a dead message queue: until they are there, a crash undoes it."""
-        return any(ledger.leaving.count_within(first, end) for first, end in self._ranges)
+        return any(ledger.moving.count_within(first, end) for first, end in self._ranges)
 
     def is_there(self, ledger: Ledger) -> bool:
         """Return whether some wait for a consumer: what was done to them has come to nothing."""

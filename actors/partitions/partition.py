@@ -148,7 +148,7 @@ def overview_of(
         partition_id=partition_id,
         waiting_count=ledger.waiting_count,
         waiting_bytes=ledger.waiting_bytes,
-        ready_count=ledger.waiting_count - in_flight_count - ledger.leaving.total - delayed_count,
+        ready_count=ledger.waiting_count - in_flight_count - ledger.moving.total - delayed_count,
         delayed_count=delayed_count,
         in_flight_count=in_flight_count,
         memory_bytes=ledger.memory_bytes,

@@ -85,7 +85,7 @@ def key_standing(ledger: Ledger, key: str) -> KeyStanding:
 
 def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     """Return why an unsettled message, which is with no consumer, is not delivered at this moment."""
-    if sequence in ledger.leaving:
+    if sequence in ledger.moving:
         return WaitReason.LEAVING
     if sequence in ledger.unstored:
         return WaitReason.NOT_STORED

@@ -175,7 +175,7 @@ def _is_held(ledger: Ledger, page: Page) -> bool:
     """Return whether some message of a loaded page is with a consumer, or on its way to another queue."""
     segments = _segments_of(ledger, page)
     first, end = segments[0].first, segments[-1].end
-    held = [ledger.leaving, *[flow.in_flight for flow in ledger.flows.values()]]
+    held = [ledger.moving, *[flow.in_flight for flow in ledger.flows.values()]]
     return any(ranges.count_within(first, end) > 0 for ranges in held)
 
 

@@ -17,7 +17,7 @@ from sluicegate.messaging.message.outcomes import WHICHEVER
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.in_flight import in_flight_of, renew
-from sluicegate.messaging.partitions.rules.moves import depart
+from sluicegate.messaging.partitions.rules.moves import begin_move
 from sluicegate.messaging.partitions.state.flows import Flow
 
 Ranges = list[tuple[int, int]]
@@ -54,7 +54,7 @@ def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_c
             return None
     for first, end in ranges:
         flow.in_flight.remove(first, end)
-        ledger.leaving.add(first, end)
+        ledger.moving.add(first, end)
     ledger.undecided.begin(flow_id, epoch)
     return PreparedRanges(flow.flow, epoch, ranges)
 
@@ -62,7 +62,7 @@ def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_c
 def take_up_prepared(ledger: Ledger, prepared: PreparedRanges) -> None:
     """Keep from consumers what the commit may settle, in a ledger made anew; what it has settled is settled there."""
     for first, end in prepared.ranges:
-        depart(ledger, first, end)
+        begin_move(ledger, first, end)
     ledger.undecided.begin(prepared.flow.flow_id, prepared.epoch)
 
 
@@ -73,7 +73,7 @@ def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
     was_worth_a_commit = effects.settled_written
     count = 0
     for first, end in prepared.ranges:
-        for start, stop in ledger.leaving.remove(first, end):
+        for start, stop in ledger.moving.remove(first, end):
             count += stop - start
             ledger.remove(start, stop)
     effects.settled_written = was_worth_a_commit
@@ -86,7 +86,7 @@ def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -
     flow_id = prepared.flow.flow_id
     flow = ledger.flows.get(flow_id)
     for first, end in prepared.ranges:
-        for start, stop in ledger.leaving.remove(first, end):
+        for start, stop in ledger.moving.remove(first, end):
             if flow is not None and flow.epoch == prepared.epoch:
                 flow.in_flight.add(start, stop)
                 renew(ledger, flow_id, prepared.epoch, [(start, stop)], WHICHEVER, wall_ms)

@@ -11,7 +11,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import died, goes_in_a_circle, is_eligible
 from sluicegate.messaging.message.headers import DeadLetter, Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
-from sluicegate.messaging.partitions.rules.moves import lost
+from sluicegate.messaging.partitions.rules.moves import drop_moving
 from sluicegate.messaging.partitions.state.effects import DeadRange
 from sluicegate.messaging.routing.destinations import QueueTarget
 
@@ -26,7 +26,7 @@ def dead_letter(context: JobContext) -> None:
     target = context.targets.get(context.ledger.rules.dead_msg_queue)
     if target is None or not target.durable:
         for dead in effects.dead:
-            lost(context.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
+            drop_moving(context.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
             context.stuck.over(dead.first, dead.end)
         effects.dead = []
         return
@@ -63,7 +63,7 @@ class DeadLetterMove(MoveJob):
         eligible = is_eligible(headers, respects_flag=self.context.ledger.rules.respects_eligibility)
         if eligible and not goes_in_a_circle(None if headers is None else headers.dead, self._target.name):
             return self._target
-        lost(self.context.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
+        drop_moving(self.context.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
         self.context.stuck.over(sequence, sequence + 1)
         return None
 
@@ -101,7 +101,7 @@ class DeadLetterMove(MoveJob):
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Drop what the dead message queue did not take."""
         for first, end in ranges:
-            lost(self.context.ledger, first, end, self._dead.reason, by_refusal=True)
+            drop_moving(self.context.ledger, first, end, self._dead.reason, by_refusal=True)
         self._is_over(ranges)
 
     def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:

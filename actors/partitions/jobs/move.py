@@ -17,7 +17,7 @@ from sluicegate.messaging.message.keys import key_hash_in
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_COUNTERS
-from sluicegate.messaging.partitions.rules.moves import depart, left, stay
+from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move, commit_move
 from sluicegate.messaging.routing.destinations import QueueTarget
 
 ANY_PARTITION = -1
@@ -75,7 +75,7 @@ class MoveJob(PickJob):
     def not_sent(self, ranges: list[tuple[int, int]]) -> None:
         """Messages are on their way still that were not sent: they were not found, or it was broken off."""
         for first, end in ranges:
-            stay(self.context.ledger, first, end)
+            abort_move(self.context.ledger, first, end)
 
     def finished(self) -> None:
         """Every message has arrived or was turned down, or it was broken off."""
@@ -115,7 +115,7 @@ class MoveJob(PickJob):
         if self._takes_out:
             for sent in self._sent.values():
                 for first, end in sent.ranges:
-                    depart(self.context.ledger, first, end)
+                    begin_move(self.context.ledger, first, end)
 
     def _send(self, picked: Picked, wall_ms: int) -> None:
         batch = picked.batch
@@ -206,7 +206,7 @@ class MoveJob(PickJob):
     def _arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         if self._takes_out:
             for first, end in ranges:
-                left(self.context.ledger, first, end)
+                commit_move(self.context.ledger, first, end)
         self.arrived(ranges, count)
 
     def _finish_if_done(self) -> None:

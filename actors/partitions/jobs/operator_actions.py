@@ -11,7 +11,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import driven_back
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import DISCARD_DELETED
-from sluicegate.messaging.partitions.rules.moves import depart, stay
+from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
 from sluicegate.messaging.routing.destinations import QueueTarget
 
 LOOKED_AT_MAX: Final = 5000  # messages of one ask: a few milliseconds in which the node does nothing else
@@ -57,7 +57,7 @@ class OperatorAction(MoveJob):
         if order.action == DELETE:
             free = bool(ledger.available_within(sequence, sequence + 1))
         else:
-            free = order.action == COPY or bool(depart(ledger, sequence, sequence + 1))
+            free = order.action == COPY or bool(begin_move(ledger, sequence, sequence + 1))
         if not free:
             self._keep(KEPT_IN_FLIGHT, 1)
             return False
@@ -94,7 +94,7 @@ class OperatorAction(MoveJob):
         self._keep(reason, count)
         if self._order.action != COPY:
             for first, end in ranges:
-                stay(self.context.ledger, first, end)
+                abort_move(self.context.ledger, first, end)
 
     def finished(self) -> None:
         """Say what was done, or that it was broken off."""

@@ -10,7 +10,7 @@ The newest message is delivered at once, safe or not, as in every queue.
 
 from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED, DISCARD_REPLACED
 from sluicegate.messaging.message.ranges import RangeSet
-from sluicegate.messaging.partitions.rules.moves import depart, stay
+from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
 from sluicegate.messaging.partitions.state.state import LedgerState
 
 
@@ -20,7 +20,7 @@ def keep_newest(ledger: LedgerState) -> None:
     if not ledger.rules.last_value_only:
         if replaced is not None:
             for first, end in replaced.ranges():
-                stay(ledger, first, end)
+                abort_move(ledger, first, end)
         ledger.replaced = None
         return
     if ledger.waiting_count <= 1 and replaced is None and ledger.gone_end <= ledger.floor:
@@ -32,7 +32,7 @@ def keep_newest(ledger: LedgerState) -> None:
     replaced = ledger.replaced
     if replaced is not None and newest in replaced:
         replaced.remove(newest, newest + 1)
-        stay(ledger, newest, newest + 1)
+        abort_move(ledger, newest, newest + 1)
     if replaced is not None and replaced.total == 0:
         ledger.replaced = None
 
@@ -68,7 +68,7 @@ def _discard_set_aside(ledger: LedgerState, first: int, end: int, reason: str) -
     replaced = ledger.replaced
     if replaced is not None:
         for start, stop in replaced.remove(first, end):
-            for its_start, its_stop in ledger.leaving.remove(start, stop):
+            for its_start, its_stop in ledger.moving.remove(start, stop):
                 ledger.discard_for_good(its_start, its_stop, reason)
 
 
@@ -78,5 +78,5 @@ def _set_aside_below(ledger: LedgerState, newest: int) -> None:
     replaced = ledger.replaced
     if replaced is None:
         replaced = ledger.replaced = RangeSet()
-    for first, end in depart(ledger, ledger.floor, newest):
+    for first, end in begin_move(ledger, ledger.floor, newest):
         replaced.add(first, end)

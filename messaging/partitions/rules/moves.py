@@ -14,36 +14,36 @@ from sluicegate.messaging.partitions.state.gaps import GAP_MOVED
 from sluicegate.messaging.partitions.state.state import LedgerState
 
 
-def depart(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int]]:
+def begin_move(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int]]:
     """Let those of `[first, end)` depart that no consumer holds; return them as ranges, ascending."""
     ledger.gather_fresh()  # so that what stays after all is known not to have been delivered
     departing = ledger.available_within(first, end)
     for start, stop in departing:
         ledger.take_out(start, stop)
-        ledger.leaving.add(start, stop)
+        ledger.moving.add(start, stop)
     return departing
 
 
-def left(ledger: LedgerState, first: int, end: int) -> None:
+def commit_move(ledger: LedgerState, first: int, end: int) -> None:
     """The other queue has `[first, end)`. Its settlement was written with that: there is nothing to persist."""
     effects = ledger.effects
     was_worth_a_commit = effects.settled_written
-    for start, stop in ledger.leaving.remove(first, end):
+    for start, stop in ledger.moving.remove(first, end):
         ledger.gaps.note(GAP_MOVED, start, stop)
         ledger.remove(start, stop)
     effects.settled_written = was_worth_a_commit
 
 
-def stay(ledger: LedgerState, first: int, end: int) -> None:
+def abort_move(ledger: LedgerState, first: int, end: int) -> None:
     """The other queue did not take `[first, end)`: consumers may have it again, but for what the store refused."""
-    for start, stop in [kept for each in ledger.leaving.remove(first, end) for kept in ledger.drop_refused(*each)]:
+    for start, stop in [kept for each in ledger.moving.remove(first, end) for kept in ledger.drop_refused(*each)]:
         ledger.make_ready(start, stop)
         for segment in ledger.segments.overlapping(start, stop):
             hold_undue(ledger, segment, ledger.passed_ms)
             note_moments(ledger, segment)
 
 
-def lost(ledger: LedgerState, first: int, end: int, reason: str, *, by_refusal: bool) -> None:
+def drop_moving(ledger: LedgerState, first: int, end: int, reason: str, *, by_refusal: bool) -> None:
     """Drop `[first, end)` after all: there is no dead message queue for it, or (`by_refusal`) that did not take it."""
-    for start, stop in ledger.leaving.remove(first, end):
+    for start, stop in ledger.moving.remove(first, end):
         ledger.discard_for_good(start, stop, reason + TO_DMQ_FAILED if by_refusal else reason)

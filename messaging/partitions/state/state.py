@@ -48,7 +48,7 @@ class LedgerState:
     """One partition's messages and their states.
 
     Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
-    flow, on its way to another queue (`leaving`, see messaging.partitions.rules.moves), ready behind the cursor
+    flow, on its way to another queue (`moving`, see messaging.partitions.rules.moves), ready behind the cursor
     (`requeued`), waiting for its commit (`unstored`), for its time (`delayed`), after a failure (`back_off`) or for
     older messages elsewhere (`holds`), or fresh: ready, at or after the cursor `ready_from`, and never delivered. Those
     that are not settled lie in segments. What waits behind the cursor was delivered before, unless it is in
@@ -66,10 +66,10 @@ class LedgerState:
         self.ready_from = next_sequence
         self.settled = RangeSet()
         self.requeued = RangeSet()
-        self.leaving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
-        self.undecided = Undecided()  # commits that may settle some of `leaving`
+        self.moving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
+        self.undecided = Undecided()  # commits that may settle some of `moving`
         self.replaced: RangeSet | None = (
-            None  # of `leaving`, what messaging.partitions.rules.last_value has set aside; None: nothing
+            None  # of `moving`, what messaging.partitions.rules.last_value has set aside; None: nothing
         )
         self.gone_end = 0  # of a last-value queue: a message right below it has left, so what is older is replaced
         self.undelivered = RangeSet()
@@ -305,7 +305,7 @@ class LedgerState:
     def available_within(self, first: int, end: int) -> list[tuple[int, int]]:
         """Return those of `[first, end)` that are unsettled, with no consumer and not on their way elsewhere."""
         free = self.settled.outside(max(first, self.floor), min(end, self.next_sequence))
-        for ranges in [self.leaving, *[flow.in_flight for flow in self.flows.values()]]:
+        for ranges in [self.moving, *[flow.in_flight for flow in self.flows.values()]]:
             if ranges.total > 0:
                 free = [part for start, stop in free for part in ranges.outside(start, stop)]
         return free
@@ -331,7 +331,7 @@ class LedgerState:
     def _discard(self, first: int, end: int, reason: str, client: str, cause: str = "") -> None:
         """Drop messages that nobody holds, or let them leave for the dead message queue; `client` had them last."""
         if self.rules.dead_msg_queue and reason in DEAD_REASONS:
-            self.leaving.add(first, end)
+            self.moving.add(first, end)
             self.effects.dead_letter(first, end, reason, client, cause)
         else:
             self.discard_for_good(first, end, reason)
@@ -419,7 +419,7 @@ class LedgerState:
     def check(self) -> None:
         """Assert the invariants, each on its own line."""
         self.segments.check()
-        for whole in (self.settled, self.leaving, self.undelivered):
+        for whole in (self.settled, self.moving, self.undelivered):
             whole.check()
         assert self.floor <= self.ready_from <= self.next_sequence
         assert self.settled.total == 0 or self.settled.lowest() > self.floor, "the floor is as high as it can be"
@@ -439,7 +439,7 @@ class LedgerState:
             ranges.check()
             for first, end in ranges.ranges():
                 assert held.add(first, end) == end - first, "no sequence is held twice"
-        for first, end in self.leaving.ranges():
+        for first, end in self.moving.ranges():
             assert held.add(first, end) == end - first, "what leaves is held by nobody else"
         assert held.total == 0 or held.end() <= self.ready_from, "what waits, is held or leaves is behind the cursor"
         fresh_count = sum([stop - start for start, stop in self.settled.outside(self.ready_from, self.next_sequence)])
@@ -447,7 +447,7 @@ class LedgerState:
         for start, end in self.undelivered.ranges():
             ready_count = self.requeued.count_within(start, end) + self.delayed.count_within(start, end)
             ready_count += self.unstored.count_within(start, end)
-            ready_count += self.redelivery_delays.blocked.count_within(start, end) + self.leaving.count_within(
+            ready_count += self.redelivery_delays.blocked.count_within(start, end) + self.moving.count_within(
                 start, end
             )
             ready_count += sum([ranges.count_within(start, end) for ranges in passed])

@@ -87,7 +87,7 @@ def test_before_its_turn_a_message_waits_behind_others() -> None:
 
 def test_a_message_on_its_way_elsewhere_waits_for_nobody() -> None:
     standing = Standing("ab")
-    standing.ledger.leaving.add(1, 2)
+    standing.ledger.moving.add(1, 2)
     assert standing.why("a") is WaitReason.LEAVING
 
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, FAILED, REJECTED, TO_DMQ_FAILED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.partitions.rules.moves import depart, left, lost, stay
+from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move, commit_move, drop_moving
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from support.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from support.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
@@ -64,7 +64,7 @@ class DepartureMachine(PartitionMachine):
     def depart(self, skip: int, count: int) -> None:
         first = self.ledger.floor + skip
         expected = [sequence for sequence in self.plain.ready() if first <= sequence < first + count]
-        departing = depart(self.ledger, first, first + count)
+        departing = begin_move(self.ledger, first, first + count)
         assert [sequence for start, stop in departing for sequence in range(start, stop)] == expected
         for sequence in expected:
             self.plain.depart(sequence)
@@ -74,15 +74,15 @@ class DepartureMachine(PartitionMachine):
     def arrive(self, data: st.DataObject, fate: str) -> None:
         sequence = data.draw(st.sampled_from(self.plain.leaving()))
         if fate == "left":
-            left(self.ledger, sequence, sequence + 1)
+            commit_move(self.ledger, sequence, sequence + 1)
             self.plain.left(sequence)
             self.kept_out.add(sequence)
             self.settled.add(sequence, sequence + 1)
         elif fate == "stay":
-            stay(self.ledger, sequence, sequence + 1)
+            abort_move(self.ledger, sequence, sequence + 1)
             self.plain.stay(sequence)
         else:
-            lost(self.ledger, sequence, sequence + 1, "expired", by_refusal=True)
+            drop_moving(self.ledger, sequence, sequence + 1, "expired", by_refusal=True)
             self.plain.lost(sequence, "expired" + TO_DMQ_FAILED)
 
     def take_settled_effects(self, *, expired: bool = False) -> None:
@@ -98,14 +98,14 @@ class DepartureMachine(PartitionMachine):
 
     @invariant()
     def what_leaves_is_what_the_model_says(self) -> None:
-        leaving = [seq for first, end in self.ledger.leaving.ranges() for seq in range(first, end)]
+        leaving = [seq for first, end in self.ledger.moving.ranges() for seq in range(first, end)]
         assert leaving == sorted(self.plain.leaving() + self.plain.held_by(REPLACED))
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):
             self.delivery_rules.dead_msg_queue = ""
             for sequence in self.plain.leaving():
-                stay(self.ledger, sequence, sequence + 1)
+                abort_move(self.ledger, sequence, sequence + 1)
                 self.plain.stay(sequence)
         super().teardown()
 
@@ -172,12 +172,12 @@ def test_a_purge_leaves_alone_what_is_on_its_way_elsewhere() -> None:
 def test_what_departs_is_passed_over_and_what_stays_comes_first_and_as_new() -> None:
     ledger = Ledger(durable=True, rules=DeliveryRules())
     ledger.append(numbered(4), None)
-    assert depart(ledger, 1, 3) == [(1, 3)]
+    assert begin_move(ledger, 1, 3) == [(1, 3)]
     ledger.attach(flow_of(1), epoch=1)
 
     assert [seq for each in ledger.deliver(0) for seq in sequences_of(each)] == [3, 4]
 
-    stay(ledger, 1, 3)
+    abort_move(ledger, 1, 3)
     assert [(list(sequences_of(each)), each.redelivered) for each in ledger.deliver(0)] == [([1, 2], False)]
 
 
@@ -187,11 +187,11 @@ def test_what_the_store_refused_meanwhile_goes_and_only_the_rest_stays() -> None
     ledger.append(numbered(2), None)
     publication = published(numbered(2))
     publication.sequenced(PARTITION_ID, ledger.append(publication.batch, publication), None)
-    depart(ledger, 2, 5)
+    begin_move(ledger, 2, 5)
     publication.refused = True
     ledger.attach(flow_of(1), epoch=1)
 
-    stay(ledger, 2, 5)
+    abort_move(ledger, 2, 5)
 
     assert [seq for each in ledger.deliver(0) for seq in sequences_of(each)] == [1, 2]
     assert ledger.effects.discards == {DISCARD_NOT_STORED: 2}
@@ -204,9 +204,9 @@ def test_what_left_needs_no_commit_of_its_own() -> None:
     publication = published(numbered(2))
     publication.sequenced(PARTITION_ID, ledger.append(publication.batch, publication), None)
     written(publication, 5)
-    depart(ledger, 1, 3)
+    begin_move(ledger, 1, 3)
 
-    left(ledger, 1, 3)
+    commit_move(ledger, 1, 3)
 
     assert ledger.effects.settled == []
     assert not ledger.effects.settled_written
@@ -225,11 +225,11 @@ def test_messages_in_a_page_leave_like_others_and_the_page_goes_with_the_last(lo
     pages_written(ledger, plan)
     if loaded:
         page_loaded(ledger, 1, plan.runs)
-    depart(ledger, 1, 4)
+    begin_move(ledger, 1, 4)
 
-    left(ledger, 1, 3)
+    commit_move(ledger, 1, 3)
     assert ledger.effects.dropped_pages == []
-    left(ledger, 3, 4)
+    commit_move(ledger, 3, 4)
 
     assert ledger.effects.dropped_pages == [1]
     assert (ledger.waiting_count, ledger.waiting_bytes, ledger.memory_bytes) == (0, 0, 0)
@@ -241,4 +241,4 @@ def test_a_consumer_that_settles_late_what_is_on_its_way_changes_nothing() -> No
     ledger.settle(1, 1, 2, REJECTED)
 
     assert ledger.settle(1, 1, 2, ACCEPTED) == 0
-    assert ledger.leaving.ranges() == [(1, 2)]
+    assert ledger.moving.ranges() == [(1, 2)]

@@ -6,7 +6,7 @@ from sluicegate.messaging.message.outcomes import FAILED, RELEASED
 from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
-from sluicegate.messaging.partitions.rules.moves import depart, stay
+from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.partitions.state.rescale_holds import HELD_RUNS_MAX, Holds
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
@@ -171,9 +171,9 @@ def test_what_is_held_can_leave_and_is_held_again_when_it_stays() -> None:
     gaining = Gaining("mm")
     gaining.attach()
     assert gaining.delivers() == []
-    assert depart(gaining.ledger, 1, 2) == [(1, 2)]
+    assert begin_move(gaining.ledger, 1, 2) == [(1, 2)]
     gaining.ledger.check()
-    stay(gaining.ledger, 1, 2)
+    abort_move(gaining.ledger, 1, 2)
     assert gaining.delivers() == []
     gaining.ledger.open_source(SOURCE)
     assert gaining.delivers() == [(1, False), (2, False)]

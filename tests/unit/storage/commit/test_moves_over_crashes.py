@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.partitions.rules.moves import depart, left, stay
+from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move, commit_move
 from sluicegate.storage.commit.planner import Commit
 from support.cores.messages import published
 from support.cores.spool_in_memory import Place, SpoolInMemory
@@ -27,7 +27,7 @@ class SpoolWithMoves(SpoolInMemory):
             batch = segment.batch
             if batch is None:
                 continue  # an actor would read the page; these tests are about commits
-            taken = depart(ledger, max(first, segment.first), min(end, segment.end))
+            taken = begin_move(ledger, max(first, segment.first), min(end, segment.end))
             rows = [sequence - segment.first for start, stop in taken for sequence in range(start, stop)]
             if rows:
                 publication = published(batch.select(rows))
@@ -49,11 +49,11 @@ class SpoolWithMoves(SpoolInMemory):
     def tell_the_sources(self) -> None:
         for publication in self.confirmed[self.answered :]:
             for source, first, end in publication.settlements or []:
-                left(self.ledgers[source], first, end)
+                commit_move(self.ledgers[source], first, end)
         self.answered = len(self.confirmed)
         for publication in self.refused[self.refusals_seen :]:
             for source, first, end in publication.settlements or []:
-                stay(self.ledgers[source], first, end)
+                abort_move(self.ledgers[source], first, end)
         self.refusals_seen = len(self.refused)
         self.carry_out_effects()
 
