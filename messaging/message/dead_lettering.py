@@ -16,12 +16,12 @@ def is_eligible(headers: Headers | None, *, respects_flag: bool) -> bool:
     return not respects_flag or (headers is not None and headers.dmq_eligible)
 
 
-def goes_in_a_circle(dead: DeadLetter | None, target: str) -> bool:
+def was_dead_in(dead: DeadLetter | None, target: str) -> bool:
     """Return whether a message died in that queue before."""
     return dead is not None and (target == dead.queue or target in dead.via)
 
 
-def died(headers: Headers | None, death: DeadLetter, *, received_ms: int) -> Headers:
+def with_death(headers: Headers | None, death: DeadLetter, *, received_ms: int) -> Headers:
     """Return the headers of a message that dies now. `received_ms` is when its queue got it; times are wall clock."""
     before = None if headers is None else headers.dead
     renewed = _restarted(headers, received_ms, death.died_ms)
@@ -43,7 +43,7 @@ def died(headers: Headers | None, death: DeadLetter, *, received_ms: int) -> Hea
     return renewed
 
 
-def driven_back(headers: Headers, *, received_ms: int, wall_ms: int) -> Headers:
+def restored(headers: Headers, *, received_ms: int, wall_ms: int) -> Headers:
     """Return the headers of a dead message that goes back to where it died, or elsewhere, to be tried again."""
     death = headers.dead
     renewed = _restarted(headers, received_ms, wall_ms)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sluicegate.actors.partitions.jobs.job import JobContext, PartitionJob
 from sluicegate.actors.partitions.jobs.move import MoveJob
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.dead_lettering import died, goes_in_a_circle, is_eligible
+from sluicegate.messaging.message.dead_lettering import is_eligible, was_dead_in, with_death
 from sluicegate.messaging.message.headers import DeadLetter, Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
 from sluicegate.messaging.partitions.rules.moves import drop_moving
@@ -61,7 +61,7 @@ class DeadLetterMove(MoveJob):
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
         """Return the dead message queue, unless the message must not go there."""
         eligible = is_eligible(headers, respects_flag=self.context.ledger.rules.respects_eligibility)
-        if eligible and not goes_in_a_circle(None if headers is None else headers.dead, self._target.name):
+        if eligible and not was_dead_in(None if headers is None else headers.dead, self._target.name):
             return self._target
         drop_moving(self.context.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
         self.context.stuck.over(sequence, sequence + 1)
@@ -86,7 +86,7 @@ class DeadLetterMove(MoveJob):
         )
         self._last = headers
         self._last_count = count
-        self._renewed = died(headers, death, received_ms=received_ms)
+        self._renewed = with_death(headers, death, received_ms=received_ms)
         return self._renewed
 
     def partition_for(self, target: QueueTarget, headers: Headers | None) -> int:

@@ -8,7 +8,7 @@ from sluicegate.actors.partitions.jobs.move import MoveJob
 from sluicegate.actors.partitions.jobs.pick import ranges_of
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.dead_lettering import driven_back
+from sluicegate.messaging.message.dead_lettering import restored
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import DISCARD_DELETED
 from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
@@ -83,7 +83,7 @@ class OperatorAction(MoveJob):
         """Return a message as it was published when it is driven back, else as it is."""
         if headers is None or self._order.action != REDRIVE:
             return headers
-        return driven_back(headers, received_ms=received_ms, wall_ms=wall_ms)
+        return restored(headers, received_ms=received_ms, wall_ms=wall_ms)
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         """Count what is done."""

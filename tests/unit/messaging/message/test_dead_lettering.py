@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sluicegate.messaging.message.dead_lettering import died, driven_back, goes_in_a_circle, is_eligible
+from sluicegate.messaging.message.dead_lettering import is_eligible, restored, was_dead_in, with_death
 from sluicegate.messaging.message.headers import DeadLetter, Headers
 
 RECEIVED_MS, DIED_MS = 1_000_000, 1_400_000
@@ -28,19 +28,19 @@ def test_a_message_driven_back_is_what_its_publisher_sent() -> None:
     published = Headers(
         partition_key="k", key_hash=7, dmq_eligible=True, correlation=b"c", native_format=1, native=b"n"
     )
-    dead = died(published, death(was_eligible=True), received_ms=RECEIVED_MS)
+    dead = with_death(published, death(was_eligible=True), received_ms=RECEIVED_MS)
 
     assert not dead.dmq_eligible
     assert dead != published
-    assert driven_back(dead, received_ms=DIED_MS, wall_ms=DIED_MS + 1) == published
+    assert restored(dead, received_ms=DIED_MS, wall_ms=DIED_MS + 1) == published
 
 
 def test_the_time_to_live_begins_anew_and_a_delay_is_over() -> None:
     """Solace 4.8: TTL restarts; a message that expired must not expire at once where it goes."""
     published = Headers(expires_at_ms=RECEIVED_MS + 60_000, not_before_ms=RECEIVED_MS + 900_000)
 
-    dead = died(published, death(), received_ms=RECEIVED_MS)
-    back = driven_back(dead, received_ms=DIED_MS, wall_ms=DIED_MS + 500_000)
+    dead = with_death(published, death(), received_ms=RECEIVED_MS)
+    back = restored(dead, received_ms=DIED_MS, wall_ms=DIED_MS + 500_000)
 
     assert (dead.expires_at_ms, dead.not_before_ms) == (DIED_MS + 60_000, 0)
     assert back.expires_at_ms == DIED_MS + 560_000
@@ -48,16 +48,16 @@ def test_the_time_to_live_begins_anew_and_a_delay_is_over() -> None:
 
 
 def test_a_message_without_headers_gets_some_to_carry_its_death() -> None:
-    dead = died(None, death(), received_ms=RECEIVED_MS)
+    dead = with_death(None, death(), received_ms=RECEIVED_MS)
 
     assert dead.dead == death()
     assert dead.expires_at_ms == 0
 
 
 def test_the_first_death_stays_and_the_way_grows() -> None:
-    first = died(None, death(), received_ms=RECEIVED_MS)
-    second = died(first, death(queue="orders.dead", client="undertaker"), received_ms=DIED_MS)
-    third = died(second, death(queue="#DEAD_MSG_QUEUE"), received_ms=DIED_MS)
+    first = with_death(None, death(), received_ms=RECEIVED_MS)
+    second = with_death(first, death(queue="orders.dead", client="undertaker"), received_ms=DIED_MS)
+    third = with_death(second, death(queue="#DEAD_MSG_QUEUE"), received_ms=DIED_MS)
 
     assert third.dead is not None
     assert (third.dead.queue, third.dead.client) == ("orders", "worker")
@@ -74,7 +74,7 @@ class Circle:
     closes: bool
 
 
-TWICE_DEAD = died(died(None, death(), received_ms=0), death(queue="orders.dead"), received_ms=0).dead
+TWICE_DEAD = with_death(with_death(None, death(), received_ms=0), death(queue="orders.dead"), received_ms=0).dead
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ TWICE_DEAD = died(died(None, death(), received_ms=0), death(queue="orders.dead")
     ],
 )
 def test_a_message_never_goes_where_it_died_before(case: Circle) -> None:
-    assert goes_in_a_circle(case.dead, case.target) == case.closes
+    assert was_dead_in(case.dead, case.target) == case.closes
 
 
 def test_every_message_is_eligible_unless_the_queue_heeds_what_publishers_say() -> None:
