@@ -136,17 +136,17 @@ class SettleDurably:
 
 
 @final
-class Remark:
+class AnnotateDelivery:
     """Consumer -> partition: put this on messages that I am about to give back. Of them, and counts, as Settle."""
 
     def __init__(
-        self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int, remark: bytes
+        self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int, annotation: bytes
     ) -> None:
         self.flow_id = flow_id
         self.epoch = epoch
         self.ranges = ranges
         self.delivery_count = delivery_count
-        self.remark = remark
+        self.annotation = annotation
 
 
 @final

@@ -64,7 +64,7 @@ class QueueTotals:
         self.delivered_count += overview.delivered_count
         self.redelivered_count += overview.redelivered_count
         self.settled_count += overview.settled_count
-        self.annotations_lost_count += overview.remarks_lost_count
+        self.annotations_lost_count += overview.annotations_lost_count
         self.lock_losses_count += overview.lock_losses_count
         _add(self.discards, overview.discards)
         _add(self.buried, overview.buried)
@@ -181,7 +181,7 @@ class PartitionOverview:
     redelivered_count: int
     settled_count: int
     lock_losses_count: int  # deliveries taken back because they were not settled in time
-    remarks_lost_count: int  # what consumers put on messages, and there was no room for
+    annotations_lost_count: int  # what consumers put on messages, and there was no room for
     discards: dict[str, int]  # reason -> messages dropped
     buried: dict[str, int]  # reason -> messages moved to the dead message queue
     in_flight_by_flow: dict[int, int]

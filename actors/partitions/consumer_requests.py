@@ -1,9 +1,9 @@
-"""What is asked of a partition beside settling: time, remarks, and to hear when something is stored or at its end."""
+"""What is asked of a partition beside settling: time, annotations, and to hear when something is stored or at its end."""
 
 from collections import deque
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, Remark, RenewLock, SettleDurably
+from sluicegate.actors.messages.data import AnnotateDelivery, Confirmed, PublishFailed, RenewLock, SettleDurably
 from sluicegate.actors.messages.partitions import (
     DeliverAgain,
     DrainPartition,
@@ -29,13 +29,13 @@ from sluicegate.messaging.partitions.parking import (
     suspend,
     unsettled_among,
 )
-from sluicegate.messaging.partitions.rules.in_flight import in_flight_of, remark, renew
+from sluicegate.messaging.partitions.rules.in_flight import annotate, in_flight_of, renew_lock
 from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.effects import Delivery
 
 T = TypeVar("T")
 
-ConsumerRequest = Remark | RenewLock | DrainPartition
+ConsumerRequest = AnnotateDelivery | RenewLock | DrainPartition
 
 MOVED_ON: Final = "the partition has moved on"
 
@@ -80,11 +80,11 @@ class ConsumerRequests:
 
     def receive(self, ledger: Ledger, message: ConsumerRequest, wall_ms: int) -> Any:
         """Do what is asked, or see to its answer."""
-        if isinstance(message, Remark):
-            remark(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, message.remark)
+        if isinstance(message, AnnotateDelivery):
+            annotate(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, message.annotation)
             return None
         if isinstance(message, RenewLock):
-            return renew(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, wall_ms)
+            return renew_lock(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, wall_ms)
         return self._drain(message.flow_id)
 
     def takes(self, ledger: Ledger, message: SettleDurably) -> bool:

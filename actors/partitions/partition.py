@@ -11,9 +11,9 @@ from mypy_extensions import i64
 
 from sluicegate.actors.messages.data import (
     WAKE,
+    AnnotateDelivery,
     Append,
     Deliveries,
-    Remark,
     RenewLock,
     Settle,
     Settled,
@@ -158,7 +158,7 @@ def overview_of(
         redelivered_count=redelivered_count,
         settled_count=settled_count,
         lock_losses_count=ledger.lock_losses_count,
-        remarks_lost_count=0 if ledger.remarks is None else ledger.remarks.lost_count,
+        annotations_lost_count=0 if ledger.annotations is None else ledger.annotations.lost_count,
         discards=dict(ledger.effects.discards),
         buried=dict(ledger.effects.dead_lettered_counts),
         in_flight_by_flow=in_flight,
@@ -392,7 +392,7 @@ class Partition(Behaviour):
         elif isinstance(message, SettleDurably):
             if self._requests.takes(ledger, message):
                 self._settle(message.settle)
-        elif isinstance(message, (Remark, RenewLock, DrainPartition)):
+        elif isinstance(message, (AnnotateDelivery, RenewLock, DrainPartition)):
             return self._requests.receive(ledger, message, self._clock.wall_ms())
         elif isinstance(message, PagesWritten):
             self._memory.written(message)

@@ -243,8 +243,8 @@ class Ledger(LedgerState):
         if publication is not None and not redelivered:
             publication.undelivered_count -= end - first
         delivery = Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, publication)
-        if self.remarks is not None:
-            delivery.remark = self.remarks.by_sequence.get(first, b"")
+        if self.annotations is not None:
+            delivery.annotation = self.annotations.by_sequence.get(first, b"")
         if self.groups is not None:
             delivery.first_of_group = self.groups.delivered(self, flow, batch, start_row, stop_row)
         out.append(delivery)

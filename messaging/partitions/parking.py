@@ -160,8 +160,8 @@ def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: 
     delivery = Delivery(
         flow.flow, flow.epoch, batch, start_row, stop_row, first, True, tried_count + 1, segment.publication
     )
-    if ledger.remarks is not None:
-        delivery.remark = ledger.remarks.by_sequence.get(first, b"")
+    if ledger.annotations is not None:
+        delivery.annotation = ledger.annotations.by_sequence.get(first, b"")
     return delivery
 
 

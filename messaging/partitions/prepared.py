@@ -16,7 +16,7 @@ from typing import final
 from sluicegate.messaging.message.outcomes import WHICHEVER
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.rules.in_flight import in_flight_of, renew
+from sluicegate.messaging.partitions.rules.in_flight import in_flight_of, renew_lock
 from sluicegate.messaging.partitions.rules.moves import begin_move
 from sluicegate.messaging.partitions.state.flows import Flow
 
@@ -89,7 +89,7 @@ def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -
         for start, stop in ledger.moving.remove(first, end):
             if flow is not None and flow.epoch == prepared.epoch:
                 flow.in_flight.add(start, stop)
-                renew(ledger, flow_id, prepared.epoch, [(start, stop)], WHICHEVER, wall_ms)
+                renew_lock(ledger, flow_id, prepared.epoch, [(start, stop)], WHICHEVER, wall_ms)
             else:
                 ledger.effects.taken_back.append((prepared.flow, start, stop))
                 ledger.requeue(start, stop, 1, prepared.flow.client)

@@ -8,7 +8,7 @@ Deliberately elsewhere: outcomes (messaging.partitions.ledger), and when a time 
 """
 
 from sluicegate.messaging.message.outcomes import WHICHEVER
-from sluicegate.messaging.partitions.state.annotations import Remarks
+from sluicegate.messaging.partitions.state.annotations import DeliveryAnnotations
 from sluicegate.messaging.partitions.state.flows import LedgerFlow
 from sluicegate.messaging.partitions.state.state import LedgerState
 
@@ -34,9 +34,9 @@ def in_flight_of(state: LedgerState, flow: LedgerFlow, first: int, end: int, del
 
 
 def alike_until(state: LedgerState, first: int, end: int) -> int:
-    """Return where the part of `[first, end)` ends that a delivery says one thing of: remarks, and how often tried."""
-    if state.remarks is not None:
-        end = state.remarks.alike_until(first, end)
+    """Return where the part of `[first, end)` ends that a delivery says one thing of: annotations, and how often tried."""
+    if state.annotations is not None:
+        end = state.annotations.alike_until(first, end)
     failures = state.failures
     if not failures:
         return end
@@ -47,20 +47,22 @@ def alike_until(state: LedgerState, first: int, end: int) -> int:
     return stop
 
 
-def remark(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, text: bytes) -> None:
-    """Put a remark on what a flow holds of some ranges, for the next who gets it. Not under an old epoch."""
+def annotate(
+    state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, annotation: bytes
+) -> None:
+    """Put an annotation on what a flow holds of some ranges, for the next who gets it. Not under an old epoch."""
     flow = state.flows.get(flow_id)
     if flow is None or flow.epoch != epoch:
         return
-    remarks = state.remarks
-    if remarks is None:
-        remarks = state.remarks = Remarks()
+    annotations = state.annotations
+    if annotations is None:
+        annotations = state.annotations = DeliveryAnnotations()
     for first, end in ranges:
         for start, stop in in_flight_of(state, flow, first, end, delivery_count):
-            remarks.add(start, stop, text)
+            annotations.add(start, stop, annotation)
 
 
-def renew(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, wall_ms: int) -> int:
+def renew_lock(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, wall_ms: int) -> int:
     """Begin the time to settle anew for what a flow holds of some ranges; return how many messages that is.
 
     Under an old epoch, or where deliveries have no time to be settled in, it is none.

@@ -1,43 +1,43 @@
 """What consumers put on messages that they give back, for whoever gets them next.
 
-A remark is bytes in the form of the protocol it came in, which alone can read it; several on one message follow one
+An annotation is bytes in the form of the protocol it came in, which alone can read it; several on one message follow one
 another. They live in memory, as long as their messages and no longer than the ledger.
 """
 
 from typing import Final, final
 
-REMARK_BYTES_MAX: Final = 4_096  # on one message
-REMARKS_BYTES_MAX: Final = 1 << 20  # of one partition
+ANNOTATION_BYTES_MAX: Final = 4_096  # on one message
+ANNOTATIONS_BYTES_MAX: Final = 1 << 20  # of one partition
 
 
 @final
-class Remarks:
-    """The remarks on the messages of one partition."""
+class DeliveryAnnotations:
+    """The annotations on the messages of one partition."""
 
     def __init__(self) -> None:
         self.by_sequence: dict[int, bytes] = {}
-        self.lost_count = 0  # remarks that were not kept, for there were too many, or too long
+        self.lost_count = 0  # annotations that were not kept, for there were too many, or too long
         self._bytes = 0
 
-    def anew(self) -> "Remarks":
+    def anew(self) -> "DeliveryAnnotations":
         """Return none at all; what was counted goes on."""
-        remarks = Remarks()
-        remarks.lost_count = self.lost_count
-        return remarks
+        annotations = DeliveryAnnotations()
+        annotations.lost_count = self.lost_count
+        return annotations
 
-    def add(self, first: int, end: int, remark: bytes) -> None:
-        """Put a remark on the messages `[first, end)`, behind what is on them."""
-        size = len(remark)
+    def add(self, first: int, end: int, annotation: bytes) -> None:
+        """Put an annotation on the messages `[first, end)`, behind what is on them."""
+        size = len(annotation)
         for sequence in range(first, end):
             before = self.by_sequence.get(sequence, b"")
-            if len(before) + size > REMARK_BYTES_MAX or self._bytes + size > REMARKS_BYTES_MAX:
+            if len(before) + size > ANNOTATION_BYTES_MAX or self._bytes + size > ANNOTATIONS_BYTES_MAX:
                 self.lost_count += 1
                 continue
-            self.by_sequence[sequence] = before + remark
+            self.by_sequence[sequence] = before + annotation
             self._bytes += size
 
     def alike_until(self, first: int, end: int) -> int:
-        """Return where the part of `[first, end)` ends that has no remarks; a message with some stands alone."""
+        """Return where the part of `[first, end)` ends that has no annotations; a message with some stands alone."""
         if first in self.by_sequence:
             return first + 1
         stop = first + 1

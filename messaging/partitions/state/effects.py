@@ -23,7 +23,7 @@ class Delivery:
         "flow",
         "publication",
         "redelivered",
-        "remark",
+        "annotation",
         "start_row",
         "stop_row",
     )
@@ -50,7 +50,7 @@ class Delivery:
         self.delivery_count = delivery_count  # this delivery included; 1 for a message given back untouched
         self.publication = publication  # what they are stored with; None when they lie in a page, or are never stored
         self.first_of_group = False  # its first message is the first of its message group that this flow gets
-        self.remark = b""  # what consumers before put on the message, which then is alone; in a form of theirs
+        self.annotation = b""  # what consumers before put on the message, which then is alone; in a form of theirs
 
     def __repr__(self) -> str:
         last = self.first_sequence + self.stop_row - self.start_row - 1

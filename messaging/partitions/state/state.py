@@ -19,7 +19,7 @@ from sluicegate.messaging.message.outcomes import (
 )
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
-from sluicegate.messaging.partitions.state.annotations import Remarks
+from sluicegate.messaging.partitions.state.annotations import DeliveryAnnotations
 from sluicegate.messaging.partitions.state.effects import Effects
 from sluicegate.messaging.partitions.state.flows import (
     ORDER_OF_ALL,
@@ -80,7 +80,7 @@ class LedgerState:
         self.watched_cut = 0  # somebody waits until everything below is settled; 0: nobody
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
-        self.remarks: Remarks | None = None  # what consumers put on messages; None: nothing yet
+        self.annotations: DeliveryAnnotations | None = None  # what consumers put on messages; None: nothing yet
         self.flows: dict[int, LedgerFlow] = {}
         self.flow_order = FlowOrder()  # the same flows
         self.selecting_count: i64 = 0  # flows that do not take whatever is ready
@@ -364,8 +364,8 @@ class LedgerState:
         if self.failures:
             for sequence in range(first, end):
                 self.failures.pop(sequence, None)
-        if self.remarks is not None:
-            self.remarks.forget(first, end)
+        if self.annotations is not None:
+            self.annotations.forget(first, end)
         if self.selecting_count > 0:
             self._forget_declined(first, end)
         if self.undelivered.total > 0:
@@ -466,9 +466,9 @@ class LedgerState:
         assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes
         for sequence in self.failures:
             assert sequence in held, "only what was delivered can have failed"
-        if self.remarks is not None:
-            for sequence in self.remarks.by_sequence:
-                assert sequence in held, "what is settled has no remarks"
+        if self.annotations is not None:
+            for sequence in self.annotations.by_sequence:
+                assert sequence in held, "what is settled has no annotations"
         self.flow_order.check(self.flows)
         assert self.selecting_count == sum([flow.selects() for flow in self.flow_order.flows])
         for flow in self.flow_order.flows:

@@ -244,8 +244,8 @@ class Consumers:
                 is_first=not delivery.redelivered,
                 wall_ms=wall_ms,
             )
-            if delivery.remark:
-                data = with_notes(data, delivery.remark)
+            if delivery.annotation:
+                data = with_notes(data, delivery.annotation)
             if delivery.first_of_group:
                 data = with_notes(data, FIRST_OF_GROUP)
             if resumable is None:
@@ -402,5 +402,5 @@ def check_writable(delivery: Delivery, row: int) -> None:
         is_first=not delivery.redelivered,
         wall_ms=0,
     )
-    if delivery.remark:
-        with_notes(data, delivery.remark)
+    if delivery.annotation:
+        with_notes(data, delivery.annotation)

@@ -6,7 +6,7 @@ Deliberately elsewhere: which deliveries a state is about (`consuming`), and wha
 
 from typing import Final, final
 
-from sluicegate.actors.messages.data import Remark, Settle, SettleDurably
+from sluicegate.actors.messages.data import AnnotateDelivery, Settle, SettleDurably
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.headers import CAUSE_CHARS_MAX
 from sluicegate.messaging.message.outcomes import (
@@ -41,7 +41,9 @@ class Verdict:
     def tell(self, source: DeliverySource, ranges: Ranges, when_stored: Address | None = None) -> None:
         """Tell a queue; with `when_stored` it says there when the store knows, or that the outcome came too late."""
         if self.notes:  # before the settlement, while the flow holds the messages
-            source.partition.post(Remark(source.flow_id, source.epoch, ranges, source.delivery_count, self.notes))
+            source.partition.post(
+                AnnotateDelivery(source.flow_id, source.epoch, ranges, source.delivery_count, self.notes)
+            )
         first, end = ranges[0]
         count = source.delivery_count
         settle = Settle(source.flow_id, source.epoch, first, end, self.outcome, self.cause, ranges[1:], count)

@@ -94,8 +94,8 @@ async def test_notes_that_are_too_long_are_counted_and_not_kept(broker: RunningB
     client = await AmqpClient.open(broker.amqp_port)
     await client.receiver("l", "q", credit=6)
     (held,) = await client.deliveries(1)
-    client.settle(held.delivery_id, state=modified(annotations(x_a="a" * REMARK_BYTES_MAX)))
+    client.settle(held.delivery_id, state=modified(annotations(x_a="a" * ANNOTATION_BYTES_MAX)))
     (again,) = await client.deliveries(1)
     assert annotations_of(again) is None
-    assert (await inside.overview()).partitions[0].remarks_lost_count == 1
+    assert (await inside.overview()).partitions[0].annotations_lost_count == 1
     await client.close()

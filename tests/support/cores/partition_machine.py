@@ -19,7 +19,7 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.parking import release_unsent
 from sluicegate.messaging.partitions.rules.expiry import pass_time
-from sluicegate.messaging.partitions.rules.in_flight import renew
+from sluicegate.messaging.partitions.rules.in_flight import renew_lock
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from sluicegate.messaging.queues.credit import CreditWindow
 from support.cores.messages import batch_of, flow_of, published, sequences_of, window_of
@@ -278,8 +278,10 @@ class PartitionMachine(RuleBasedStateMachine):
         first = data.draw(st.sampled_from(held))
         end = data.draw(st.sampled_from([each for each in held if each >= first])) + 1
         renewed = [sequence for sequence in held if first <= sequence < end]
-        assert renew(self.ledger, flow_id, flow_id, [(first, end)], WHICHEVER, self.wall_ms) == len(renewed)
-        assert renew(self.ledger, flow_id, flow_id - 1, [(first, end)], WHICHEVER, self.wall_ms) == 0, "an old epoch"
+        assert renew_lock(self.ledger, flow_id, flow_id, [(first, end)], WHICHEVER, self.wall_ms) == len(renewed)
+        assert renew_lock(self.ledger, flow_id, flow_id - 1, [(first, end)], WHICHEVER, self.wall_ms) == 0, (
+            "an old epoch"
+        )
         for sequence in renewed:
             self.model.messages[sequence].locked_ms = self.wall_ms
 

@@ -6,9 +6,13 @@ from hypothesis import strategies as st
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED, WHICHEVER
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.rules.in_flight import remark
+from sluicegate.messaging.partitions.rules.in_flight import annotate
 from sluicegate.messaging.partitions.rules.selection import has_more_for
-from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX, REMARKS_BYTES_MAX, Remarks
+from sluicegate.messaging.partitions.state.annotations import (
+    ANNOTATION_BYTES_MAX,
+    ANNOTATIONS_BYTES_MAX,
+    DeliveryAnnotations,
+)
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.credit import CreditWindow
 from support.cores.messages import flow_of, numbered
@@ -20,7 +24,7 @@ STEPS = st.lists(st.tuples(SEQUENCES, st.integers(1, 4), st.sampled_from([b"", b
 @given(steps=STEPS)
 def test_remarks_agree_with_a_dictionary(steps: list[tuple[int, int, bytes]]) -> None:
     """Law: what was added is there in order, until it is forgotten; a run ends before or behind a message with some."""
-    remarks = Remarks()
+    remarks = DeliveryAnnotations()
     model: dict[int, bytes] = {}
     lost_count = 0
     for first, count, text in steps:
@@ -32,7 +36,7 @@ def test_remarks_agree_with_a_dictionary(steps: list[tuple[int, int, bytes]]) ->
             longer = model.get(sequence, b"") + text
             if not text:
                 model.pop(sequence, None)
-            elif len(longer) > REMARK_BYTES_MAX:
+            elif len(longer) > ANNOTATION_BYTES_MAX:
                 lost_count += 1
             else:
                 model[sequence] = longer
@@ -45,9 +49,9 @@ def test_remarks_agree_with_a_dictionary(steps: list[tuple[int, int, bytes]]) ->
 
 def test_the_remarks_of_a_partition_have_a_bound_together_and_make_room_when_they_go() -> None:
     """decision 0012: 1 MiB; what does not fit is counted."""
-    remarks = Remarks()
-    count = REMARKS_BYTES_MAX // REMARK_BYTES_MAX
-    remarks.add(1, 1 + count, b"x" * REMARK_BYTES_MAX)
+    remarks = DeliveryAnnotations()
+    count = ANNOTATIONS_BYTES_MAX // ANNOTATION_BYTES_MAX
+    remarks.add(1, 1 + count, b"x" * ANNOTATION_BYTES_MAX)
     remarks.add(1 + count, 2 + count, b"y")
     assert (len(remarks.by_sequence), remarks.lost_count) == (count, 1)
 
@@ -62,16 +66,16 @@ def test_a_message_with_a_remark_is_delivered_alone_and_settled_without_a_trace(
     ledger.append(numbered(5), None)
     ledger.attach(flow_of(1), 1)
     ledger.deliver(0)
-    remark(ledger, 1, 2, [(3, 4)], WHICHEVER, b"of another epoch")
-    remark(ledger, 1, 1, [(3, 4)], WHICHEVER, b"noted")
+    annotate(ledger, 1, 2, [(3, 4)], WHICHEVER, b"of another epoch")
+    annotate(ledger, 1, 1, [(3, 4)], WHICHEVER, b"noted")
     ledger.settle(1, 1, 6, RELEASED)
     ledger.check()
-    found = [(each.first_sequence, each.stop_row - each.start_row, each.remark) for each in ledger.deliver(0)]
+    found = [(each.first_sequence, each.stop_row - each.start_row, each.annotation) for each in ledger.deliver(0)]
     assert found == [(1, 2, b""), (3, 1, b"noted"), (4, 2, b"")]
     ledger.settle(1, 1, 6, ACCEPTED)
     ledger.check()
-    assert ledger.remarks is not None
-    assert ledger.remarks.by_sequence == {}
+    assert ledger.annotations is not None
+    assert ledger.annotations.by_sequence == {}
 
 
 def test_a_flow_waits_for_what_is_on_its_way_and_for_nothing_else() -> None:

@@ -16,7 +16,7 @@ from sluicegate.messaging.message.outcomes import (
     WHICHEVER,
 )
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.rules.in_flight import renew
+from sluicegate.messaging.partitions.rules.in_flight import renew_lock
 from sluicegate.messaging.partitions.state.flows import ORDER_OF_ALL, DeliveryRules, Flow
 from support.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of, written
 from support.cores.partition_machine import PartitionMachine
@@ -262,7 +262,7 @@ def test_a_lock_that_was_renewed_runs_out_as_one_granted_then() -> None:
     ledger = ledger_with(flow_of(1), rules=DeliveryRules(ack_timeout_ms=100))
     append(ledger, numbered(1))
     ledger.deliver(1000)
-    assert renew(ledger, 1, 1, [(1, 2)], WHICHEVER, 1050) == 1
+    assert renew_lock(ledger, 1, 1, [(1, 2)], WHICHEVER, 1050) == 1
 
     assert ledger.deliver(1149) == []
     assert [each.delivery_count for each in ledger.deliver(1160)] == [2]

@@ -26,7 +26,7 @@ from sluicegate.messaging.partitions.parking import (
     suspend,
     unsettled_among,
 )
-from sluicegate.messaging.partitions.rules.in_flight import remark
+from sluicegate.messaging.partitions.rules.in_flight import annotate
 from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
@@ -246,13 +246,13 @@ def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> No
     ledger.attach(flow_of(OTHER, limit=0), 2)
     assert delivered(ledger) == {ABSENT: [1, 2, 3, 4, 5, 6]}
     ledger.settle(ABSENT, 2, 3, ACCEPTED)
-    remark(ledger, ABSENT, 1, [(4, 5)], WHICHEVER, b"noted")
+    annotate(ledger, ABSENT, 1, [(4, 5)], WHICHEVER, b"noted")
 
     assert deliver_again(ledger, ABSENT, 1, [(1, 5)]) == [(1, 2), (3, 5)]
     assert deliver_again(ledger, ABSENT, 0, [(5, 6)]) == [], "an old epoch"
 
     again = deliver_kept(ledger)
-    assert [(list(sequences_of(each)), each.delivery_count, each.remark) for each in again] == [
+    assert [(list(sequences_of(each)), each.delivery_count, each.annotation) for each in again] == [
         ([1], 1, b""),
         ([3], 1, b""),
         ([4], 1, b"noted"),

@@ -6,7 +6,7 @@ from sluicegate.actors.partitions.reload import fresh_ledger
 from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredPartition
-from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX, Remarks
+from sluicegate.messaging.partitions.state.annotations import ANNOTATION_BYTES_MAX, DeliveryAnnotations
 from sluicegate.messaging.queues.admission import QueueGate
 from support.cores.logged_partition import PARTITION_ID, LoggedPartition
 from support.cores.messages import batch_of
@@ -42,14 +42,14 @@ def test_what_was_counted_is_counted_still() -> None:
     """A counter that falls is taken for one that began anew."""
     partition = LoggedPartition()
     partition.ledger.lock_losses_count = 3
-    partition.ledger.remarks = Remarks()
-    partition.ledger.remarks.add(1, 3, bytes(REMARK_BYTES_MAX + 1))
+    partition.ledger.annotations = DeliveryAnnotations()
+    partition.ledger.annotations.add(1, 3, bytes(ANNOTATION_BYTES_MAX + 1))
 
     ledger = made_anew(partition)
 
     assert ledger.lock_losses_count == 3
-    assert ledger.remarks is not None
-    assert ledger.remarks.lost_count == 2
+    assert ledger.annotations is not None
+    assert ledger.annotations.lost_count == 2
 
 
 def test_a_log_that_cannot_be_made_leaves_publications_as_they_were() -> None:
