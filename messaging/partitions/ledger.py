@@ -26,7 +26,7 @@ from sluicegate.messaging.message.outcomes import (
 )
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.rules.delivery_after_commit import hold_until_stored, release_stored
-from sluicegate.messaging.partitions.rules.expiry import expires_at, hold_undue, note_moments, pass_time
+from sluicegate.messaging.partitions.rules.expiry import apply_time, expires_at, hold_delayed, schedule_expiry
 from sluicegate.messaging.partitions.rules.groups import MessageGroups, groups_for, has_keys
 from sluicegate.messaging.partitions.rules.in_flight import alike_until, in_flight_of
 from sluicegate.messaging.partitions.rules.last_value import keep_newest
@@ -75,8 +75,8 @@ class Ledger(LedgerState):
             hold_until_stored(self, segment)
         if batch.headers() is not None or self.rules.watches_the_clock():
             self.may_expire = True
-            hold_undue(self, segment, 0)
-            note_moments(self, segment)
+            hold_delayed(self, segment, 0)
+            schedule_expiry(self, segment)
             if self.groups is None and self.rules.group_buckets > 0 and has_keys(batch):
                 self._buckets_seen = -1
         return first
@@ -130,7 +130,7 @@ class Ledger(LedgerState):
         if self.unstored.total > 0:
             release_stored(self)
         if wall_ms > 0:
-            pass_time(self, wall_ms)
+            apply_time(self, wall_ms)
         if rules.last_value_only or self.replaced is not None:
             keep_newest(self)
         if self._buckets_seen != rules.group_buckets:

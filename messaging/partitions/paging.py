@@ -14,7 +14,7 @@ from sluicegate.messaging.message.outcomes import DISCARD_DAMAGED
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.rules.expiry import earlier, hold_undue, next_moment, note_moments
+from sluicegate.messaging.partitions.rules.expiry import earlier, hold_delayed, next_change_ms, schedule_expiry
 from sluicegate.messaging.partitions.rules.undeliverable import dead_letter_loaded
 from sluicegate.messaging.partitions.state.segments import (
     PAGE_ABSENT,
@@ -118,7 +118,7 @@ def pages_written(ledger: Ledger, plan: PagePlan) -> None:
     first = segments[0].first  # behind the page's own first sequence when that was settled meanwhile
     absent = Segment(first, segments[-1].end, live, bytes_left, None, None, page)
     ledger.segments.replace(segments, [absent])
-    note_moments(ledger, absent)
+    schedule_expiry(ledger, absent)
 
 
 def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBatch]]) -> None:
@@ -151,8 +151,8 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
     _unload_pages(ledger)
     ledger.loaded_pages[page_first] = absent.page
     for segment in loaded:
-        hold_undue(ledger, segment, ledger.passed_ms)
-        note_moments(ledger, segment)
+        hold_delayed(ledger, segment, ledger.applied_ms)
+        schedule_expiry(ledger, segment)
     if ledger.selecting_count > 0:
         dead_letter_loaded(ledger, ledger.groups, absent.first, absent.end)
 
@@ -186,7 +186,7 @@ def _unload(ledger: Ledger, page: Page) -> None:
     left: list[MessageBatch] = []
     page.next_ms, page.next_rules = 0, ledger.rules_seen
     for segment in segments:
-        page.next_ms = earlier(page.next_ms, next_moment(ledger, segment))
+        page.next_ms = earlier(page.next_ms, next_change_ms(ledger, segment))
         batch = segment.batch
         assert batch is not None
         bytes_left += segment.bytes_left
@@ -198,7 +198,7 @@ def _unload(ledger: Ledger, page: Page) -> None:
     del ledger.loaded_pages[page.first]
     absent = Segment(segments[0].first, segments[-1].end, page.live_count, bytes_left, None, None, page)
     ledger.segments.replace(segments, [absent])
-    note_moments(ledger, absent)
+    schedule_expiry(ledger, absent)
 
 
 def _segments_of(ledger: Ledger, page: Page) -> list[Segment]:

@@ -193,4 +193,4 @@ def _wait_anew(ledger: LedgerState, first: int, end: int) -> None:
         if segment.publication is not None:
             segment.publication.undelivered_count += min(end, segment.end) - max(first, segment.first)
         if ledger.rules.respects_expiry:
-            ledger.timetable.note(AT_ONCE, segment.first)
+            ledger.schedule.add(AT_ONCE, segment.first)

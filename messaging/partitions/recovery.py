@@ -11,7 +11,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.rules.expiry import hold_undue, note_moments
+from sluicegate.messaging.partitions.rules.expiry import hold_delayed, schedule_expiry
 from sluicegate.messaging.partitions.state.flows import ORDER_NONE
 from sluicegate.messaging.partitions.state.gaps import GAP_NEVER_USED
 from sluicegate.messaging.partitions.state.redelivery_delay import NO_KEY
@@ -128,8 +128,8 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
     if was_clean and ledger.rules.redelivery_delay_ms > 0:
         _restore_delays(ledger, stored)
     for segment in segments:
-        hold_undue(ledger, segment, 0)
-        note_moments(ledger, segment)
+        hold_delayed(ledger, segment, 0)
+        schedule_expiry(ledger, segment)
     for segment in segments:  # last: publications outlive a ledger that could not be filled
         if segment.publication is not None:
             segment.publication.open_count += segment.live_count

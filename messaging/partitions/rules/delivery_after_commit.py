@@ -7,7 +7,7 @@ commit for each message, and after a crash a consumer knows nothing that the sto
 Order is kept: what is stored waits while an older message of the partition is not.
 """
 
-from sluicegate.messaging.partitions.rules.expiry import hold_undue, note_moments
+from sluicegate.messaging.partitions.rules.expiry import hold_delayed, schedule_expiry
 from sluicegate.messaging.partitions.state.segments import Segment
 from sluicegate.messaging.partitions.state.state import LedgerState
 
@@ -32,5 +32,5 @@ def release_stored(state: LedgerState) -> None:
             return  # one that the store refused is taken back soon
         for first, end in state.unstored.remove(segment.first, segment.end):
             state.make_ready(first, end)
-        hold_undue(state, segment, 0)
-        note_moments(state, segment)
+        hold_delayed(state, segment, 0)
+        schedule_expiry(state, segment)

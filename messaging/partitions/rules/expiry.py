@@ -1,6 +1,6 @@
 """What time does to the messages of a partition: they expire, they become due, locks and delays run out.
 
-Nothing here knows single messages that are not in memory. Each segment has at most a few entries in the timetable, at
+Nothing here knows single messages that are not in memory. Each segment has at most a few entries in the schedule, at
 the earliest moment that anything may happen to its messages; a page has it from its marks, or from when it was last in
 memory: marks know nothing of what was due and waits for a consumer, and would have it read again and again. When the
 moment has come the messages decide, and the segment is noted anew. What consumers hold does not expire; it is looked at
@@ -21,7 +21,7 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 SEGMENTS_PER_TURN: Final = 256
 # Pages on their way because something in them may have expired or become due. Consumers' pages are not counted.
 PAGES_READ_IN_TIME_MAX: Final = 8
-# Entries of the timetable beyond those that its segments need, before it is made anew.
+# Entries of the schedule beyond those that its segments need, before it is made anew.
 ENTRIES_IN_VAIN_MAX: Final = 1024
 
 
@@ -38,8 +38,8 @@ def due_at(rules: DeliveryRules, arrived_ms: int, not_before_ms: int) -> int:
     return max(not_before_ms, arrived_ms + rules.delivery_delay_ms if rules.delivery_delay_ms > 0 else 0)
 
 
-def note_moments(state: LedgerState, segment: Segment) -> None:
-    """Enter a segment into the timetable, if time can do anything to its messages."""
+def schedule_expiry(state: LedgerState, segment: Segment) -> None:
+    """Enter a segment into the schedule, if time can do anything to its messages."""
     rules = state.rules
     is_delayed = state.delayed.total > 0 and state.delayed.count_within(segment.first, segment.end) > 0
     if not rules.respects_expiry and not is_delayed:
@@ -49,16 +49,16 @@ def note_moments(state: LedgerState, segment: Segment) -> None:
         return
     at_ms = _bound(state, segment, is_delayed)
     if at_ms > 0:
-        state.timetable.note(at_ms, segment.first)
-        if len(state.timetable) > 4 * len(state.segments) + ENTRIES_IN_VAIN_MAX:
-            _note_all(state)
+        state.schedule.add(at_ms, segment.first)
+        if len(state.schedule) > 4 * len(state.segments) + ENTRIES_IN_VAIN_MAX:
+            _schedule_all(state)
 
 
-def hold_undue(state: LedgerState, segment: Segment, passed_ms: int) -> None:
+def hold_delayed(state: LedgerState, segment: Segment, applied_ms: int) -> None:
     """Take the messages of a segment that have to wait for their time out of what is ready.
 
-    It does not look at the clock: those whose time has come are made ready by the `pass_time` that follows, unless that
-    has to wait for a page. What was due at `passed_ms`, when time passed for them before, is not to wait once more, or
+    It does not look at the clock: those whose time has come are made ready by the `apply_time` that follows, unless that
+    has to wait for a page. What was due at `applied_ms`, when time passed for them before, is not to wait once more, or
     others would overtake it; for messages that are new here it is 0.
     """
     rules = state.rules
@@ -66,18 +66,18 @@ def hold_undue(state: LedgerState, segment: Segment, passed_ms: int) -> None:
     if batch is None:
         assert segment.page is not None
         marks = segment.page.marks
-        if due_at(rules, marks.arrived_ms, marks.not_before_ms) > passed_ms:
+        if due_at(rules, marks.arrived_ms, marks.not_before_ms) > applied_ms:
             state.gather_fresh()
             _hold(state, segment.first, segment.end)
         return
     column = batch.headers()
-    if rules.delivery_delay_ms > 0 and batch.received_ms + rules.delivery_delay_ms > passed_ms:
+    if rules.delivery_delay_ms > 0 and batch.received_ms + rules.delivery_delay_ms > applied_ms:
         state.gather_fresh()
         _hold(state, segment.first, segment.end)
     elif column is not None and has_delays(column):
         state.gather_fresh()
         for row, headers in enumerate(column):
-            if headers is not None and headers.not_before_ms > passed_ms:
+            if headers is not None and headers.not_before_ms > applied_ms:
                 _hold(state, segment.first + row, segment.first + row + 1)
 
 
@@ -87,7 +87,7 @@ def _hold(state: LedgerState, first: int, end: int) -> None:
             state.delayed.add(ready_first, ready_end)
 
 
-def next_moment(state: LedgerState, segment: Segment) -> int:
+def next_change_ms(state: LedgerState, segment: Segment) -> int:
     """Return when the next message of a segment in memory, of which no consumer holds any, expires or becomes due."""
     batch, rules = segment.batch, state.rules
     assert batch is not None
@@ -106,9 +106,9 @@ def next_moment(state: LedgerState, segment: Segment) -> int:
     return next_ms
 
 
-def pass_time(state: LedgerState, now_ms: int) -> None:
+def apply_time(state: LedgerState, now_ms: int) -> None:
     """Do what is to be done by now, or as much as one turn allows."""
-    state.passed_ms = now_ms
+    state.applied_ms = now_ms
     if state.rules_seen != state.rules.generation:
         _follow_rules(state, now_ms)
     if state.rules.ack_timeout_ms > 0:
@@ -116,15 +116,15 @@ def pass_time(state: LedgerState, now_ms: int) -> None:
     for _ in range(SEGMENTS_PER_TURN):
         if len(state.pages_read_in_time) >= PAGES_READ_IN_TIME_MAX:
             break
-        at_ms = state.timetable.next_ms()
-        sequence = state.timetable.take_due(now_ms)
+        at_ms = state.schedule.next_ms()
+        sequence = state.schedule.take_due(now_ms)
         if sequence < 0:
             break
         segment = state.segments.at_or_after(sequence)
         if segment is None or segment.first > sequence:
             continue
         if segment.batch is not None and state.pages_read_in_time:
-            state.timetable.note(at_ms, sequence)  # what expires together leaves in its order: pages come first
+            state.schedule.add(at_ms, sequence)  # what expires together leaves in its order: pages come first
             break
         _apply_to_segment(state, segment, now_ms)
     back_off = state.redelivery_delays
@@ -135,10 +135,10 @@ def pass_time(state: LedgerState, now_ms: int) -> None:
 
 
 def deadline_ms(state: LedgerState) -> int:
-    """Return when `pass_time` has something to do again, unless something else happens before; 0: never."""
+    """Return when `apply_time` has something to do again, unless something else happens before; 0: never."""
     earliest = 0
     if not state.pages_read_in_time:  # else the page that comes brings a turn
-        earliest = state.timetable.next_ms()
+        earliest = state.schedule.next_ms()
     earliest = earlier(earliest, state.redelivery_delays.next_ms())
     for flow in state.flows.values():
         if flow.locks is not None:
@@ -153,7 +153,7 @@ def earlier(one_ms: int, other_ms: int) -> int:
     return min(one_ms, other_ms)
 
 
-# --- the timetable ---
+# --- the schedule ---
 
 
 def _bound(state: LedgerState, segment: Segment, is_delayed: bool) -> int:
@@ -184,11 +184,11 @@ def _apply_to_segment(state: LedgerState, segment: Segment, now_ms: int) -> None
         if state.rules.respects_expiry:
             at_ms = earlier(at_ms, _drop_expired(state, segment, batch, now_ms))
         if at_ms > 0 and segment.live_count > 0:
-            state.timetable.note(at_ms, segment.first)
+            state.schedule.add(at_ms, segment.first)
         return
     at_ms = _bound(state, segment, state.delayed.count_within(segment.first, segment.end) > 0)
     if at_ms > now_ms:
-        state.timetable.note(at_ms, segment.first)
+        state.schedule.add(at_ms, segment.first)
     elif at_ms > 0 and segment.page is not None and not state.at_hand(segment):
         state.pages_read_in_time.add(segment.page.first)  # once loaded it is noted anew
 
@@ -271,13 +271,13 @@ def _release_due(state: LedgerState, segment: Segment, batch: MessageBatch, now_
 
 
 def _follow_rules(state: LedgerState, now_ms: int) -> None:
-    """The rules have changed: let what waits wait for its new time, make the timetable anew, let locks begin or end."""
+    """The rules have changed: let what waits wait for its new time, make the schedule anew, let locks begin or end."""
     state.rules_seen = state.rules.generation
     if state.rules.watches_the_clock():
         state.may_expire = True  # what waits because of these rules may still wait when others are in force
     for segment in state.segments.all():
-        hold_undue(state, segment, now_ms)
-    _note_all(state)
+        hold_delayed(state, segment, now_ms)
+    _schedule_all(state)
     if state.rules.by_priority:
         for priority in range(len(state.ready_from_of)):
             state.ready_from_of[priority] = state.floor
@@ -290,10 +290,10 @@ def _follow_rules(state: LedgerState, now_ms: int) -> None:
                 flow.locks.grant(first, end, now_ms=now_ms, timeout_ms=state.rules.ack_timeout_ms)
 
 
-def _note_all(state: LedgerState) -> None:
-    state.timetable.clear()
+def _schedule_all(state: LedgerState) -> None:
+    state.schedule.clear()
     for segment in state.segments.all():
-        note_moments(state, segment)
+        schedule_expiry(state, segment)
 
 
 def _take_back_unsettled(state: LedgerState, now_ms: int) -> None:

@@ -9,7 +9,7 @@ written (storage.commit.planner).
 """
 
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
-from sluicegate.messaging.partitions.rules.expiry import hold_undue, note_moments
+from sluicegate.messaging.partitions.rules.expiry import hold_delayed, schedule_expiry
 from sluicegate.messaging.partitions.state.gaps import GAP_MOVED
 from sluicegate.messaging.partitions.state.state import LedgerState
 
@@ -39,8 +39,8 @@ def abort_move(ledger: LedgerState, first: int, end: int) -> None:
     for start, stop in [kept for each in ledger.moving.remove(first, end) for kept in ledger.drop_refused(*each)]:
         ledger.make_ready(start, stop)
         for segment in ledger.segments.overlapping(start, stop):
-            hold_undue(ledger, segment, ledger.passed_ms)
-            note_moments(ledger, segment)
+            hold_delayed(ledger, segment, ledger.applied_ms)
+            schedule_expiry(ledger, segment)
 
 
 def drop_moving(ledger: LedgerState, first: int, end: int, reason: str, *, by_refusal: bool) -> None:

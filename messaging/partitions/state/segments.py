@@ -328,7 +328,7 @@ class SegmentList:
 
 
 @final
-class Timetable:
+class SegmentSchedule:
     """Moments (wall clock, milliseconds), each with a sequence in the stretch that has to be looked at then.
 
     An entry is a hint: what it points at may be gone or may have other moments by then, and whoever looks finds out.
@@ -341,7 +341,7 @@ class Timetable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def note(self, at_ms: int, sequence: int) -> None:
+    def add(self, at_ms: int, sequence: int) -> None:
         """Have the stretch with this sequence looked at, then or soon after."""
         heappush(self._entries, (at_ms, sequence))
 

@@ -38,7 +38,7 @@ from sluicegate.messaging.partitions.state.segments import (
     Page,
     Segment,
     SegmentList,
-    Timetable,
+    SegmentSchedule,
 )
 
 AT_ONCE: Final = 1  # a moment that is over
@@ -95,10 +95,10 @@ class LedgerState:
         self.pageable_from = 0  # everything unsettled below lies in pages, read back or not
         self.paged_end = 0  # no page reaches further
         self.loaded_pages: dict[int, Page] = {}  # by first sequence, the longest loaded first
-        self.timetable = Timetable()  # when segments have messages that expire or become due
-        self.pages_read_in_time: set[int] = set()  # asked for because the timetable said so
-        self.rules_seen: i64 = 0  # generation of the rules by which the timetable was made
-        self.passed_ms = 0  # when time last passed (messaging.partitions.rules.expiry)
+        self.schedule = SegmentSchedule()  # when segments have messages that expire or become due
+        self.pages_read_in_time: set[int] = set()  # asked for because the schedule said so
+        self.rules_seen: i64 = 0  # generation of the rules by which the schedule was made
+        self.applied_ms = 0  # when time last passed (messaging.partitions.rules.expiry)
         self.ready_from_of = [1] * (PRIORITY_MAX + 1)  # no message of the priority is ready below; by_priority only
         self.lock_losses_count = 0  # deliveries taken back because they were not settled in time
         self.may_expire = False  # some message had headers, or waited by the rules: deliveries look at the time
@@ -244,7 +244,7 @@ class LedgerState:
             self._requeue_failed(first, end, client)
         if rules.respects_expiry and rules.expires_once_delivered:
             for segment in self.segments.overlapping(first, end):
-                self.timetable.note(AT_ONCE, segment.first)
+                self.schedule.add(AT_ONCE, segment.first)
 
     def _requeue_failed(self, first: int, end: int, client: str) -> None:
         failures = self.failures

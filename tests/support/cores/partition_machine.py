@@ -18,7 +18,7 @@ from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.parking import release_unsent
-from sluicegate.messaging.partitions.rules.expiry import pass_time
+from sluicegate.messaging.partitions.rules.expiry import apply_time
 from sluicegate.messaging.partitions.rules.in_flight import renew_lock
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from sluicegate.messaging.queues.credit import CreditWindow
@@ -249,7 +249,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     def time_passes(self) -> None:
         """Let the ledger drop what expired and take back what was not settled in time, and no more than that."""
-        pass_time(self.ledger, self.wall_ms)
+        apply_time(self.ledger, self.wall_ms)
         timeout_ms = self.delivery_rules.ack_timeout_ms
         for flow_id in self.flows:
             for sequence in self.model.held_by(flow_id):
