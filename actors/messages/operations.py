@@ -49,7 +49,7 @@ class MessagesTaken:
 
 @dataclass(slots=True)
 class ExplainKey:
-    """Ask of a partition, or of a queue that asks its partition: where a key stands. Answered with a KeyStanding."""
+    """Ask of a partition, or of a queue that asks its partition: where a key stands. Answered with a KeyStatus."""
 
     key: str
     partition_number: int

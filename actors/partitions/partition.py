@@ -73,7 +73,7 @@ from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
-from sluicegate.messaging.partitions.explain import key_standing
+from sluicegate.messaging.partitions.explain import key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.parking import discard_kept
@@ -429,7 +429,7 @@ class Partition(Behaviour):
             count = sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
             return self._requests.when_stored(count)
         elif isinstance(message, ExplainKey):
-            return key_standing(ledger, message.key)
+            return key_status(ledger, message.key)
         elif isinstance(message, PartitionRequest):
             return self._reading.receive(message)
         else:

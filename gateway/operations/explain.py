@@ -37,7 +37,7 @@ from sluicegate.messaging.message.refusals import (
     limited_text,
     refusal_text,
 )
-from sluicegate.messaging.partitions.explain import KeyStanding, WaitReason
+from sluicegate.messaging.partitions.explain import KeyStatus, WaitReason
 from sluicegate.messaging.queues.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
 from sluicegate.messaging.routing.deliver_to_one import whose_turn
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
@@ -370,7 +370,7 @@ async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanati
     handle = await _find(vpn, queue)
     hashed = key_hash(key)
     number = handle.target.partition_of(hashed)
-    standing: KeyStanding = await ask_queue(handle, ExplainKey(key, number))
+    standing: KeyStatus = await ask_queue(handle, ExplainKey(key, number))
     overview = await overview_of(handle)
     status, flow_id, epoch = overview.partition_statuses[number]
     clients = {flow.flow_id: flow.client for flow in overview.flows}

@@ -42,7 +42,7 @@ LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
 
 
 @final
-class KeyStanding:
+class KeyStatus:
     """Where one key stands in its partition."""
 
     __slots__ = ("first_waiting", "in_flight_count", "reason", "unseen_count", "waiting_count")
@@ -57,7 +57,7 @@ class KeyStanding:
         self.unseen_count = unseen_count  # messages in pages, or beyond LOOKED_AT_MAX, that were not looked at
 
 
-def key_standing(ledger: Ledger, key: str) -> KeyStanding:
+def key_status(ledger: Ledger, key: str) -> KeyStatus:
     """Look for the messages of a key."""
     waiting_count = in_flight_count = first_waiting = looked_at_count = unseen_count = 0
     for segment in ledger.segments.all():
@@ -71,10 +71,10 @@ def key_standing(ledger: Ledger, key: str) -> KeyStanding:
                 continue
             waiting_count += 1
             first_waiting = first_waiting or sequence
-    reason = why_waiting(ledger, first_waiting) if first_waiting else WaitReason.NOTHING_WAITS
+    reason = wait_reason(ledger, first_waiting) if first_waiting else WaitReason.NOTHING_WAITS
     if not first_waiting and unseen_count:
         reason = WaitReason.ON_DISK
-    return KeyStanding(
+    return KeyStatus(
         waiting_count=waiting_count,
         in_flight_count=in_flight_count,
         first_waiting=first_waiting,
@@ -83,7 +83,7 @@ def key_standing(ledger: Ledger, key: str) -> KeyStanding:
     )
 
 
-def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
+def wait_reason(ledger: Ledger, sequence: int) -> WaitReason:
     """Return why an unsettled message, which is with no consumer, is not delivered at this moment."""
     if sequence in ledger.moving:
         return WaitReason.LEAVING

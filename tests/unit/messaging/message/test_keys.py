@@ -18,7 +18,7 @@ from sluicegate.messaging.message.keys import (
     key_source_from,
 )
 from sluicegate.messaging.message.outcomes import FAILED
-from sluicegate.messaging.partitions.explain import WaitReason, key_standing
+from sluicegate.messaging.partitions.explain import WaitReason, key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.partitions.state.rescale_holds import Holds
@@ -122,9 +122,9 @@ def test_a_failed_message_holds_up_those_of_its_topic_level_and_explain_says_so(
     ledger.flows[1].flow.window.give(1)
 
     assert delivered(ledger, 2) == [3], "another key goes on"
-    assert key_standing(ledger, "one").reason is WaitReason.REDELIVERY_DELAY
-    assert key_standing(ledger, "one").waiting_count == 2
-    assert key_standing(ledger, "two").in_flight_count == 1
+    assert key_status(ledger, "one").reason is WaitReason.REDELIVERY_DELAY
+    assert key_status(ledger, "one").waiting_count == 2
+    assert key_status(ledger, "two").in_flight_count == 1
 
 
 def test_messages_of_a_level_whose_slot_moved_wait_for_those_before_them() -> None:
@@ -138,6 +138,6 @@ def test_messages_of_a_level_whose_slot_moved_wait_for_those_before_them() -> No
     ledger.attach(flow_of(1), 1)
 
     assert delivered(ledger) == [2, 3], "the last one has no second level, and so no order to keep"
-    assert key_standing(ledger, moved).reason is WaitReason.RESCALE
+    assert key_status(ledger, moved).reason is WaitReason.RESCALE
     ledger.open_source(0)
     assert delivered(ledger) == [1]

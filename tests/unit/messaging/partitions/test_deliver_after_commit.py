@@ -5,7 +5,7 @@ import pytest
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, FAILED
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, wait_reason
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from support.cores.messages import batch_of, flow_of, published, sequences_of, with_priority
@@ -40,7 +40,7 @@ def test_nothing_is_delivered_before_it_is_stored() -> None:
     partition = Stored()
     publication = partition.append(batch_of([b"a", b"b"]))
     assert partition.delivered() == []
-    assert why_waiting(partition.ledger, 1) is WaitReason.NOT_STORED
+    assert wait_reason(partition.ledger, 1) is WaitReason.NOT_STORED
     assert not publication.may_be_spared(), "nobody can settle it before it is written"
 
     publication.confirmed = True

@@ -1,7 +1,7 @@
 """Why the messages of a key wait: one example for each reason that a ledger knows."""
 
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED
-from sluicegate.messaging.partitions.explain import WaitReason, key_standing, why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, key_status, wait_reason
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
 from support.cores.messages import flow_of, keyed, window_of
@@ -21,7 +21,7 @@ class Standing:
         self.ledger.deliver(0)
 
     def why(self, key: str) -> WaitReason:
-        return key_standing(self.ledger, key).reason
+        return key_status(self.ledger, key).reason
 
 
 def test_a_key_without_messages_waits_for_nothing() -> None:
@@ -35,10 +35,10 @@ def test_without_a_flow_there_is_no_consumer() -> None:
 def test_what_is_waiting_and_with_a_consumer_is_counted_by_key() -> None:
     standing = Standing("abab")
     standing.delivers(flow_of(1, limit=2))
-    found = key_standing(standing.ledger, "b")
+    found = key_status(standing.ledger, "b")
     assert (found.waiting_count, found.in_flight_count, found.first_waiting) == (1, 1, 4)
     standing.ledger.settle(1, 2, 3, ACCEPTED)
-    found = key_standing(standing.ledger, "b")
+    found = key_status(standing.ledger, "b")
     assert (found.waiting_count, found.in_flight_count, found.first_waiting) == (1, 0, 4)
 
 
@@ -97,7 +97,7 @@ def test_a_message_whose_time_has_not_come_is_delayed() -> None:
     ledger.append(keyed(["a"]), None)
     ledger.attach(flow_of(1), 1)
     assert ledger.deliver(500) == []
-    assert key_standing(ledger, "a").reason is WaitReason.DELAYED
+    assert key_status(ledger, "a").reason is WaitReason.DELAYED
 
 
 def test_a_failed_message_and_those_of_its_key_wait_for_the_redelivery() -> None:
@@ -109,5 +109,5 @@ def test_a_failed_message_and_those_of_its_key_wait_for_the_redelivery() -> None
     ledger.settle(1, 1, 2, FAILED)
     ledger.append(keyed(["a"]), None)
     ledger.deliver(2)
-    assert key_standing(ledger, "a").reason is WaitReason.REDELIVERY_DELAY
-    assert why_waiting(ledger, 2) is WaitReason.BEHIND_A_FAILED_ONE
+    assert key_status(ledger, "a").reason is WaitReason.REDELIVERY_DELAY
+    assert wait_reason(ledger, 2) is WaitReason.BEHIND_A_FAILED_ONE

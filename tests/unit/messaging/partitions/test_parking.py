@@ -12,7 +12,7 @@ from sluicegate.messaging.message.outcomes import (
     RELEASED,
     WHICHEVER,
 )
-from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, wait_reason
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from sluicegate.messaging.partitions.parking import (
@@ -204,7 +204,7 @@ def test_what_is_new_waits_while_pages_of_what_was_kept_are_read() -> None:
     resume(ledger, flow_of(ABSENT))
     assert delivered(ledger) == {}
     assert has_more_for(ledger, ABSENT)
-    assert why_waiting(ledger, 4) is WaitReason.BEHIND_OTHERS
+    assert wait_reason(ledger, 4) is WaitReason.BEHIND_OTHERS
 
     page_loaded(ledger, 1, plan.runs)
 

@@ -3,7 +3,7 @@
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.outcomes import FAILED, RELEASED
-from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, wait_reason
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
 from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
@@ -190,7 +190,7 @@ def test_with_too_many_runs_of_held_messages_the_partition_waits_as_a_whole() ->
 
 def test_explain_names_the_rescale() -> None:
     gaining = Gaining("om.")
-    assert why_waiting(gaining.ledger, 2) is WaitReason.RESCALE
-    assert why_waiting(gaining.ledger, 1) is WaitReason.NO_CONSUMER
+    assert wait_reason(gaining.ledger, 2) is WaitReason.RESCALE
+    assert wait_reason(gaining.ledger, 1) is WaitReason.NO_CONSUMER
     gaining.ledger.open_source(SOURCE)
-    assert why_waiting(gaining.ledger, 2) is WaitReason.NO_CONSUMER
+    assert wait_reason(gaining.ledger, 2) is WaitReason.NO_CONSUMER

@@ -15,7 +15,7 @@ from sluicegate.messaging.message.outcomes import (
     RELEASED,
     RELEASED_ELSEWHERE,
 )
-from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, wait_reason
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
 from sluicegate.messaging.partitions.rules.selection import SCANS_PER_TURN
@@ -45,7 +45,7 @@ def test_each_flow_gets_what_it_selects_and_the_rest_stays() -> None:
     ledger.attach(selecting(2, 2), 2)
 
     assert delivered(ledger.deliver(0)) == {1: [1, 3, 6], 2: [2, 5]}
-    assert why_waiting(ledger, 4) is WaitReason.NOT_SELECTED
+    assert wait_reason(ledger, 4) is WaitReason.NOT_SELECTED
     ledger.check()
     ledger.attach(flow_of(3), 3)
     assert delivered(ledger.deliver(0)) == {3: [4]}

@@ -9,7 +9,7 @@ from sluicegate.messaging.message.outcomes import (
     FAILED_ELSEWHERE,
     RELEASED_ELSEWHERE,
 )
-from sluicegate.messaging.partitions.explain import WaitReason, why_waiting
+from sluicegate.messaging.partitions.explain import WaitReason, wait_reason
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.undeliverable import DECLINED_RANGES_MAX
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
@@ -118,7 +118,7 @@ def test_nothing_goes_round_while_the_other_flow_has_no_room() -> None:
     for _ in range(3):
         assert ledger.deliver(0) == []
         assert not ledger.scan_pending()
-    assert why_waiting(ledger, 1) is WaitReason.WINDOW_FULL
+    assert wait_reason(ledger, 1) is WaitReason.WINDOW_FULL
     ledger.settle(1, 3, 5, ACCEPTED)
     ledger.append(batch_of([b"new"]), None)
     assert delivered(ledger.deliver(0)) == {1: [5]}

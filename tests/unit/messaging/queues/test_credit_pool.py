@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED
-from sluicegate.messaging.partitions.explain import WaitReason, key_standing
+from sluicegate.messaging.partitions.explain import WaitReason, key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules, Flow
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
@@ -114,7 +114,7 @@ def test_a_key_that_waits_for_the_whole_node_says_so() -> None:
     ledger.append(keyed(["a", "b"]), None)
     ledger.attach(flow_of(1, window=CreditWindow(10, pool)), 1)
     ledger.deliver(0)
-    assert key_standing(ledger, "b").reason is WaitReason.NODE_UNACKED_MAX
+    assert key_status(ledger, "b").reason is WaitReason.NODE_UNACKED_MAX
 
 
 def test_a_flow_holds_no_more_over_its_partitions_than_the_queue_allows() -> None:
