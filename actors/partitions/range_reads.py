@@ -54,7 +54,7 @@ class PartitionReading:
             return log.ledger.consume(log.ledger.floor, request.end)
         if isinstance(request, HoldLog):
             if request.sequence is None:
-                log.let_go(request.reader)
+                log.release(request.reader)
             else:
                 log.hold(request.reader, request.sequence)
         else:

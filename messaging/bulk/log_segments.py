@@ -12,7 +12,7 @@ _BEYOND: Final = 1 << 64  # every sequence
 
 
 @final
-class Stretch:
+class LogSegment:
     """Consecutive sequences `[first, end)`: the rows of one batch, or what lies of them in one page."""
 
     __slots__ = (
@@ -47,12 +47,12 @@ class Stretch:
         self.bytes_before = 0  # usage bytes that came into the log before it: the byte index
 
     def __repr__(self) -> str:
-        return f"Stretch({self.first}..{self.end - 1}, {'page' if self.batch is None else 'memory'})"
+        return f"LogSegment({self.first}..{self.end - 1}, {'page' if self.batch is None else 'memory'})"
 
 
-def journaled(first: int, batch: MessageBatch, publication: Publication) -> Stretch:
-    """Return the stretch of a batch that the journal has, or will have."""
-    return Stretch(
+def journaled_segment(first: int, batch: MessageBatch, publication: Publication) -> LogSegment:
+    """Return the segment of a batch that the journal has, or will have."""
+    return LogSegment(
         first,
         first + batch.count,
         batch.usage_bytes(durable=True),
@@ -63,27 +63,30 @@ def journaled(first: int, batch: MessageBatch, publication: Publication) -> Stre
     )
 
 
-def paged(page_first: int, first: int, end: int, usage_bytes: int, arrived_ms: int) -> Stretch:
-    """Return the stretch of a page of the store."""
-    return Stretch(first, end, usage_bytes, arrived_ms, batch=None, publication=None, page_first=page_first)
+def paged_segment(page_first: int, first: int, end: int, usage_bytes: int, arrived_ms: int) -> LogSegment:
+    """Return the segment of a page of the store."""
+    return LogSegment(first, end, usage_bytes, arrived_ms, batch=None, publication=None, page_first=page_first)
 
 
-def stretches_of(stored: StoredPartition) -> list[Stretch]:
+def log_segments_of(stored: StoredPartition) -> list[LogSegment]:
     """Return what the store held of a partition, settled or not, ascending; what lies in a page, as the page."""
     pages = sorted([(each.first, each.end) for each in stored.pages])
-    found = [paged(each.first, each.first, each.end, each.usage_bytes, each.marks.arrived_ms) for each in stored.pages]
+    found = [
+        paged_segment(each.first, each.first, each.end, each.usage_bytes, each.marks.arrived_ms)
+        for each in stored.pages
+    ]
     for each in stored.batches:
         if not _lies_in(pages, each.first):
-            found.append(journaled(each.first, each.batch, each.publication))
+            found.append(journaled_segment(each.first, each.batch, each.publication))
     found.sort(key=_first_of)
     return found
 
 
 def _lies_in(pages: list[tuple[int, int]], sequence: int) -> bool:
-    """Return whether one of the ascending stretches holds the sequence."""
+    """Return whether one of the ascending segments holds the sequence."""
     index = bisect_right(pages, (sequence, _BEYOND)) - 1
     return index >= 0 and sequence < pages[index][1]
 
 
-def _first_of(stretch: Stretch) -> int:
-    return stretch.first
+def _first_of(segment: LogSegment) -> int:
+    return segment.first

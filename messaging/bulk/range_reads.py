@@ -16,7 +16,7 @@ from sluicegate.messaging.partitions.state.gaps import Gap
 
 CHUNK_BYTES_MAX: Final = 8 << 20  # as quotas count them; a page is not cut, so a chunk may be one page larger
 CHUNK_ROWS_MAX: Final = 65_536  # a page or batch is not cut for it
-CHUNK_RANGES_MAX: Final = 4096  # stretches of sequences: a chunk of single messages takes 3 ms then
+CHUNK_RANGES_MAX: Final = 4096  # segments of sequences: a chunk of single messages takes 3 ms then
 
 
 @final
@@ -61,7 +61,7 @@ class RangePlan:
 
 @final
 class _Source:
-    """A stretch of the log or a segment of the ledger, whichever is read."""
+    """A segment of the log or a segment of the ledger, whichever is read."""
 
     def __init__(self, first: int, end: int, size: int, batch: MessageBatch | None, page_first: int) -> None:
         self.first = first
@@ -108,10 +108,10 @@ def plan_range(log: RetainedLog, first: int, end: int, bytes_max: int) -> RangeP
 
 def _source(log: RetainedLog, sequence: int) -> _Source | None:
     if log.active:
-        stretch = log.at_or_after(sequence)
-        if stretch is None:
+        segment = log.at_or_after(sequence)
+        if segment is None:
             return None
-        return _Source(stretch.first, stretch.end, stretch.usage_bytes, stretch.batch, stretch.page_first)
+        return _Source(segment.first, segment.end, segment.usage_bytes, segment.batch, segment.page_first)
     segment = log.ledger.segments.at_or_after(sequence)
     while segment is not None and segment.publication is not None and segment.publication.refused:
         segment = log.ledger.segments.at_or_after(segment.end)  # its publisher was told that nobody has it
@@ -148,7 +148,7 @@ def runs_of(piece: RangePiece, page: list[tuple[int, MessageBatch]] | None) -> l
 
 
 def gaps_of(log: RetainedLog, plan: RangePlan, runs: list[RangeRun], damaged: list[RangePiece]) -> list[Gap]:
-    """Return every stretch between the plan's ends that the runs leave out, with the reason."""
+    """Return every segment between the plan's ends that the runs leave out, with the reason."""
     gaps: list[Gap] = []
     ledger = log.ledger
     for piece in damaged:

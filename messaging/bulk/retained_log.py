@@ -14,7 +14,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from sluicegate.messaging.bulk.log_segments import NO_PAGE, Stretch, journaled, paged, stretches_of
+from sluicegate.messaging.bulk.log_segments import (
+    NO_PAGE,
+    LogSegment,
+    journaled_segment,
+    log_segments_of,
+    paged_segment,
+)
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
@@ -23,7 +29,7 @@ from sluicegate.messaging.partitions.recovery import StoredPartition
 
 HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
 UNBOUNDED: Final = 1 << 62  # above every count of rows and bytes
-LOOKED_AT_MAX: Final = 256  # stretches for each trim: what cannot go yet must not be walked over and over
+LOOKED_AT_MAX: Final = 256  # segments for each trim: what cannot go yet must not be walked over and over
 
 
 @final
@@ -43,7 +49,7 @@ class RetentionRules:
 class RetainedLog:
     """The log of one partition. It is inactive, and costs nothing, until a rule or a reader wants it.
 
-    Invariants: stretches ascend without overlap; a stretch has a batch and a publication, or a page; `usage_bytes`
+    Invariants: segments ascend without overlap; a segment has a batch and a publication, or a page; `usage_bytes`
     and `memory_bytes` are their sums.
     """
 
@@ -58,7 +64,7 @@ class RetainedLog:
         self.holds: dict[str, int] = {}  # reader -> it needs everything from this sequence on
         self._held_from = HELD_BY_NOBODY
         self._firsts: list[int] = []
-        self._stretches: list[Stretch] = []
+        self._segments: list[LogSegment] = []
         self._pages: set[int] = set()
         self._pageable_from = 0  # nothing below waits for a page
         self._maintain_from = 0
@@ -70,7 +76,7 @@ class RetainedLog:
         """Take a batch that the ledger has just numbered."""
         assert publication is not None, "only durable queues have a log"
         publication.opened(batch.count)
-        self._add(journaled(first, batch, publication))
+        self._add(journaled_segment(first, batch, publication))
 
     def open(self) -> None:
         """Begin, with what the ledger holds now."""
@@ -84,23 +90,23 @@ class RetainedLog:
                     self.append(segment.first, batch, publication)
                 continue
             assert page is not None, "a durable segment is in the journal or in a page"
-            last = self._stretches[-1] if self._stretches else None
+            last = self._segments[-1] if self._segments else None
             if last is not None and last.page_first == page.first:  # read back, a page is several segments
                 self._grow(last, segment.end, size)
             else:
-                self._add(paged(page.first, segment.first, segment.end, size, page.marks.arrived_ms))
+                self._add(paged_segment(page.first, segment.first, segment.end, size, page.marks.arrived_ms))
 
     def restore(self, stored: StoredPartition) -> None:
         """Begin with what the store held of the partition, settled or not. `count_rows` is still to come."""
         self.active = True
-        for stretch in stretches_of(stored):
-            self._add(stretch)
+        for segment in log_segments_of(stored):
+            self._add(segment)
 
     def count_rows(self) -> None:
         """Count in each publication the rows that are here, once ledger and log could be filled: it outlives them."""
-        for stretch in self._stretches:
-            if stretch.publication is not None:
-                stretch.publication.open_count += stretch.end - stretch.first
+        for segment in self._segments:
+            if segment.publication is not None:
+                segment.publication.open_count += segment.end - segment.first
 
     def renewed(self, ledger: Ledger) -> "RetainedLog":
         """Return an inactive log beside another ledger of the partition, with the same rules and holds."""
@@ -116,7 +122,7 @@ class RetainedLog:
         self.holds[reader] = sequence
         self._held_from = min(self.holds.values())
 
-    def let_go(self, reader: str) -> None:
+    def release(self, reader: str) -> None:
         """End a reader's hold."""
         self.holds.pop(reader, None)
         self._held_from = min(self.holds.values()) if self.holds else HELD_BY_NOBODY
@@ -135,20 +141,20 @@ class RetainedLog:
     def withdraw(self, first: int, end: int) -> None:
         """Take out what could not be stored: its publisher knows, and no reader may see it."""
         index = self._index_of(first)
-        while index < len(self._stretches) and self._stretches[index].first < end:
-            stretch = self._stretches[index]
-            if stretch.publication is not None and stretch.publication.refused:
-                self._release(stretch)
-                del self._stretches[index]
+        while index < len(self._segments) and self._segments[index].first < end:
+            segment = self._segments[index]
+            if segment.publication is not None and segment.publication.refused:
+                self._release(segment)
+                del self._segments[index]
                 del self._firsts[index]
             else:
                 index += 1
 
     def abandon(self) -> None:
         """Let go of everything: the queue is gone. Only the ledger's `effects.released_publications` is left to be carried out."""
-        for stretch in self._stretches:
-            if stretch.publication is not None:
-                self.ledger.close(stretch.publication, stretch.end - stretch.first)
+        for segment in self._segments:
+            if segment.publication is not None:
+                self.ledger.close(segment.publication, segment.end - segment.first)
         self._forget()
 
     def needs_page(self, page_first: int) -> bool:
@@ -165,7 +171,7 @@ class RetainedLog:
         """Choose the oldest batches in memory, as messaging.partitions.paging.plan_pages does.
 
         An active log has all that the ledger has in the journal, so the pages are planned from it. Between its
-        stretches the ledger may have what the store refused and a consumer holds: no page reaches over that.
+        segments the ledger may have what the store refused and a consumer holds: no page reaches over that.
         """
         if not self.active:
             return plan_pages(
@@ -173,18 +179,18 @@ class RetainedLog:
             )
         planner = PagePlanner(page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record)
         index = self._index_of(self._pageable_from)
-        stretches = self._stretches
-        while index < len(stretches) and stretches[index].batch is None:
-            self._pageable_from = stretches[index].end
+        segments = self._segments
+        while index < len(segments) and segments[index].batch is None:
+            self._pageable_from = segments[index].end
             index += 1
         wanted = bytes_to_free > 0
-        end = stretches[index].first if index < len(stretches) else 0
-        while index < len(stretches) and wanted:
-            stretch = stretches[index]
-            if end < stretch.first and self._is_live(end, stretch.first):
+        end = segments[index].first if index < len(segments) else 0
+        while index < len(segments) and wanted:
+            segment = segments[index]
+            if end < segment.first and self._is_live(end, segment.first):
                 planner.finish()
-            end = stretch.end
-            wanted = planner.offer(stretch.first, stretch.end, stretch.batch, stretch.publication)
+            end = segment.end
+            wanted = planner.offer(segment.first, segment.end, segment.batch, segment.publication)
             index += 1
         return planner.finish()
 
@@ -196,32 +202,32 @@ class RetainedLog:
         start = self._index_of(plan.first)
         stop = start
         size = 0
-        while stop < len(self._stretches) and self._stretches[stop].first < plan.end:
-            stretch = self._stretches[stop]
-            size += stretch.usage_bytes
-            self._release(stretch)
+        while stop < len(self._segments) and self._segments[stop].first < plan.end:
+            segment = self._segments[stop]
+            size += segment.usage_bytes
+            self._release(segment)
             stop += 1
         if start == stop:
             return  # trimmed meanwhile: the ledger drops the page, or deletes it later
-        oldest = self._stretches[start]
-        page = paged(plan.first, oldest.first, self._stretches[stop - 1].end, size, oldest.arrived_ms)
+        oldest = self._segments[start]
+        page = paged_segment(plan.first, oldest.first, self._segments[stop - 1].end, size, oldest.arrived_ms)
         page.bytes_before = oldest.bytes_before
-        self._stretches[start:stop] = [page]
+        self._segments[start:stop] = [page]
         self._firsts[start:stop] = [page.first]
         self.usage_bytes += size
         self._pages.add(plan.first)
 
     # --- what can be seen ---
 
-    def at_or_after(self, sequence: int) -> Stretch | None:
-        """Return the stretch that holds `sequence`, else the next one, else None."""
+    def at_or_after(self, sequence: int) -> LogSegment | None:
+        """Return the segment that holds `sequence`, else the next one, else None."""
         index = self._index_of(sequence)
-        return self._stretches[index] if index < len(self._stretches) else None
+        return self._segments[index] if index < len(self._segments) else None
 
     def low(self) -> int:
         """Return the first sequence that may be read."""
         if self.active:
-            return self._stretches[0].first if self._stretches else self.ledger.next_sequence
+            return self._segments[0].first if self._segments else self.ledger.next_sequence
         return self.ledger.floor
 
     def settled_bytes(self) -> int:
@@ -234,10 +240,10 @@ class RetainedLog:
         while self._synced < self.ledger.next_sequence:
             publication: Publication | None = None
             if self.active:
-                stretch = self.at_or_after(self._synced)
-                if stretch is None:
+                segment = self.at_or_after(self._synced)
+                if segment is None:
                     break
-                publication, first, end = stretch.publication, stretch.first, stretch.end
+                publication, first, end = segment.publication, segment.first, segment.end
             else:
                 segment = segments.at_or_after(self._synced)
                 if segment is None:
@@ -254,25 +260,25 @@ class RetainedLog:
         """Return how many sequences of `[first, end)` are kept beyond their settlement."""
         count = 0
         index = self._index_of(first)
-        while index < len(self._stretches) and self._stretches[index].first < end:
-            start, stop = max(first, self._stretches[index].first), min(end, self._stretches[index].end)
+        while index < len(self._segments) and self._segments[index].first < end:
+            start, stop = max(first, self._segments[index].first), min(end, self._segments[index].end)
             unsettled = self.ledger.settled.outside(max(start, self.ledger.floor), stop)
             count += stop - start - sum([until - since for since, until in unsettled])
             index += 1
         return count
 
     def bytes_at(self, sequence: int) -> int:
-        """Return what that counts for which came into the log before `sequence`; within a stretch by average."""
-        stretch = self.at_or_after(sequence)
-        if stretch is None:
+        """Return what that counts for which came into the log before `sequence`; within a segment by average."""
+        segment = self.at_or_after(sequence)
+        if segment is None:
             return self.bytes_end
-        behind = max(0, sequence - stretch.first)
-        return stretch.bytes_before + stretch.usage_bytes * behind // (stretch.end - stretch.first)
+        behind = max(0, sequence - segment.first)
+        return segment.bytes_before + segment.usage_bytes * behind // (segment.end - segment.first)
 
     def cut(self, first: int, *, bytes_max: int, rows_max: int) -> int:
         """Return where a range from `first` ends that has at most so much usage and so many rows. 0: no such bound.
 
-        At least the rest of one stretch fits by bytes, by average within it. Sequences between stretches are no rows;
+        At least the rest of one segment fits by bytes, by average within it. Sequences between segments are no rows;
         so the answer is `first` where nothing comes any more.
         """
         bytes_left, rows_left = bytes_max or UNBOUNDED, rows_max or UNBOUNDED
@@ -296,10 +302,10 @@ class RetainedLog:
     def _piece_from(self, sequence: int) -> tuple[int, int, int] | None:
         """Return the next sequences that have rows, from `sequence` on: first, end, usage by average."""
         if self.active:
-            stretch = self.at_or_after(sequence)
-            if stretch is None:
+            segment = self.at_or_after(sequence)
+            if segment is None:
                 return None
-            first, end, size = stretch.first, stretch.end, stretch.usage_bytes
+            first, end, size = segment.first, segment.end, segment.usage_bytes
         else:
             segment = self.ledger.segments.at_or_after(sequence)
             if segment is None:
@@ -311,25 +317,25 @@ class RetainedLog:
     def first_since(self, wall_ms: int) -> int:
         """Return a sequence before which everything arrived before `wall_ms`; at most one page too early."""
         found = self.low()
-        for stretch in self._stretches:
-            if stretch.arrived_ms >= wall_ms:
+        for segment in self._segments:
+            if segment.arrived_ms >= wall_ms:
                 break
-            found = stretch.first
+            found = segment.first
         return found
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert self._firsts == [stretch.first for stretch in self._stretches]
+        assert self._firsts == [segment.first for segment in self._segments]
         previous_end = 0
-        for stretch in self._stretches:
-            assert previous_end <= stretch.first < stretch.end, "stretches ascend without overlap"
-            assert (stretch.batch is None) == (stretch.page_first != NO_PAGE), "a stretch lies in one place"
-            assert (stretch.batch is None) == (stretch.publication is None), "what is in memory is in the journal"
-            previous_end = stretch.end
-        assert sum([stretch.usage_bytes for stretch in self._stretches]) == self.usage_bytes
-        held = [stretch.batch.memory_bytes() for stretch in self._stretches if stretch.batch is not None]
+        for segment in self._segments:
+            assert previous_end <= segment.first < segment.end, "segments ascend without overlap"
+            assert (segment.batch is None) == (segment.page_first != NO_PAGE), "a segment lies in one place"
+            assert (segment.batch is None) == (segment.publication is None), "what is in memory is in the journal"
+            previous_end = segment.end
+        assert sum([segment.usage_bytes for segment in self._segments]) == self.usage_bytes
+        held = [segment.batch.memory_bytes() for segment in self._segments if segment.batch is not None]
         assert sum(held) == self.memory_bytes
-        assert {each.page_first for each in self._stretches if each.page_first != NO_PAGE} == self._pages
+        assert {each.page_first for each in self._segments if each.page_first != NO_PAGE} == self._pages
         if self.active:
             for segment in self.ledger.segments.all():
                 if segment.publication is not None and segment.publication.refused:
@@ -338,66 +344,66 @@ class RetainedLog:
                 assert found is not None, "everything unsettled is in the log"
                 assert found.first <= segment.first or segment.publication is not None
 
-    def _add(self, stretch: Stretch) -> None:
-        stretch.bytes_before = self.bytes_end
-        if stretch.arrived_ms > 0:  # pages of earlier releases, which do not say when they came, came before
-            for before in reversed(self._stretches):
+    def _add(self, segment: LogSegment) -> None:
+        segment.bytes_before = self.bytes_end
+        if segment.arrived_ms > 0:  # pages of earlier releases, which do not say when they came, came before
+            for before in reversed(self._segments):
                 if before.arrived_ms > 0:
                     break
-                before.arrived_ms = stretch.arrived_ms
-        self._newest_ms = 0 if stretch.batch is None else stretch.arrived_ms  # the newest of a page may be just come
-        self._firsts.append(stretch.first)
-        self._stretches.append(stretch)
-        self.bytes_end += stretch.usage_bytes
-        self.usage_bytes += stretch.usage_bytes
-        if stretch.batch is not None:
-            self.memory_bytes += stretch.batch.memory_bytes()
+                before.arrived_ms = segment.arrived_ms
+        self._newest_ms = 0 if segment.batch is None else segment.arrived_ms  # the newest of a page may be just come
+        self._firsts.append(segment.first)
+        self._segments.append(segment)
+        self.bytes_end += segment.usage_bytes
+        self.usage_bytes += segment.usage_bytes
+        if segment.batch is not None:
+            self.memory_bytes += segment.batch.memory_bytes()
         else:
-            self._pages.add(stretch.page_first)
+            self._pages.add(segment.page_first)
 
-    def _grow(self, stretch: Stretch, end: int, size: int) -> None:
-        stretch.end = end
-        stretch.usage_bytes += size
+    def _grow(self, segment: LogSegment, end: int, size: int) -> None:
+        segment.end = end
+        segment.usage_bytes += size
         self.usage_bytes += size
         self.bytes_end += size
 
     def _index_of(self, sequence: int) -> int:
-        """Return the place of the stretch that holds `sequence`, else of the next one."""
+        """Return the place of the segment that holds `sequence`, else of the next one."""
         index = bisect_right(self._firsts, sequence) - 1
-        if index >= 0 and sequence < self._stretches[index].end:
+        if index >= 0 and sequence < self._segments[index].end:
             return index
         return index + 1
 
     def _trim(self, wall_ms: int) -> None:
-        """Let the oldest settled stretches go that are over a bound and that nobody holds."""
+        """Let the oldest settled segments go that are over a bound and that nobody holds."""
         too_old_ms = wall_ms - self.rules.time_ms if self.rules.time_ms else 0
         size_max = self.rules.size_bytes
         settled_bytes = self.settled_bytes()
         start = self._index_of(self._maintain_from)
         index = start
-        kept: list[Stretch] = []
-        stretches = self._stretches
+        kept: list[LogSegment] = []
+        segments = self._segments
         finished = False
-        while index < len(stretches) and index - start < LOOKED_AT_MAX:
-            stretch = stretches[index]
+        while index < len(segments) and index - start < LOOKED_AT_MAX:
+            segment = segments[index]
             over = (size_max > 0 and settled_bytes > size_max) or self._arrived_before(index, too_old_ms)
-            if stretch.end > self._held_from or (self.rules.on() and not over):
+            if segment.end > self._held_from or (self.rules.on() and not over):
                 finished = True
                 break
-            if self._is_live(stretch.first, stretch.end):
-                kept.append(stretch)
+            if self._is_live(segment.first, segment.end):
+                kept.append(segment)
             else:
-                self._release(stretch)
-                settled_bytes -= stretch.usage_bytes
+                self._release(segment)
+                settled_bytes -= segment.usage_bytes
             index += 1
-        self._maintain_from = 0 if finished or index == len(stretches) else stretches[index].first
+        self._maintain_from = 0 if finished or index == len(segments) else segments[index].first
         if len(kept) < index - start:
-            stretches[start:index] = kept
-            self._firsts[start:index] = [stretch.first for stretch in kept]
+            segments[start:index] = kept
+            self._firsts[start:index] = [segment.first for segment in kept]
 
     def _arrived_before(self, index: int, wall_ms: int) -> bool:
-        """Return whether all of a stretch arrived before: the next one's oldest is not older than its newest."""
-        following = self._stretches[index + 1 : index + 2]
+        """Return whether all of a segment arrived before: the next one's oldest is not older than its newest."""
+        following = self._segments[index + 1 : index + 2]
         newest_ms = following[0].arrived_ms if following else 0
         return (newest_ms or self._newest_ms) < wall_ms
 
@@ -406,25 +412,25 @@ class RetainedLog:
         segment = self.ledger.segments.at_or_after(first)
         return segment is not None and segment.first < end
 
-    def _release(self, stretch: Stretch) -> None:
-        """Count a stretch out, and give up its place in the store. The caller takes it out of the lists."""
-        self.usage_bytes -= stretch.usage_bytes
-        if stretch.batch is not None:
-            self.memory_bytes -= stretch.batch.memory_bytes()
-        if stretch.publication is not None:
-            self.ledger.close(stretch.publication, stretch.end - stretch.first)
-        if stretch.page_first != NO_PAGE:
-            self._pages.discard(stretch.page_first)
-            self.ledger.effects.dropped_pages.append(stretch.page_first)
+    def _release(self, segment: LogSegment) -> None:
+        """Count a segment out, and give up its place in the store. The caller takes it out of the lists."""
+        self.usage_bytes -= segment.usage_bytes
+        if segment.batch is not None:
+            self.memory_bytes -= segment.batch.memory_bytes()
+        if segment.publication is not None:
+            self.ledger.close(segment.publication, segment.end - segment.first)
+        if segment.page_first != NO_PAGE:
+            self._pages.discard(segment.page_first)
+            self.ledger.effects.dropped_pages.append(segment.page_first)
 
     def _close(self) -> None:
         """Keep no more than the ledger does."""
-        for stretch in self._stretches:
-            page_is_live = stretch.page_first != NO_PAGE and self._is_live(stretch.first, stretch.end)
+        for segment in self._segments:
+            page_is_live = segment.page_first != NO_PAGE and self._is_live(segment.first, segment.end)
             if page_is_live:
-                self._pages.discard(stretch.page_first)
+                self._pages.discard(segment.page_first)
             else:
-                self._release(stretch)
+                self._release(segment)
         self._forget()
 
     def _forget(self) -> None:
@@ -432,6 +438,6 @@ class RetainedLog:
         self.usage_bytes = self._newest_ms = 0
         self.memory_bytes = 0
         self._firsts = []
-        self._stretches = []
+        self._segments = []
         self._pages = set()
         self._pageable_from = self._maintain_from = 0

@@ -41,7 +41,7 @@ class PagePlan:
 
 @final
 class PagePlanner:
-    """Gathers stretches, offered oldest first, into pages of about `page_bytes` of content."""
+    """Gathers segments, offered oldest first, into pages of about `page_bytes` of content."""
 
     def __init__(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> None:
         self.plans: list[PagePlan] = []
@@ -53,7 +53,7 @@ class PagePlanner:
         self._end = 0
 
     def offer(self, first: int, end: int, batch: MessageBatch | None, publication: Publication | None) -> bool:
-        """Take a stretch if the journal has it and nothing else has; return whether more is wanted."""
+        """Take a run if the journal has it and nothing else has; return whether more is wanted."""
         pageable = batch is not None and self._is_stored(publication)
         if not pageable or self._page_held >= self._page_bytes:
             self.finish()
@@ -108,8 +108,8 @@ def pages_written(ledger: Ledger, plan: PagePlan) -> None:
     live = 0
     bytes_left = 0
     for segment in segments:
-        assert segment.batch is not None, "a stretch is planned once"
-        assert segment.publication is not None, "a stretch is planned once"
+        assert segment.batch is not None, "a run is planned once"
+        assert segment.publication is not None, "a run is planned once"
         live += segment.live_count
         bytes_left += segment.bytes_left
         ledger.memory_bytes -= segment.batch.memory_bytes()

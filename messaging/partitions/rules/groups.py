@@ -12,8 +12,8 @@ over what belongs to others. When a bucket is let go they look again. An owner w
 so many of its messages lie among those of others that the gaps become too many to go on.
 
 Messages that come together are put in the order of their owners before they get their sequences, each owner's in the
-order published: so what goes to one consumer is one stretch (`messaging.partitions.rules.groups`), as where
-consumers compete, and not a stretch for each message. Nothing is lost by that: only within a key has such a queue an
+order published: so what goes to one consumer is one run (`messaging.partitions.rules.groups`), as where
+consumers compete, and not a run for each message. Nothing is lost by that: only within a key has such a queue an
 order.
 
 Deliberately elsewhere: keys (`messaging.message.keys`), the order of redelivery within a key
@@ -45,7 +45,7 @@ NO_RUN: Final = (0, 0)
 
 @final
 class OwnedRuns:
-    """The stretches of one ledger.
+    """The segments of one ledger.
 
     Invariants: they ascend and are disjoint.
     """
@@ -66,7 +66,7 @@ class OwnedRuns:
             self._owners.append(owner)
 
     def at(self, sequence: int) -> tuple[int, int]:
-        """Return whose the stretch is that a message is in, and where it ends; NO_RUN when nothing is known."""
+        """Return whose the run is that a message is in, and where it ends; NO_RUN when nothing is known."""
         index = bisect_right(self._firsts, sequence) - 1
         if index < 0 or sequence >= self._ends[index]:
             return NO_RUN
@@ -87,7 +87,7 @@ class OwnedRuns:
             del self._owners[:gone]
 
     def runs(self) -> list[tuple[int, int, int]]:
-        """Return every stretch as (first, end, owner)."""
+        """Return every run as (first, end, owner)."""
         return list(zip(self._firsts, self._ends, self._owners, strict=True))
 
 
@@ -165,7 +165,7 @@ class MessageGroups(Choice):
         self._unannounced: set[int] = set()  # claimed, and nothing delivered yet
         self._passed_from: dict[int, int] = {}  # bucket -> lowest sequence that a flow passed over because of it
         self._runs = OwnedRuns()
-        self._runs_passed_from: dict[int, int] = {}  # owner -> lowest of its stretches that another flow passed over
+        self._runs_passed_from: dict[int, int] = {}  # owner -> lowest of its segments that another flow passed over
         held: dict[int, dict[int, RangeSet]] = {}  # bucket -> flow -> what it holds
         for flow in state.flows.values():
             for bucket, its in self._held_by(state, flow, set(range(buckets))).items():
@@ -245,7 +245,7 @@ class MessageGroups(Choice):
                     line.insert(0, line.pop(place))
                     return
 
-    def stretch(
+    def run(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:
         """Return what a flow may do: take ungrouped messages, its own and a new group's, or pass over them."""
@@ -454,7 +454,7 @@ class MessageGroups(Choice):
                 for sequence in range(max(first, segment.first), min(end, segment.end)):
                     if batch is not None:
                         key_hash = key_hash_in(state.rules.key_source, batch, sequence - segment.first)
-                        assert self._owners[key_hash % self.buckets] == owner, "a stretch is one flow's"
+                        assert self._owners[key_hash % self.buckets] == owner, "a run is one flow's"
 
 
 def _holds_any(flow: LedgerFlow, sequences: RangeSet) -> bool:

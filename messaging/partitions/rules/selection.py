@@ -26,7 +26,7 @@ WAIT: Final = 2  # another flow is to look at them first
 class Choice:
     """Says what a flow may do with the ready messages that it has come to. A class and no protocol, as `Address` is."""
 
-    def stretch(
+    def run(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:
         """Return what the flow may do with a segment's messages from `first` on, and where those end that are alike.
@@ -41,7 +41,7 @@ class Choice:
 class BySelector(Choice):
     """A flow takes what it wants."""
 
-    def stretch(
+    def run(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:
         """Return whether the message is wanted, and how many after it are alike."""
@@ -79,7 +79,7 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
         stop = min(end, segment.end)
         found = first
         while found < stop and state.scan_budget > 0:
-            verdict, end = choice.stretch(state, flow, segment, found, stop, limit)
+            verdict, end = choice.run(state, flow, segment, found, stop, limit)
             if verdict == PASS:
                 found = end
                 continue

@@ -40,7 +40,7 @@ class GapReasons:
             ranges.discard(ranges.lowest(), ranges.lowest_end())
 
     def explain(self, first: int, end: int) -> list[Gap]:
-        """Return the stretches of `[first, end)`, none of which holds a message, each with its reason, ascending."""
+        """Return the segments of `[first, end)`, none of which holds a message, each with its reason, ascending."""
         explained: list[Gap] = []
         known = RangeSet()
         for reason, ranges in self._ranges.items():

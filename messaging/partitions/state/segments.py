@@ -1,4 +1,4 @@
-"""The unsettled stretch of one partition as a list of segments: batches in memory, and pages in the store."""
+"""The unsettled segment of one partition as a list of segments: batches in memory, and pages in the store."""
 
 from bisect import bisect_right
 from heapq import heappop, heappush
@@ -10,7 +10,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 from sluicegate.messaging.message.publication import Publication
 
-# Marks of a stretch of messages: what a queue has to know of it without having it in memory.
+# Marks of a segment of messages: what a queue has to know of it without having it in memory.
 #
 # A page carries its marks in its directory row, so a partition with a million messages on disk knows when the next of
 # them may expire or become due, and what priorities there are, from some thousand rows. Marks are bounds: a page is
@@ -22,7 +22,7 @@ TIME_MAX: Final = (1 << 63) - 1
 
 
 class Marks(NamedTuple):
-    """Bounds for every message of a stretch. Times are milliseconds of the wall clock."""
+    """Bounds for every message of a segment. Times are milliseconds of the wall clock."""
 
     arrived_ms: int  # when the oldest came
     expires_ms: int  # the earliest expiry that a publisher set; 0: there is none
@@ -55,7 +55,7 @@ def marks_of(batch: MessageBatch) -> Marks:
 
 
 def marks_together(one: Marks, other: Marks) -> Marks:
-    """Return the marks of two stretches taken as one."""
+    """Return the marks of two segments taken as one."""
     if one.expires_ms == 0 or other.expires_ms == 0:
         expires_ms = max(one.expires_ms, other.expires_ms)
     else:
@@ -84,7 +84,7 @@ CHUNK_SEGMENTS_MAX: Final = 256
 
 @final
 class Page:
-    """A page of the store that holds a stretch of a partition. It goes when nothing in it is unsettled."""
+    """A page of the store that holds a segment of a partition. It goes when nothing in it is unsettled."""
 
     __slots__ = ("first", "live_count", "marks", "next_ms", "next_rules", "state")
 
@@ -248,7 +248,7 @@ class SegmentList:
             self._drop_empty(number)
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
-        """Put segments in the place of one or more neighbours. They lie within the stretch of those they replace."""
+        """Put segments in the place of one or more neighbours. They lie within the segment of those they replace."""
         self._line_up()
         place = self._chunk_of(old[0].first)
         for segment in old:
@@ -329,7 +329,7 @@ class SegmentList:
 
 @final
 class SegmentSchedule:
-    """Moments (wall clock, milliseconds), each with a sequence in the stretch that has to be looked at then.
+    """Moments (wall clock, milliseconds), each with a sequence in the segment that has to be looked at then.
 
     An entry is a hint: what it points at may be gone or may have other moments by then, and whoever looks finds out.
     So nothing is ever taken out of the middle.
@@ -342,7 +342,7 @@ class SegmentSchedule:
         return len(self._entries)
 
     def add(self, at_ms: int, sequence: int) -> None:
-        """Have the stretch with this sequence looked at, then or soon after."""
+        """Have the segment with this sequence looked at, then or soon after."""
         heappush(self._entries, (at_ms, sequence))
 
     def next_ms(self) -> int:

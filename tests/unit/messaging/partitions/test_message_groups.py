@@ -120,7 +120,7 @@ def test_a_group_that_changes_hands_waits_for_what_a_commit_may_give_back() -> N
 
 
 def test_groups_that_take_turns_are_claimed_in_neighbourhoods() -> None:
-    """What a consumer gets of a backlog is stretches and not single messages; G-01 holds: shares are even."""
+    """What a consumer gets of a backlog is segments and not single messages; G-01 holds: shares are even."""
     ledger = ledger_with(*list(range(21)) * 50)
     bind(ledger, 1, 2, 3)
 

@@ -67,7 +67,7 @@ class Steps:
             low = partition.log.low() if held is None else held
             partition.log.hold("reader", max(low, first))
         elif step == "let go":
-            partition.log.let_go("reader")
+            partition.log.release("reader")
         else:
             partition.rules.size_bytes = 300 if step == "keep" else 0
 
@@ -110,7 +110,7 @@ def test_consumers_see_the_same_with_a_log_and_without_and_nothing_is_left_over(
         while partition.ledger.waiting_count:
             partition.deliver()
             partition.settle(1, partition.ledger.next_sequence, ACCEPTED)
-        partition.log.let_go("reader")
+        partition.log.release("reader")
         partition.rules.size_bytes = 0
         partition.look_after()
         assert partition.stored == {}
