@@ -149,7 +149,7 @@ class Ledger(LedgerState):
             if groups is not None:
                 groups.pass_on(self)
         ready_count = self.requeued.total + self.next_sequence - self.ready_from
-        if ready_count == 0 or not self.flow_order.flows or self.awaits_decision():
+        if ready_count == 0 or not self.flow_order.flows or self.awaits_commit():
             return _NONE
         deliveries: list[Delivery] = []
         if ready_count == 1 and groups is None and self.selecting_count == 0:

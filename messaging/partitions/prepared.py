@@ -55,7 +55,7 @@ def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_c
     for first, end in ranges:
         flow.in_flight.remove(first, end)
         ledger.moving.add(first, end)
-    ledger.undecided.begin(flow_id, epoch)
+    ledger.pending_commits.begin(flow_id, epoch)
     return PreparedRanges(flow.flow, epoch, ranges)
 
 
@@ -63,7 +63,7 @@ def take_up_prepared(ledger: Ledger, prepared: PreparedRanges) -> None:
     """Keep from consumers what the commit may settle, in a ledger made anew; what it has settled is settled there."""
     for first, end in prepared.ranges:
         begin_move(ledger, first, end)
-    ledger.undecided.begin(prepared.flow.flow_id, prepared.epoch)
+    ledger.pending_commits.begin(prepared.flow.flow_id, prepared.epoch)
 
 
 def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
@@ -97,4 +97,4 @@ def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -
 
 def _decided(ledger: Ledger, prepared: PreparedRanges) -> None:
     prepared.end()
-    ledger.undecided.end(prepared.flow.flow_id, prepared.epoch)
+    ledger.pending_commits.end(prepared.flow.flow_id, prepared.epoch)

@@ -402,7 +402,7 @@ def _held(flow: LedgerFlow) -> int:
 
 
 @final
-class Undecided:
+class PendingCommits:
     """Whom the commits under way took something from: a flow under an epoch, once for each commit."""
 
     __slots__ = ("_taken_from",)
@@ -418,7 +418,7 @@ class Undecided:
         """It is decided."""
         self._taken_from.remove((flow_id, epoch))
 
-    def of_lost_flows(self, flows: dict[int, LedgerFlow]) -> bool:
+    def took_from_lost_flow(self, flows: dict[int, LedgerFlow]) -> bool:
         """Return whether one took from a flow that does not take part any more; `flows` are those that do."""
         for flow_id, epoch in self._taken_from:
             flow = flows.get(flow_id)

@@ -27,7 +27,7 @@ from sluicegate.messaging.partitions.state.flows import (
     Flow,
     FlowOrder,
     LedgerFlow,
-    Undecided,
+    PendingCommits,
 )
 from sluicegate.messaging.partitions.state.gaps import GapReasons
 from sluicegate.messaging.partitions.state.redelivery_delay import EVERYTHING, NO_KEY, RedeliveryDelays
@@ -67,7 +67,7 @@ class LedgerState:
         self.settled = RangeSet()
         self.requeued = RangeSet()
         self.moving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
-        self.undecided = Undecided()  # commits that may settle some of `moving`
+        self.pending_commits = PendingCommits()  # commits that may settle some of `moving`
         self.replaced: RangeSet | None = (
             None  # of `moving`, what messaging.partitions.rules.last_value has set aside; None: nothing
         )
@@ -111,9 +111,9 @@ class LedgerState:
         """Return whether flows may have more to look at than one turn allows: another one is needed."""
         return (self.selecting_count > 0 or self.is_grouped) and self.scan_budget <= 0
 
-    def awaits_decision(self) -> bool:
+    def awaits_commit(self) -> bool:
         """Return whether nothing may be delivered before a commit is decided (messaging.partitions.state.flows)."""
-        return self.undecided.of_lost_flows(self.flows) and self.rules.keeps_order(self.is_grouped)
+        return self.pending_commits.took_from_lost_flow(self.flows) and self.rules.keeps_order(self.is_grouped)
 
     def was_delivered(self, sequence: int) -> bool:
         """Return whether an unsettled message left the queue, or may have."""
