@@ -82,7 +82,7 @@ from sluicegate.messaging.partitions.rules.expiry import deadline_ms
 from sluicegate.messaging.partitions.rules.in_flight import in_flight_of
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
-from sluicegate.messaging.partitions.state.rescale_holds import Holds
+from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
 from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
@@ -105,7 +105,7 @@ class RescalePart:
     def receive(self, ledger: Ledger, order: RescaleOrder) -> None:
         """Apply an order of the queue."""
         if isinstance(order, HoldSlots):
-            holds = ledger.holds = ledger.holds or Holds()
+            holds = ledger.rescale_holds = ledger.rescale_holds or RescaleHolds()
             holds.close(order.number, order.slots_before, order.sources)
         elif isinstance(order, OpenSource):
             ledger.open_source(order.number)
@@ -122,8 +122,8 @@ class RescalePart:
         if ledger.watched_cut and ledger.is_settled_below(ledger.watched_cut):
             ledger.watched_cut = 0
             self._queue.post(SourceDrained(self._number))
-        if ledger.holds is not None and ledger.holds.are_over():
-            ledger.holds = None
+        if ledger.rescale_holds is not None and ledger.rescale_holds.are_over():
+            ledger.rescale_holds = None
 
 
 # What operators see of a partition: its ledger in numbers.
@@ -164,7 +164,7 @@ def overview_of(
         in_flight_by_flow=in_flight,
         kept_from=log.low(),
         kept_bytes=log.settled_bytes(),
-        held_count=0 if ledger.holds is None else ledger.holds.count(),
+        held_count=0 if ledger.rescale_holds is None else ledger.rescale_holds.count(),
     )
 
 
@@ -312,7 +312,7 @@ class Partition(Behaviour):
             self._timer.set(deadline_ms(ledger), wall_ms)
         if self._draining:
             self._report_drained()
-        if ledger.watched_cut or ledger.holds is not None:
+        if ledger.watched_cut or ledger.rescale_holds is not None:
             self._rescale.review(ledger)
         if self._browses:
             for look in list(self._browses.values()):

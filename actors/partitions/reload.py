@@ -42,7 +42,7 @@ def fresh_ledger(
             stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
     ledger = Ledger(durable=old.durable, rules=old.rules)
     ledger.watched_cut = old.watched_cut
-    ledger.holds = None if old.holds is None else old.holds.anew()
+    ledger.rescale_holds = None if old.rescale_holds is None else old.rescale_holds.restarted()
     ledger.gone_end = 0 if stored.is_offered_again else old.gone_end
     log = old_log.renewed(ledger)
     if old_log.active:

@@ -127,7 +127,7 @@ def wait_reason(ledger: Ledger, sequence: int) -> WaitReason:
 
 def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:
     """Return whether deliveries pass over a message in memory, or will, because its key came from elsewhere lately."""
-    holds = ledger.holds
+    holds = ledger.rescale_holds
     segment = None if holds is None else ledger.segments.at_or_after(sequence)
     if holds is None or segment is None or segment.batch is None:
         return False

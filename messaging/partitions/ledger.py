@@ -299,13 +299,15 @@ class Ledger(LedgerState):
                 piece = self._oldest_selected(flow, limit)
             else:
                 piece = next_by_priority(self, limit) if by_priority else self._oldest_requeued(limit)
-            if piece is None or self.holds is None:
+            if piece is None or self.rescale_holds is None:
                 return piece
-            if self.holds.is_full():
+            if self.rescale_holds.is_full():
                 return None
             segment, first, end = piece
             assert segment.batch is not None
-            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end, self.rules.key_source)
+            free_first, free_end = self.rescale_holds.free_run(
+                segment.batch, segment.first, first, end, self.rules.key_source
+            )
             if free_first > first:
                 self.requeued.remove(first, free_first)
             if free_first < free_end:
@@ -313,8 +315,8 @@ class Ledger(LedgerState):
 
     def open_source(self, source: int) -> None:
         """Let messages go that were held until everything older in partition `source` was settled."""
-        if self.holds is not None:
-            for first, end in self.holds.open(source):
+        if self.rescale_holds is not None:
+            for first, end in self.rescale_holds.open(source):
                 self.make_ready(first, end)
 
     def _oldest_requeued(self, limit: int) -> tuple[Segment, int, int] | None:
@@ -388,12 +390,14 @@ class Ledger(LedgerState):
             if not self.at_hand(segment):
                 return None, 0, 0
             self.prefetch(segment.end)
-            if self.holds is None:
+            if self.rescale_holds is None:
                 return segment, first, end
-            if self.holds.is_full():
+            if self.rescale_holds.is_full():
                 return None, 0, 0
             assert segment.batch is not None
-            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end, self.rules.key_source)
+            free_first, free_end = self.rescale_holds.free_run(
+                segment.batch, segment.first, first, end, self.rules.key_source
+            )
             self.undelivered.add(first, free_first)
             if free_first < free_end:
                 return segment, free_first, free_end

@@ -115,7 +115,7 @@ class Not(Condition):
         return "NOT " + self._condition.text_in(self.binds)
 
 
-class Holds(Condition):
+class IsTrue(Condition):
     """A truth value that stands for itself: `TRUE`, or a property that is one."""
 
     def __init__(self, operand: Operand) -> None:

@@ -31,7 +31,7 @@ from sluicegate.messaging.selectors.conditions import (
     Between,
     Comparison,
     Condition,
-    Holds,
+    IsTrue,
     Like,
     both,
     compared,
@@ -103,7 +103,7 @@ class Dialect:
 
     def holds(self, operand: Operand) -> Condition:
         """Return a truth value that stands for itself."""
-        return Holds(operand)
+        return IsTrue(operand)
 
     def comparison(self, operator: int, left: Operand, right: Operand, *, converts: bool) -> Condition:
         """Return two operands with one of the six signs between them."""
@@ -199,7 +199,7 @@ class TruthValue(Operand):
 
 
 @final
-class ActiveMqHolds(Holds):
+class ActiveMqHolds(IsTrue):
     """A name by itself: false of what is no truth value."""
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:

@@ -87,7 +87,7 @@ def check_at_rest(node: Node, image: Image) -> None:
                 f"its change is not at its end: {core_of(queue).rescale}"
             )
         for ledger in ledgers_of(queue):
-            if ledger.holds is not None or ledger.watched_cut:
+            if ledger.rescale_holds is not None or ledger.watched_cut:
                 raise Violation(f"{queue.name} was drained, and one of its partitions goes on holding or waiting")
             if ledger.waiting_count or ledger.memory_bytes or ledger.failures or ledger.requeued.total:
                 raise Violation(

@@ -23,7 +23,7 @@ HELD_RUNS_MAX: Final = 10_000
 
 
 @final
-class Holds:
+class RescaleHolds:
     """What one partition holds back. A ledger has none unless the number of its queue's partitions is changing.
 
     Invariants: what was passed over is unsettled, with no consumer, and lies below the ledger's `ready_from`; nothing
@@ -43,9 +43,9 @@ class Holds:
         self.closed = set(sources)
         self.closed.discard(number)
 
-    def anew(self) -> "Holds":
+    def restarted(self) -> "RescaleHolds":
         """Return the same orders, with nothing looked at yet."""
-        holds = Holds()
+        holds = RescaleHolds()
         holds.close(self.number, self.slots_before, list(self.closed))
         return holds
 

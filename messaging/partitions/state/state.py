@@ -31,7 +31,7 @@ from sluicegate.messaging.partitions.state.flows import (
 )
 from sluicegate.messaging.partitions.state.gaps import GapReasons
 from sluicegate.messaging.partitions.state.redelivery_delay import EVERYTHING, NO_KEY, RedeliveryDelays
-from sluicegate.messaging.partitions.state.rescale_holds import Holds
+from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
 from sluicegate.messaging.partitions.state.segments import (
     PAGE_ABSENT,
     PAGE_WANTED,
@@ -50,7 +50,7 @@ class LedgerState:
     Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
     flow, on its way to another queue (`moving`, see messaging.partitions.rules.moves), ready behind the cursor
     (`requeued`), waiting for its commit (`unstored`), for its time (`delayed`), after a failure (`back_off`) or for
-    older messages elsewhere (`holds`), or fresh: ready, at or after the cursor `ready_from`, and never delivered. Those
+    older messages elsewhere (`rescale_holds`), or fresh: ready, at or after the cursor `ready_from`, and never delivered. Those
     that are not settled lie in segments. What waits behind the cursor was delivered before, unless it is in
     `undelivered`.
 
@@ -76,7 +76,7 @@ class LedgerState:
         self.delayed = RangeSet()
         self.unstored = RangeSet()  # see messaging.partitions.rules.delivery_after_commit
         self.redelivery_delays = RedeliveryDelays()
-        self.holds: Holds | None = None  # while slots of the queue move
+        self.rescale_holds: RescaleHolds | None = None  # while slots of the queue move
         self.watched_cut = 0  # somebody waits until everything below is settled; 0: nobody
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
@@ -188,8 +188,8 @@ class LedgerState:
             self.delayed.discard(first, end)
         if self.unstored.total > 0:
             self.unstored.discard(first, end)
-        if self.holds is not None:
-            self.holds.forget(first, end)
+        if self.rescale_holds is not None:
+            self.rescale_holds.forget(first, end)
         if self.redelivery_delays.failed.total > 0:
             for start, stop in self.redelivery_delays.remove(first, end):
                 self.make_ready(start, stop)
@@ -426,7 +426,7 @@ class LedgerState:
         assert self.settled.total == 0 or self.settled.end() <= self.next_sequence
         held = RangeSet()
         self.redelivery_delays.check()
-        passed = [] if self.holds is None else list(self.holds.passed.values())
+        passed = [] if self.rescale_holds is None else list(self.rescale_holds.passed.values())
         waiting = [
             self.requeued,
             self.unstored,

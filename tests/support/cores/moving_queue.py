@@ -15,7 +15,7 @@ from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, Flow
-from sluicegate.messaging.partitions.state.rescale_holds import Holds
+from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
 from sluicegate.messaging.queues.assignment.rebalance import ATTACH, PAUSE, Move, Rebalancer
 from sluicegate.messaging.queues.assignment.slots import CUT_UNKNOWN, Rescale, modulo_slots, partition_in, resized_slots
 from sluicegate.storage.commit.planner import TableRequest
@@ -217,8 +217,8 @@ class MovingQueue:
         for number in range(rescale.count):
             if number not in rescale.cuts:
                 ledger = self.spool.ledgers[self.ids[number]]
-                ledger.holds = ledger.holds or Holds()
-                ledger.holds.close(number, rescale.slots_before, rescale.waits_for())
+                ledger.rescale_holds = ledger.rescale_holds or RescaleHolds()
+                ledger.rescale_holds.close(number, rescale.slots_before, rescale.waits_for())
         for number, cut in list(rescale.cuts.items()):
             ledger = self.spool.ledgers[self.ids[number]]
             ledger.watched_cut = cut if cut != CUT_UNKNOWN else ledger.next_sequence
@@ -233,8 +233,8 @@ class MovingQueue:
             if ledger.watched_cut and ledger.is_settled_below(ledger.watched_cut):
                 ledger.watched_cut = 0
                 self._source_drained(number)
-            if ledger.holds is not None and ledger.holds.are_over():
-                ledger.holds = None
+            if ledger.rescale_holds is not None and ledger.rescale_holds.are_over():
+                ledger.rescale_holds = None
 
     def _source_drained(self, source: int) -> None:
         rescale = self.rescale

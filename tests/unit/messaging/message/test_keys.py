@@ -21,7 +21,7 @@ from sluicegate.messaging.message.outcomes import FAILED
 from sluicegate.messaging.partitions.explain import WaitReason, key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
-from sluicegate.messaging.partitions.state.rescale_holds import Holds
+from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
 from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX
 from support.cores.messages import flow_of, published, sequences_of
@@ -133,8 +133,8 @@ def test_messages_of_a_level_whose_slot_moved_wait_for_those_before_them() -> No
     rules.key_source = SECOND_LEVEL
     moved, own = device_of(0), device_of(1)
     ledger = ledger_of([f"t/{moved}", f"t/{own}", "t"], rules)
-    ledger.holds = Holds()
-    ledger.holds.close(1, modulo_slots(2), [0])
+    ledger.rescale_holds = RescaleHolds()
+    ledger.rescale_holds.close(1, modulo_slots(2), [0])
     ledger.attach(flow_of(1), 1)
 
     assert delivered(ledger) == [2, 3], "the last one has no second level, and so no order to keep"

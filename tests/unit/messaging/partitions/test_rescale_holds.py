@@ -8,7 +8,7 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
 from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
-from sluicegate.messaging.partitions.state.rescale_holds import HELD_RUNS_MAX, Holds
+from sluicegate.messaging.partitions.state.rescale_holds import HELD_RUNS_MAX, RescaleHolds
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
 from support.cores.messages import batch_of, flow_of, published, sequences_of
 
@@ -49,8 +49,8 @@ class Gaining:
 
 
 def hold(ledger: Ledger) -> None:
-    ledger.holds = ledger.holds or Holds()
-    ledger.holds.close(GAINING, modulo_slots(2), [SOURCE])
+    ledger.rescale_holds = ledger.rescale_holds or RescaleHolds()
+    ledger.rescale_holds.close(GAINING, modulo_slots(2), [SOURCE])
 
 
 def delivered(ledger: Ledger, wall_ms: int = 0) -> list[tuple[int, bool]]:
@@ -79,7 +79,7 @@ def restarted(ledger: Ledger, *, was_clean: bool) -> Ledger:
 
 def test_a_message_without_a_key_is_held_for_no_partition() -> None:
     """Not for that of the last slot either, where -1 would lead."""
-    holds = Holds()
+    holds = RescaleHolds()
     holds.close(0, modulo_slots(2), [1])
     keyed = Headers(partition_key=_key_of(1), key_hash=key_hash(_key_of(1)))
     batch = batch_of([b"m"] * 2, headers=[Headers(key_hash=-1), keyed])
@@ -93,8 +93,8 @@ def test_messages_of_a_slot_that_moved_are_passed_over_until_their_source_is_ope
     assert gaining.delivers() == [(1, False), (3, False), (5, False)]
     gaining.publish("mo")
     assert gaining.delivers() == [(7, False)]
-    assert gaining.ledger.holds is not None
-    assert gaining.ledger.holds.count() == 3
+    assert gaining.ledger.rescale_holds is not None
+    assert gaining.ledger.rescale_holds.count() == 3
     gaining.ledger.open_source(SOURCE)
     assert gaining.delivers() == [(2, False), (4, False), (6, False)]
 

@@ -119,7 +119,7 @@ class RescaleMachine(RuleBasedStateMachine):
         assert len(queue.ids) == queue.wanted
         queue.passes(DELAY_MS)
         queue.passes(DELAY_MS)
-        assert all(queue.spool.ledgers[each].holds is None for each in queue.ids)
+        assert all(queue.spool.ledgers[each].rescale_holds is None for each in queue.ids)
         loads = sorted(len(queue.access.partitions_of(flow_id)) for flow_id in queue.flows)
         assert sum(loads) == queue.wanted
         assert queue.wanted < 2 or loads[1] - loads[0] <= 1
