@@ -59,7 +59,7 @@ from sluicegate.actors.messages.readers import (
     ReserveQueue,
 )
 from sluicegate.actors.partitions.actor import PartitionActor
-from sluicegate.actors.queues.assignment import AssignmentsTold, RebalanceTold
+from sluicegate.actors.queues.assignment import HandoffAcks, RebalanceEvents
 from sluicegate.actors.queues.browser import BrowserActor
 from sluicegate.actors.queues.core import BoundBrowser, QueueCore
 from sluicegate.actors.queues.overview import browse, describe, tell_consumers
@@ -149,8 +149,8 @@ class QueueActor(LoopActor):
         self._core = core
         self._shown: dict[int, list[int]] = {}  # flow -> partitions it was last told of
         self._timer: TimerHandle | None = None
-        self._rebalances = RebalanceTold(core)
-        self._assignments = AssignmentsTold(core)
+        self._rebalances = RebalanceEvents(core)
+        self._handoffs = HandoffAcks(core)
         self.handlers = {
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
@@ -216,7 +216,7 @@ class QueueActor(LoopActor):
         core.flows[flow_id] = flow
         core.watch.binds(len(core.flows))
         core.users[flow_id] = message.user
-        self._assignments.binds(message)
+        self._handoffs.binds(message)
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {as_word(config.name)}, flow {flow_id}")
         if known:
             core.suspended.discard(flow_id)
@@ -357,7 +357,7 @@ class QueueActor(LoopActor):
             self._move(moves, count_as_failed=True)
 
     def _acknowledge(self, message: AcknowledgeHandoff) -> None:
-        self._move(self._assignments.acknowledge(message), count_as_failed=True)
+        self._move(self._handoffs.acknowledge(message), count_as_failed=True)
 
     def _move(self, moves: list[Move], *, count_as_failed: bool) -> None:
         for move in moves:
@@ -368,7 +368,7 @@ class QueueActor(LoopActor):
                 partition.post(Pause(move.flow_id, move.epoch))
             else:
                 partition.post(Detach(move.flow_id, count_as_failed))
-        self._rebalances.tell(moves, self._tell)
+        self._rebalances.report(moves, self._tell)
         self._show_states()
         self._set_timer()
 
@@ -379,7 +379,7 @@ class QueueActor(LoopActor):
             if self._shown.get(flow_id) != partitions:
                 self._shown[flow_id] = partitions
                 flow.address.post(FlowState(flow_id, bool(partitions), partitions))
-        self._assignments.tell()
+        self._handoffs.notify()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

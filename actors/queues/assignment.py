@@ -18,12 +18,12 @@ from sluicegate.messaging.observability.events import (
 from sluicegate.messaging.queues.assignment.rebalance import ATTACH, Move, Rebalancer
 
 
-class AssignmentsTold:
+class HandoffAcks:
     """What the acknowledging flows of one queue were told last."""
 
     def __init__(self, core: QueueCore) -> None:
         self._core = core
-        self._told: dict[int, list[tuple[int, int, int]]] = {}
+        self._notified: dict[int, list[tuple[int, int, int]]] = {}
 
     def binds(self, message: BindFlow) -> None:
         """Note whether a flow that is about to be bound acknowledges."""
@@ -40,14 +40,14 @@ class AssignmentsTold:
                 moves += access.acknowledge(message.flow_id, partition, epoch)
         return moves
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell every flow that acknowledges what it has, if that has changed."""
         access = self._core.access
         if not isinstance(access, Rebalancer):
             return
-        told, self._told = self._told, {}
+        told, self._notified = self._notified, {}
         for flow_id in access.acknowledging:
-            assignment = self._told[flow_id] = access.assignment_of(flow_id)
+            assignment = self._notified[flow_id] = access.assignment_of(flow_id)
             if told.get(flow_id) != assignment:
                 self._core.flows[flow_id].address.post(Assignment(flow_id, assignment))
 
@@ -55,14 +55,14 @@ class AssignmentsTold:
 # What operators are told of the rebalances of a partitioned queue: their beginning, their end, and who gets what.
 
 
-class RebalanceTold:
+class RebalanceEvents:
     """How many rebalances of one queue operators were told of."""
 
     def __init__(self, core: QueueCore) -> None:
         self._core = core
         self._started_count = self._completed_count = 0
 
-    def tell(self, moves: list[Move], event: Callable[[EventKind, str, str], None]) -> None:
+    def report(self, moves: list[Move], event: Callable[[EventKind, str, str], None]) -> None:
         """Tell of moves in the words that tools look for: the queue is the 11th, or the client the 7th of the text."""
         access = self._core.access
         if not isinstance(access, Rebalancer):
