@@ -14,7 +14,7 @@ from sluicegate.gateway.config.sections.admin import BODY_TIMEOUT_S_MAX
 from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.selections import SEQUENCE_MAX
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
@@ -70,7 +70,7 @@ def sequence(body: dict[str, object], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEQUENCE_MAX:
-        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from 0 to {SEQUENCE_MAX}")
+        raise QueueInvalid(name, f"{quoted(value)} is not allowed", f"a whole number from 0 to {SEQUENCE_MAX}")
     return value
 
 

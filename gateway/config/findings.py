@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from sluicegate.gateway.config.allowed import PATH, TEXT, Setting, allowed_by, allowed_item, is_secret, setting_at
 from sluicegate.gateway.config.document import Path, no_such_key
 from sluicegate.gateway.config.sections.section import NamedSection, Section
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 
@@ -55,7 +55,7 @@ def _wrong_value(setting: Setting, details: ErrorDetails) -> Finding:
     several = isinstance(details["input"], dict | list)
     if isinstance(ours, ValueError) and (setting.item or several or allowed in (TEXT, PATH)):
         return Finding(setting.path, str(ours))
-    shown = "this value" if is_secret(setting.field) else seen(details["input"])
+    shown = "this value" if is_secret(setting.field) else quoted(details["input"])
     if details["type"] in ("string_type", "path_type") and not several and details["input"] is not None:
         allowed += ", in quotes"  # which YAML needs, and JSON, to take it for one
     return Finding(setting.path, f"{shown} is not allowed", allowed)

@@ -23,7 +23,7 @@ from sluicegate.gateway.config.sources import (
     apply_settings,
 )
 from sluicegate.messaging.message.vpn import NAME_CHARS_MAX, NAME_PATTERN
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, seen
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, quoted
 from sluicegate.messaging.queues.definition import QueueInvalid, check_queue_name
 from sluicegate.messaging.queues.template import NOT_IN_TEMPLATES
 from sluicegate.messaging.selectors.selector import Selectors
@@ -118,7 +118,7 @@ def _wrong_name(path: Path, details: ErrorDetails) -> Finding:
     if isinstance(ours, ValueError):
         return Finding(path, str(ours), of_key=True)
     allowed = f"a text of at most {NAME_CHARS_MAX} characters that matches {NAME_PATTERN}"
-    return Finding(path, f"{seen(details['input'])} is no name of a message VPN", allowed, of_key=True)
+    return Finding(path, f"{quoted(details['input'])} is no name of a message VPN", allowed, of_key=True)
 
 
 def _plain_passwords(document: Document, config: Config) -> list[Problem]:

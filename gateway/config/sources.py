@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sluicegate.gateway.config.document import ConfigError, Document, Path, Place, Problem
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 
 ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
 LEVEL_SEPARATOR: Final = "__"
@@ -66,7 +66,7 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
         value = _value(text, place.source)
     except ConfigError as error:
         reason = error.problems[0].text
-        return [Problem(place, dotted, f"{seen(text)} starts like a YAML list or mapping and is none: {reason}")]
+        return [Problem(place, dotted, f"{quoted(text)} starts like a YAML list or mapping and is none: {reason}")]
     node: object = document.root
     for index, part in enumerate(path):
         last = index + 1 == len(path)
@@ -86,7 +86,7 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
             node = node[part]
         else:
             around = ".".join(str(each) for each in path[:index]) or "the top"
-            return [Problem(place, dotted, f"{around} is {seen(node)}, where {part!r} leads nowhere")]
+            return [Problem(place, dotted, f"{around} is {quoted(node)}, where {part!r} leads nowhere")]
     _forget_below(document, path)
     document.values[path] = document.keys[path] = place
     return []

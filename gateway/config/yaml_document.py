@@ -9,7 +9,7 @@ from typing import Final
 import yaml
 
 from sluicegate.gateway.config.document import ConfigError, Document, Path, Place, Problem
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 
 DEPTH_MAX: Final = 50  # sections and lists within one another; an alias of what it stands in is deeper than any
 NODES_MAX: Final = 100_000  # aliases of aliases can make a small file endless
@@ -46,7 +46,7 @@ def read_yaml(text: str, source: str, *, nodes_max: int = NODES_MAX) -> Document
         return document
     root = _Construction(document, source, nodes_max).value(node, ())
     if not isinstance(root, dict):
-        raise ConfigError([Problem(Place(source, 1, 1), "", f"{seen(root)} is not a mapping of sections")])
+        raise ConfigError([Problem(Place(source, 1, 1), "", f"{quoted(root)} is not a mapping of sections")])
     document.root = root
     return document
 

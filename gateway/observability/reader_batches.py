@@ -9,7 +9,7 @@ from typing import Final, Self, final
 
 from sluicegate.actors.messages.readers import CursorOverview
 from sluicegate.gateway.views.samples import Sample, queue_label
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 JOB_CHARS_MAX: Final = 64
@@ -98,12 +98,12 @@ class ReaderBatches:
 def _text(found: Mapping[str, object], name: str, chars_max: int) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= chars_max:
-        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"1 to {chars_max} characters")
+        raise QueueInvalid(name, f"{quoted(value)} is not allowed", f"1 to {chars_max} characters")
     return value
 
 
 def _count(found: Mapping[str, object], name: str) -> int:
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
-        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from 0 to {COUNT_MAX}")
+        raise QueueInvalid(name, f"{quoted(value)} is not allowed", f"a whole number from 0 to {COUNT_MAX}")
     return value

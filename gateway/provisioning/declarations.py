@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 VERSION: Final = 1
@@ -83,7 +83,7 @@ class _Reading:
             self._wrong((), f"it has {', '.join(document) or 'nothing'}; allowed: version and message_vpns")
             return found
         if document["version"] != VERSION:
-            self._wrong(("version",), f"version: {seen(document['version'])} is not allowed; allowed: {VERSION}")
+            self._wrong(("version",), f"version: {quoted(document['version'])} is not allowed; allowed: {VERSION}")
             return found  # whatever else it says may be right in its version
         path = ("message_vpns",)
         for vpn, given in self._mapping(path, document["message_vpns"], "kinds of objects by message VPN").items():

@@ -19,7 +19,7 @@ from sluicegate.actors.messages.directory import (
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.sections.node import Queues
-from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, seen
+from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, quoted
 from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
 from sluicegate.protocols.amqp.registry.subscriptions import SubscriptionQueue
 
@@ -79,7 +79,7 @@ def _differences(there: QueueDefinition, declared: QueueDefinition) -> list[str]
 
 
 def _said(value: object) -> str:
-    return seen(value) if isinstance(value, bool) else repr(value)
+    return quoted(value) if isinstance(value, bool) else repr(value)
 
 
 # How the broker's own queues are declared: of MQTT sessions, shared subscriptions, AMQP subscriptions.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from sluicegate.messaging.message.outcomes import DEAD_REASONS
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageFilter, MessageId, parse_message_id
 from sluicegate.messaging.selectors.lexer import SelectorError
@@ -132,7 +132,7 @@ def _ids(given: object) -> tuple[MessageId, ...] | None:
         raise QueueInvalid("ids", "it is no list of ids, empty or too long", allowed)
     for each in given:
         if not isinstance(each, str):
-            raise QueueInvalid("ids", f"{seen(each)} is no text", allowed)
+            raise QueueInvalid("ids", f"{quoted(each)} is no text", allowed)
     return tuple(sorted({parse_message_id(each) for each in given}))
 
 
@@ -148,7 +148,7 @@ def _text(values: Mapping[str, object], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or not value:
-        raise QueueInvalid(name, f"{seen(value)} is not allowed", "a text that is not empty")
+        raise QueueInvalid(name, f"{quoted(value)} is not allowed", "a text that is not empty")
     return value
 
 
@@ -157,7 +157,7 @@ def _number(values: Mapping[str, object], name: str, default: int, low: int, hig
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise QueueInvalid(name, f"{seen(value)} is not allowed", f"a whole number from {low} to {high}")
+        raise QueueInvalid(name, f"{quoted(value)} is not allowed", f"a whole number from {low} to {high}")
     return value
 
 

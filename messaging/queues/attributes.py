@@ -203,7 +203,7 @@ ATTRIBUTE_BY_NAME: Final[dict[str, Attribute]] = {attribute.name: attribute for 
 SEEN_CHARS_MAX: Final = 60  # of a value, in a message
 
 
-def seen(value: object) -> str:
+def quoted(value: object) -> str:
     """Return a value as a message shows it: quoted when it is text, cut when it is long."""
     if isinstance(value, bool):
         return "true" if value else "false"

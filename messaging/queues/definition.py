@@ -23,7 +23,7 @@ from sluicegate.messaging.queues.attributes import (
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
     AttributeValue,
-    seen,
+    quoted,
 )
 from sluicegate.messaging.topics.syntax import (
     DEAD_MESSAGE_QUEUE,
@@ -210,7 +210,7 @@ def config_from_dict(
             raise QueueInvalid(key, "there is no such attribute", ", ".join(["name", *ATTRIBUTE_BY_NAME]))
     name = values.get("name")
     if not isinstance(name, str):
-        raise QueueInvalid("name", "it is missing" if name is None else f"{seen(name)} is not a text", "a text")
+        raise QueueInvalid("name", "it is missing" if name is None else f"{quoted(name)} is not a text", "a text")
     if name == DEAD_MESSAGE_QUEUE and "dead_msg_queue" not in values:
         values = {**values, "dead_msg_queue": ""}  # the default would make it its own
     config = QueueConfig(
@@ -335,7 +335,7 @@ def _subscriptions(given: object) -> tuple[str, ...]:
     topics: list[str] = []
     for topic in given:
         if not isinstance(topic, str) or not 1 <= len(topic.encode(errors="replace")) <= SUBSCRIPTION_BYTES_MAX:
-            raise QueueInvalid("subscriptions", f"{seen(topic)} is no topic", allowed)
+            raise QueueInvalid("subscriptions", f"{quoted(topic)} is no topic", allowed)
         if topic not in topics:
             topics.append(topic)
     return tuple(topics)
@@ -345,7 +345,7 @@ def _checked_value(values: dict[str, object], name: str) -> object:
     attribute = ATTRIBUTE_BY_NAME[name]
     value = values.get(name, attribute.default)
     if not attribute.accepts(value):
-        raise QueueInvalid(name, f"{seen(value)} is not allowed", attribute.allowed())
+        raise QueueInvalid(name, f"{quoted(value)} is not allowed", attribute.allowed())
     return value
 
 

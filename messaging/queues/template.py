@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, seen
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, quoted
 from sluicegate.messaging.queues.definition import QueueInvalid, check_queue_name, config_from_dict
 from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
@@ -61,7 +61,7 @@ def template_from_dict(values: dict[str, object]) -> QueueTemplate:
     """
     name = values.get("name")
     if not isinstance(name, str):
-        raise QueueInvalid("name", "it is missing" if name is None else f"{seen(name)} is not a text", "a text")
+        raise QueueInvalid("name", "it is missing" if name is None else f"{quoted(name)} is not a text", "a text")
     check_queue_name(name)
     attributes: dict[str, AttributeValue] = {}
     for key, value in values.items():
@@ -72,12 +72,12 @@ def template_from_dict(values: dict[str, object]) -> QueueTemplate:
             known = [each for each in ATTRIBUTE_BY_NAME if each not in NOT_IN_TEMPLATES]
             raise QueueInvalid(key, "templates have no such attribute", ", ".join(known))
         if not attribute.accepts(value) or not isinstance(value, str | int | bool):
-            raise QueueInvalid(key, f"{seen(value)} is not allowed", attribute.allowed())
+            raise QueueInvalid(key, f"{quoted(value)} is not allowed", attribute.allowed())
         attributes[key] = value
     override = values.get("durability_override", OVERRIDE_NONE)
     if override not in DURABILITY_OVERRIDES or not isinstance(override, str):
         allowed = "one of: " + ", ".join(DURABILITY_OVERRIDES)
-        raise QueueInvalid("durability_override", f"{seen(override)} is not allowed", allowed)
+        raise QueueInvalid("durability_override", f"{quoted(override)} is not allowed", allowed)
     config_from_dict({"name": name, **attributes})  # attributes that exclude each other
     return QueueTemplate(name, _checked_filter(values.get("queue_name_filter")), override, attributes)
 
@@ -100,7 +100,7 @@ def template_for(templates: Iterable[QueueTemplate], queue_name: str) -> QueueTe
 def _checked_filter(given: object) -> str:
     allowed = "a name, in which `*` ends a level or is one, and `>` is the rest after a '/'"
     if not isinstance(given, str):
-        reason = "it is missing" if given is None else f"{seen(given)} is not a text"
+        reason = "it is missing" if given is None else f"{quoted(given)} is not a text"
         raise QueueInvalid("queue_name_filter", reason, allowed)
     try:
         parse_filter(given, Syntax.SMF)

@@ -11,7 +11,7 @@ with the union, is the router's business.
 from dataclasses import dataclass
 from typing import Final, final
 
-from sluicegate.messaging.selectors.lexer import END, TEXT, split_words
+from sluicegate.messaging.selectors.lexer import END, TEXT, tokenize
 from sluicegate.messaging.selectors.parser import read_prefixes
 
 EVERYTHING: Final = ""  # the selector of a consumer without one
@@ -107,7 +107,7 @@ class QueueSelectors:
 def has_live_wildcard(selector: str) -> bool:
     """Return whether a selector has a LIKE with a `%` or `_` that is not escaped. The selector was compiled before."""
     start, _, hyphenated = read_prefixes(selector)
-    words = split_words(selector, start, hyphenated=hyphenated)
+    words = tokenize(selector, start, hyphenated=hyphenated)
     for at, word in enumerate(words[:-1]):
         following = words[at + 1]
         if word.text != "LIKE" or following.kind != TEXT:

@@ -62,7 +62,7 @@ class SelectorError(ValueError):
 
 
 @final
-class Word:
+class Token:
     """One word and where it stands."""
 
     __slots__ = ("at", "kind", "number", "text")
@@ -78,10 +78,10 @@ class Word:
         return "the end" if self.kind == END else repr(shown)
 
 
-def split_words(text: str, start: int, *, hyphenated: bool) -> list[Word]:
+def tokenize(text: str, start: int, *, hyphenated: bool) -> list[Token]:
     """Return the words from `start` on, END behind them. Raises SelectorError."""
     pattern = _HYPHENATED if hyphenated else _PLAIN
-    words: list[Word] = []
+    words: list[Token] = []
     pos = start
     while pos < len(text):
         found = pattern.match(text, pos)
@@ -93,7 +93,7 @@ def split_words(text: str, start: int, *, hyphenated: bool) -> list[Word]:
         if found.lastgroup != "space":
             words.append(_word(found.lastgroup or "", found.group(), pos))
         pos = found.end()
-    words.append(Word(END, "", 0, len(text)))
+    words.append(Token(END, "", 0, len(text)))
     return words
 
 
@@ -109,16 +109,16 @@ def quoted_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _word(group: str, written: str, at: int) -> Word:
+def _word(group: str, written: str, at: int) -> Token:
     if group == "name":
-        return Word(RESERVED, written.upper(), 0, at) if _is_reserved(written) else Word(NAME, written, 0, at)
+        return Token(RESERVED, written.upper(), 0, at) if _is_reserved(written) else Token(NAME, written, 0, at)
     if group == "quoted":
-        return Word(NAME, written[1:-1].replace('""', '"'), 0, at)
+        return Token(NAME, written[1:-1].replace('""', '"'), 0, at)
     if group == "text":
-        return Word(TEXT, written[1:-1].replace("''", "'"), 0, at)
+        return Token(TEXT, written[1:-1].replace("''", "'"), 0, at)
     if group == "sign":
-        return Word(SIGN, written, 0, at)
-    return Word(NUMBER, written, _number(group, written, at), at)
+        return Token(SIGN, written, 0, at)
+    return Token(NUMBER, written, _number(group, written, at), at)
 
 
 def _is_reserved(written: str) -> bool:

@@ -40,8 +40,8 @@ from sluicegate.messaging.selectors.lexer import (
     SIGN,
     TEXT,
     SelectorError,
-    Word,
-    split_words,
+    Token,
+    tokenize,
 )
 from sluicegate.messaging.selectors.operands import (
     BINDS_AND,
@@ -156,7 +156,7 @@ def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dia
             f"it has {len(text)} characters", at=SELECTOR_CHARS_MAX, allowed=f"at most {SELECTOR_CHARS_MAX} characters"
         )
     start, converts, hyphenated = read_prefixes(text)
-    words = split_words(text, start, hyphenated=hyphenated)
+    words = tokenize(text, start, hyphenated=hyphenated)
     if len(words) > WORDS_MAX:
         raise SelectorError("it has too many words", at=words[WORDS_MAX].at, allowed=f"at most {WORDS_MAX}")
     parser = _Parser(words, natives, dialect, converts=converts)
@@ -187,7 +187,7 @@ class _Parser:
     """Reads words from left to right, by how strongly they bind. Never looks at a word twice."""
 
     def __init__(
-        self, words: list[Word], natives: Mapping[int, NativeFields], dialect: Dialect, *, converts: bool
+        self, words: list[Token], natives: Mapping[int, NativeFields], dialect: Dialect, *, converts: bool
     ) -> None:
         self._words = words
         self._natives = natives
@@ -257,7 +257,7 @@ class _Parser:
             return operand if word.text == "+" else Negative(operand)
         raise SelectorError(f"{word!r} where an operand has to stand", at=word.at, allowed=ALLOWED_OPERAND)
 
-    def _continued(self, form: Operand | Condition, at: int, word: Word, binds: int) -> Operand | Condition:
+    def _continued(self, form: Operand | Condition, at: int, word: Token, binds: int) -> Operand | Condition:
         """Return what `form`, begun at an index, becomes with the word behind it."""
         if binds <= BINDS_AND:
             return self._joined(self._as_condition(form, at), word.text, binds)
@@ -354,10 +354,10 @@ class _Parser:
 
     # --- words ---
 
-    def _word(self) -> Word:
+    def _word(self) -> Token:
         return self._words[self._index]
 
-    def _next(self) -> Word:
+    def _next(self) -> Token:
         word = self._words[self._index]
         if word.kind != END:
             self._index += 1

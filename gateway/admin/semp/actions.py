@@ -18,7 +18,7 @@ from sluicegate.gateway.admin.semp.resources import CLIENTS, QUEUES
 from sluicegate.gateway.operations.interface import NodePort
 from sluicegate.gateway.views.queues import TakenView
 from sluicegate.gateway.views.selections import SEQUENCE_MAX, MessageSelection, ReplayStart
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId, parse_message_id
 
@@ -100,7 +100,7 @@ async def _body(request: Request, allowed: dict[str, Schema], *, required: Seque
 def _text(body: dict[str, object], name: str) -> str:
     value = body[name]
     if not isinstance(value, str) or not value:
-        raise invalid_parameter(f"{name}: {seen(value)} is not allowed; allowed: a text that is not empty")
+        raise invalid_parameter(f"{name}: {quoted(value)} is not allowed; allowed: a text that is not empty")
     return value
 
 
@@ -114,7 +114,9 @@ def _message_id(body: dict[str, object], name: str) -> MessageId:
 def _since_s(body: dict[str, object]) -> int:
     value = body.get(SINCE, 0)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= SINCE_MAX:
-        raise invalid_parameter(f"{SINCE}: {seen(value)} is not allowed; allowed: a whole number from 0 to {SINCE_MAX}")
+        raise invalid_parameter(
+            f"{SINCE}: {quoted(value)} is not allowed; allowed: a whole number from 0 to {SINCE_MAX}"
+        )
     return value
 
 

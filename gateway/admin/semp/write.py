@@ -34,7 +34,7 @@ from sluicegate.gateway.operations.interface import NodePort
 from sluicegate.gateway.provisioning.stored_users import asked_user
 from sluicegate.gateway.views.accounts import ProfileKind
 from sluicegate.gateway.views.errors import NotFound, QueueNotFound, UserNotFound
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid, config_from_dict
 from sluicegate.messaging.queues.template import template_from_dict
 
@@ -232,7 +232,7 @@ def _text_in(fields: Fields, attribute: SempAttribute[Any]) -> str:
     """Return an attribute that a body has to set. Raises SempError."""
     value = fields.get(attribute.field)
     if not isinstance(value, str) or not value:
-        reason = f"{seen(value)} is not allowed" if attribute.field in fields else "it is missing"
+        reason = f"{quoted(value)} is not allowed" if attribute.field in fields else "it is missing"
         raise invalid_parameter(f"{attribute.name}: {reason}; allowed: a text that is not empty")
     return value
 

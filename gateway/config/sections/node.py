@@ -20,7 +20,7 @@ from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.web_pages import AllowedHosts, AllowedOrigins
 from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, TIB, Size, plain_value, plain_values
 from sluicegate.messaging.message.thresholds import ThresholdPair
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, seen
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, quoted
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict
 from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.messaging.queues.template import QueueTemplate, template_from_dict
@@ -295,7 +295,7 @@ def _queue_definition(given: object) -> QueueDefinition:
         return given
     if not isinstance(given, dict):
         raise ValueError(
-            f"{seen(given)} is not allowed; allowed: a mapping with the name of a queue, and its attributes"
+            f"{quoted(given)} is not allowed; allowed: a mapping with the name of a queue, and its attributes"
         )
     try:
         return definition_from_dict(plain_values(given), wildcards=True)  # virtual topics say of which it may have some
@@ -305,7 +305,7 @@ def _queue_definition(given: object) -> QueueDefinition:
 
 def _queue_defaults(given: object) -> dict[str, AttributeValue]:
     if not isinstance(given, dict):
-        raise ValueError(f"{seen(given)} is not allowed; allowed: a mapping of queue attributes")
+        raise ValueError(f"{quoted(given)} is not allowed; allowed: a mapping of queue attributes")
     values: dict[str, AttributeValue] = {}
     for key, raw in given.items():
         attribute = ATTRIBUTE_BY_NAME.get(key)
@@ -313,7 +313,7 @@ def _queue_defaults(given: object) -> dict[str, AttributeValue]:
         if attribute is None:
             raise _queue_problem(QueueInvalid(key, "there is no such attribute", ", ".join(ATTRIBUTE_BY_NAME)))
         if not attribute.accepts(value) or not isinstance(value, str | int):
-            raise _queue_problem(QueueInvalid(key, f"{seen(value)} is not allowed", attribute.allowed()))
+            raise _queue_problem(QueueInvalid(key, f"{quoted(value)} is not allowed", attribute.allowed()))
         values[key] = value
     return values
 
@@ -323,7 +323,7 @@ def _queue_template(given: object) -> QueueTemplate:
         return given
     if not isinstance(given, dict):
         allowed = "a mapping with name, queue_name_filter, durability_override and attributes of queues"
-        raise ValueError(f"{seen(given)} is not allowed; allowed: {allowed}")
+        raise ValueError(f"{quoted(given)} is not allowed; allowed: {allowed}")
     try:
         return template_from_dict(plain_values(given))
     except QueueInvalid as problem:

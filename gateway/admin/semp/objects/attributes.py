@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from sluicegate.gateway.admin.semp.errors import invalid_parameter
 from sluicegate.gateway.admin.semp.query import Value
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 
 View = TypeVar("View")
 Schema = dict[str, object]
@@ -88,7 +88,7 @@ class SempObject(Generic[View]):
             if name in parents:
                 if value != parents[name]:
                     raise invalid_parameter(
-                        f"{name}: {seen(value)} is not that of the path; allowed: {parents[name]!r}"
+                        f"{name}: {quoted(value)} is not that of the path; allowed: {parents[name]!r}"
                     )
             elif name not in writable:
                 allowed = ", ".join(writable)

@@ -24,7 +24,7 @@ from sluicegate.gateway.admin.semp.objects.attributes import (
 from sluicegate.gateway.admin.semp.query import Value
 from sluicegate.gateway.views.queues import FlowView, MessageView, QueueView, attribute_schema
 from sluicegate.messaging.message.thresholds import ThresholdPair
-from sluicegate.messaging.queues.attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue, seen
+from sluicegate.messaging.queues.attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue, quoted
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate
 
 NAMED_BIND_FAILURES: Final = (ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED)  # the others have no attribute of their own
@@ -57,7 +57,7 @@ def _pair_text(given: object) -> object:
         if isinstance(given, dict) and given.keys() == {set_name, clear_name}:
             return f"{given[set_name]}/{given[clear_name]}{sign}"
     allowed = "setPercent and clearPercent, or setValue and clearValue"
-    raise invalid_parameter(f"{seen(given)} is no pair of thresholds; allowed: {allowed}")
+    raise invalid_parameter(f"{quoted(given)} is no pair of thresholds; allowed: {allowed}")
 
 
 def _configuring(attribute: Attribute, read: Callable[[View], AttributeValue]) -> SempAttribute[View]:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.protocols.transport.origins import ANY, DEFAULT_PORTS
 
 HOST_CHARS_MAX: Final = 255
@@ -25,7 +25,7 @@ def _origin(given: str) -> str:
         raise ValueError(f"{text}; allowed: an origin, or {ANY!r}: all")
     if _ORIGIN.fullmatch(origin) is None:
         allowed = f"SCHEME://HOST or SCHEME://HOST:PORT, as 'https://shop.example'; {ANY!r}: all"
-        raise ValueError(f"{seen(given)} is no origin of a web page; allowed: {allowed}")
+        raise ValueError(f"{quoted(given)} is no origin of a web page; allowed: {allowed}")
     return origin.removesuffix(DEFAULT_PORTS.get(origin.partition("://")[0], ""))
 
 
@@ -33,7 +33,7 @@ def _host(given: str) -> str:
     name = given.lower().removesuffix(".")
     if name != ANY and (_HOST.fullmatch(name) is None or len(name) > HOST_CHARS_MAX):
         allowed = f"a name without scheme and port, as 'broker.example'; {ANY!r}: all"
-        raise ValueError(f"{seen(given)} is no name of a host; allowed: {allowed}")
+        raise ValueError(f"{quoted(given)} is no name of a host; allowed: {allowed}")
     return name
 
 
