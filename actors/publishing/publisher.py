@@ -7,7 +7,7 @@ the gates, and posts. For guaranteed messages it returns how many confirmations 
 from random import Random
 
 from sluicegate.actors.messages.data import Append, SessionRows, SharedDirect
-from sluicegate.actors.publishing.result import FannedOut, PublishResult
+from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
 from sluicegate.actors.publishing.retain import retain, retain_again
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
@@ -19,7 +19,7 @@ from sluicegate.messaging.observability.trace_records import PublishTraced
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, deal
-from sluicegate.messaging.routing.routes import Fan, Route, TopicSpace
+from sluicegate.messaging.routing.routes import Forwarding, Route, TopicSpace
 from sluicegate.messaging.routing.virtual.copies import Expansion
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of
 
@@ -70,8 +70,8 @@ class Publisher:
         if batch.retain and not self._may_retain(batch, None, result):
             return result
         copies = self._send(batch, token, result)
-        if result.fanned is not None:
-            self._count_fanned(result.fanned, batch, result)
+        if result.forwarded is not None:
+            self._count_forwarded(result.forwarded, batch, result)
         if batch.retain and result.refusal == ADMITTED:
             result.confirmations_pending += self._retain(batch, copies, token, keeps=result.retains)
         return result
@@ -120,8 +120,8 @@ class Publisher:
         if topics is None:
             route = self._space.route(batch.topic)
             if route.choices is None:
-                if route.fan is not None:
-                    self._note_fan(route.fan, batch.count, batch.count, result)
+                if route.forwarding is not None:
+                    self._note_forwarding(route.forwarding, batch.count, batch.count, result)
                 self._publish_by(route, batch, None, token, result)
                 return None
             rows_by_route = {route: list(range(batch.count))}
@@ -133,8 +133,8 @@ class Publisher:
         copies: MessageBatch | None = None
         if self._space.selects:
             rows_by_route = _chosen(batch, rows_by_route)
-            self._note_fans(rows_by_route, batch.count, result)
-            if any(route.fan is not None and bool(route.fan.copies) for route in rows_by_route):
+            self._note_forwardings(rows_by_route, batch.count, result)
+            if any(route.forwarding is not None and bool(route.forwarding.copies) for route in rows_by_route):
                 expansion = Expansion(batch, self._space.natives)
                 expansion.add(rows_by_route)
                 copies = expansion.copies() if batch.retain else None
@@ -149,28 +149,28 @@ class Publisher:
             self._publish_mixed(batch, rows_by_route, token, result)
         return copies
 
-    def _note_fans(self, rows_by_route: dict[Route, list[int]], published: int, result: PublishResult) -> None:
+    def _note_forwardings(self, rows_by_route: dict[Route, list[int]], published: int, result: PublishResult) -> None:
         for route, rows in rows_by_route.items():
-            if route.fan is not None:
-                self._note_fan(route.fan, len(rows), published, result)
+            if route.forwarding is not None:
+                self._note_forwarding(route.forwarding, len(rows), published, result)
 
-    def _note_fan(self, fan: Fan, count: int, published: int, result: PublishResult) -> None:
+    def _note_forwarding(self, forwarding: Forwarding, count: int, published: int, result: PublishResult) -> None:
         """Note what the definitions say that send `count` rows on; `published` rows are published together."""
-        fanned = result.fanned
+        fanned = result.forwarded
         if fanned is None:
-            fanned = result.fanned = FannedOut(published)
-        fanned.spared.update(fan.spared)
+            fanned = result.forwarded = ForwardingResult(published)
+        fanned.spared.update(forwarding.spared)
         # Several rows are taken all or not at all; if not, they are published again one by one.
-        fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._in_transaction)
-        fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
-        for name in fan.missing:
+        fanned.is_partial = fanned.is_partial or (forwarding.is_partial and published == 1 and not self._in_transaction)
+        fanned.is_concurrent = fanned.is_concurrent or forwarding.is_concurrent
+        for name in forwarding.missing:
             result.refuse(REFUSED_NOT_FOUND, name)
-        fanned.missing_count += count * (len(fan.missing) + len(fan.lost))
-        fanned.unmatched_count += count * fan.unmatched_count
-        if fan.is_nowhere:
+        fanned.missing_count += count * (len(forwarding.missing) + len(forwarding.lost))
+        fanned.unmatched_count += count * forwarding.unmatched_count
+        if forwarding.is_nowhere:
             fanned.filtered_count += count
 
-    def _count_fanned(self, fanned: FannedOut, batch: MessageBatch, result: PublishResult) -> None:
+    def _count_forwarded(self, fanned: ForwardingResult, batch: MessageBatch, result: PublishResult) -> None:
         """Count what definitions sent to nobody; but not of several rows that are published again one by one."""
         if result.refusal == ADMITTED:
             self._space.filtered_count += fanned.filtered_count
@@ -321,8 +321,8 @@ class Publisher:
             if queue is not None:
                 whole: dict[QueueTarget, list[int] | None] = {queue: None}
                 dealt = PublishResult()
-                dealt.fanned = FannedOut(1)
-                dealt.fanned.spared[queue] = None  # whoever published them goes on: what it refuses is dropped there
+                dealt.forwarded = ForwardingResult(1)
+                dealt.forwarded.spared[queue] = None  # whoever published them goes on: what it refuses is dropped there
                 self._spool_to(whole, its, 0, dealt)
             elif member.address is not None:
                 member.address.post(SharedDirect(group, its))
@@ -361,7 +361,7 @@ class Publisher:
 
         Definitions may say that queues go without, or keep what they took before one refused.
         """
-        fanned = result.fanned
+        fanned = result.forwarded
         refusing: list[tuple[QueueTarget, int, int, bool]] = []  # verdict, rows, whether the publisher hears of it
         taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
         for target, rows in targets.items():
@@ -441,14 +441,14 @@ def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[
     return chosen
 
 
-def _stops_at_refusal(fanned: FannedOut | None) -> bool:
+def _stops_at_refusal(fanned: ForwardingResult | None) -> bool:
     """Return whether queues behind one that refuses are not asked: what one of them took would stay there."""
     return fanned is not None and fanned.is_partial and not fanned.is_concurrent
 
 
 def _comes_again(batch: MessageBatch, result: PublishResult) -> bool:
     """Return whether a refusal of the batch has it published again one by one: only what is refused then is counted."""
-    return (batch.count if result.fanned is None else result.fanned.published_count) > 1
+    return (batch.count if result.forwarded is None else result.forwarded.published_count) > 1
 
 
 def _selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:

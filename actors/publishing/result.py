@@ -31,7 +31,7 @@ class PublishResult:
         self.routed = True
         self.retains = True  # where RETAIN asks for it; False: there is no room, and nobody to be told
         self.publication: Publication | None = None  # what is stored of it, with its later fate
-        self.fanned: FannedOut | None = None  # None: no definition sends it on
+        self.forwarded: ForwardingResult | None = None  # None: no definition sends it on
 
     def reason(self) -> str:
         """Return what the publisher is told of a refusal: each queue that said no, and why."""
@@ -52,7 +52,7 @@ class PublishResult:
 
 
 @final
-class FannedOut:
+class ForwardingResult:
     """What the definitions say that send a publish on. The counts are told once nobody refuses it."""
 
     def __init__(self, published_count: int) -> None:

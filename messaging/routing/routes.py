@@ -34,7 +34,7 @@ from sluicegate.messaging.topics.syntax import TOPIC_REMEMBERED_CHARACTERS_MAX, 
 
 
 @final
-class Fan:
+class Forwarding:
     """How a message goes out that definitions send on: what else a publisher has to know of a route. Immutable."""
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Route:
     __slots__ = (
         "choices",
         "direct",
-        "fan",
+        "forwarding",
         "groups",
         "guaranteed",
         "is_empty",
@@ -125,24 +125,24 @@ class Route:
         queues: list[QueueTarget],
         groups: list[ShareGroup],
         choices: "RouteChoices | None" = None,
-        fan: Fan | None = None,
+        forwarding: Forwarding | None = None,
     ) -> None:
         self.choices = choices  # None: it is the same for all messages
-        self.fan = fan  # None: no definition sends on what comes this way
+        self.forwarding = forwarding  # None: no definition sends on what comes this way
         self.direct = direct  # clients that subscribed for direct messages only
         self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
         self.takers = [queue.turns for queue in queues if queue.turns is not None]  # places of queues that take turns
-        self.is_empty = not (direct or guaranteed or queues or groups or choices is not None or fan is not None)
+        self.is_empty = not (direct or guaranteed or queues or groups or choices is not None or forwarding is not None)
         self.places_count = len(direct) + len(guaranteed) + len(queues) + len(groups)  # what keeping it costs
         if choices is not None:
             self.places_count += choices.places_count()
-        if fan is not None:
-            self.places_count += sum([copy.route.places_count for copy in fan.copies])
+        if forwarding is not None:
+            self.places_count += sum([copy.route.places_count for copy in forwarding.copies])
         # Where a guaranteed message goes when nobody else gets it: what most topics have.
         self.only_queue: QueueTarget | None = None
-        if not direct and not groups and fan is None and len(guaranteed) + len(queues) == 1:
+        if not direct and not groups and forwarding is None and len(guaranteed) + len(queues) == 1:
             self.only_queue = queues[0] if queues else guaranteed[0].queue
 
     def all_queues(self) -> list[QueueTarget]:
@@ -154,8 +154,8 @@ class Route:
         for group in self.groups:
             if group.queue is not None:
                 found[group.queue] = None
-        if self.fan is not None:
-            for copy in self.fan.copies:
+        if self.forwarding is not None:
+            for copy in self.forwarding.copies:
                 found.update(dict.fromkeys(copy.route.all_queues()))
         return list(found)
 
@@ -415,7 +415,7 @@ class TopicSpace:
         if self.expander is not None:
             expanded = self.expander.expanded(topic, matches)
             if expanded is not None:
-                self.selects = self.selects or expanded.choices is not None or expanded.fan is not None
+                self.selects = self.selects or expanded.choices is not None or expanded.forwarding is not None
                 return expanded
         if matches.selecting:
             return Route([], [], [], [], SelectingChoices(matches))
@@ -426,7 +426,7 @@ def route_to(
     granted: dict[Subscriber, int],
     queues: dict[QueueTarget, None],
     groups: dict[ShareGroup, None],
-    fan: Fan | None = None,
+    forwarding: Forwarding | None = None,
 ) -> Route:
     """Return the route to clients, each with the highest QoS that it was granted, to queues and groups."""
     return Route(
@@ -434,5 +434,5 @@ def route_to(
         [subscriber for subscriber, qos in granted.items() if qos > 0],
         list(queues),
         list(groups),
-        fan=fan,
+        forwarding=forwarding,
     )

@@ -33,8 +33,8 @@ class Expansion:
                 routes[row] = route
         for row in sorted(routes):
             route = routes[row]
-            fan = route.fan
-            copies = [] if fan is None else fan.copies
+            forwarding = route.forwarding
+            copies = [] if forwarding is None else forwarding.copies
             if not copies or _has_own(route):
                 self._append(row, self._source.topic_of(row), self._source.headers_of(row), route, is_copy=False)
             for copy in copies:

@@ -10,7 +10,7 @@ from typing import Final, final
 
 from sluicegate.messaging.message.headers import ORIGINAL_DESTINATION, UserPropertyValue
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.routes import Copy, Fan, Matches, Route, RouteChoices, route_to
+from sluicegate.messaging.routing.routes import Copy, Forwarding, Matches, Route, RouteChoices, route_to
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of, shown_destination
 
 ROUTE_TRACE: Final = "x-opt-route-trace"  # what a copy says of every destination on its way
@@ -88,8 +88,8 @@ class _Leg:
         self.queues: dict[QueueTarget, None] = {}
         self.groups: dict[ShareGroup, None] = {}
 
-    def route(self, fan: Fan | None = None) -> Route:
-        return route_to(self.granted, self.queues, self.groups, fan)
+    def route(self, forwarding: Forwarding | None = None) -> Route:
+        return route_to(self.granted, self.queues, self.groups, forwarding)
 
 
 @final
@@ -108,7 +108,7 @@ class _Walk:
         self._is_concurrent = False
 
     def route(self, root: TreeNode) -> Route:
-        """Return the route. It has a fan only where the publisher has to know more than who gets the message."""
+        """Return the route. It has a forwarding only where the publisher has to know more than who gets the message."""
         own = _Leg(root.topic, [])
         self._take(root, own, "", spares=False)
         copies = [Copy(leg.topic, leg.marks, leg.route()) for leg in self._legs]
@@ -116,7 +116,7 @@ class _Walk:
         is_somewhere = bool(copies or self._missing or self._lost) or not plain.is_empty
         if is_somewhere and not (copies or self._missing or self._lost or self._spared or self._is_partial):
             return plain
-        fan = Fan(
+        forwarding = Forwarding(
             copies,
             self._spared,
             self._missing,
@@ -125,7 +125,7 @@ class _Walk:
             is_concurrent=self._is_concurrent,
             is_nowhere=not is_somewhere,
         )
-        return own.route(fan)
+        return own.route(forwarding)
 
     def _take(self, node: TreeNode, leg: _Leg, trace: str, *, spares: bool) -> None:
         """Let a message come to a destination as what `leg` makes of it, by the destinations of `trace`."""
@@ -193,7 +193,7 @@ class TreeChoices(RouteChoices):
         self._root = root
         if not self._selectors:
             only = self.made(0)
-            if only.fan is None or not only.fan.copies:
+            if only.forwarding is None or not only.forwarding.copies:
                 return only
         return Route([], [], [], [], self)
 

@@ -122,7 +122,7 @@ def test_a_topic_that_no_definition_concerns_has_a_plain_route() -> None:
         QUEUES, VirtualDestinations((VIRTUAL,), (composite(TOPIC, "in", [ForwardTarget(QUEUE, "q0")], 0),))
     )
     assert space.route("elsewhere").choices is None
-    assert space.route("elsewhere").fan is None
+    assert space.route("elsewhere").forwarding is None
     assert not space.selects
 
 
@@ -131,12 +131,12 @@ def test_queues_of_a_virtual_topic_need_no_choices() -> None:
     space = space_with(QUEUES, VirtualDestinations((VIRTUAL,)))
     route = space.route("t0")
     assert [target.name for target in route.queues] == ["Consumer.A.t0", "Consumer.B.t0"]
-    assert (route.choices, route.fan) == (None, None)
+    assert (route.choices, route.forwarding) == (None, None)
 
 
 def test_a_target_that_is_not_there_is_named() -> None:
     space = space_with([], VirtualDestinations((), (composite(TOPIC, "in", [ForwardTarget(QUEUE, "q0")], 0),)))
-    fan = space.route("in").fan
+    fan = space.route("in").forwarding
     assert fan is not None
     assert fan.missing == ["q0"]
 
