@@ -43,7 +43,7 @@ from sluicegate.messaging.observability.trace_records import ELIDED, NOT_STORED,
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.storage.commit.pending import NEVER
-from sluicegate.storage.commit.planner import PageRequest, SpoolPlanner, TableRequest
+from sluicegate.storage.commit.planner import CommitPlanner, PageRequest, TableRequest
 from sluicegate.storage.interface import PageDamage, PageWrite, Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
 from sluicegate.storage.records.page import Run, encode_page
@@ -64,7 +64,7 @@ class Spool(Behaviour, Flushed):
         self,
         cell: ActorCell,
         *,
-        planner: SpoolPlanner,
+        planner: CommitPlanner,
         writer: StoreWriter,
         gate: SpoolGate,
         health: SpoolHealth,
@@ -138,7 +138,7 @@ class Spool(Behaviour, Flushed):
         they hear together, and so publish together again, and many cost little more than one.
         """
         self._flush_asked = False
-        if self._planner.unwritten.is_empty():
+        if self._planner.pending.is_empty():
             self._confirm_elided()
         if self._writing:
             return

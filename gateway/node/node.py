@@ -51,7 +51,7 @@ from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 from sluicegate.storage.catalog.recovered import NOTHING_STORED
-from sluicegate.storage.commit.planner import SpoolPlanner
+from sluicegate.storage.commit.planner import CommitPlanner
 from sluicegate.storage.environment.file_rights import make_folder, open_to_others, told_rights
 from sluicegate.storage.errors import StorageError, StoreDamaged
 from sluicegate.storage.interface import CommitJob, Store
@@ -87,7 +87,7 @@ class Node:
         self.natives = {NATIVE_AMQP: AmqpFields()}
         self.selectors = Selectors(self.natives, config.selectors.dialect())
         self.recovered: Recovered = read_store(store)
-        self.planner: SpoolPlanner = self.recovered.planner
+        self.planner: CommitPlanner = self.recovered.planner
         self.spool_gate = SpoolGate(
             usage_bytes_max=config.spool.usage_bytes_max, usage_count_max=config.limits.messages_max
         )

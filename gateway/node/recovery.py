@@ -12,7 +12,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.storage.catalog.partition_owners import find_lost
 from sluicegate.storage.catalog.queues import PartitionIds, staging_partition_id
 from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
-from sluicegate.storage.commit.planner import SpoolPlanner
+from sluicegate.storage.commit.planner import CommitPlanner
 from sluicegate.storage.interface import Store
 from sluicegate.storage.records.batch import decode_batch
 from sluicegate.storage.records.cursor import CursorState
@@ -24,7 +24,7 @@ log = logging.getLogger("sluicegate.spool")
 class Recovered:
     """What a node starts with."""
 
-    planner: SpoolPlanner
+    planner: CommitPlanner
     partitions: dict[int, StoredPartition]
     vpns: dict[str, StoredVpn]
     partition_ids: PartitionIds
@@ -47,7 +47,7 @@ def read_store(store: Store) -> Recovered:
     for entry in recovery.quarantined:
         log.error("%s was set aside: %s (%s)", entry.where, entry.reason, entry.detail)
     return Recovered(
-        planner=SpoolPlanner(next_record_number=recovery.next_record_number),
+        planner=CommitPlanner(next_record_number=recovery.next_record_number),
         partitions=partitions,
         vpns=vpns,
         partition_ids=partition_ids,
@@ -86,7 +86,7 @@ def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:
 # What a node that stops in good order leaves behind for the next start: the exact state of every partition.
 
 
-def last_cursors(closed: list[ClosedLedger], planner: SpoolPlanner) -> list[CursorState]:
+def last_cursors(closed: list[ClosedLedger], planner: CommitPlanner) -> list[CursorState]:
     """Return the cursors to write last: the next start skips no sequences, and knows what was delivered and waits."""
     states = []
     for each in closed:

@@ -32,7 +32,7 @@ class JournalSlot:
 
 
 @final
-class JournalAccount:
+class JournalIndex:
     """The records of the journal, oldest first.
 
     Invariants: slots ascend by number; what is cut off is a run from the head that nothing needs.

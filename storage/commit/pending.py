@@ -19,7 +19,7 @@ GIVEN_TIME_MAX: Final = 64
 
 
 @final
-class Unwritten:
+class PendingPublications:
     """Publications with the moments at which they came, oldest first; each has something that is not settled."""
 
     def __init__(self) -> None:

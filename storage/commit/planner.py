@@ -18,8 +18,8 @@ from typing import Final, final
 
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
-from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN, JournalAccount, JournalSlot
-from sluicegate.storage.commit.pending import Unwritten
+from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN, JournalIndex, JournalSlot
+from sluicegate.storage.commit.pending import PendingPublications
 from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.records.journal import Entry, Match, Settlement, encode_journal_record
@@ -134,7 +134,7 @@ class PageRequest:
 
 
 @final
-class SpoolPlanner:
+class CommitPlanner:
     """Gathers work for the store and accounts for the journal.
 
     Invariant: at most one commit is out.
@@ -142,11 +142,11 @@ class SpoolPlanner:
 
     def __init__(self, *, next_record_number: int, records_trimmed_min: int = RECORDS_TRIMMED_MIN) -> None:
         self.next_record_number = next_record_number
-        self.journal = JournalAccount(records_trimmed_min)
+        self.journal = JournalIndex(records_trimmed_min)
         self.cursors: dict[int, PartitionCursor] = {}
         self.elided_count = 0  # messages that never had to be written
         self.written_count = 0  # messages
-        self.unwritten = Unwritten()  # what a commit may have to write
+        self.pending = PendingPublications()  # what a commit may have to write
         self._consumed: list[Publication] = []  # they need not be written, and nobody has been told yet
         self._elided: list[Publication] = []  # nor need these, but their session rows
         self._settled: dict[int, RangeSet] = {}
@@ -180,7 +180,7 @@ class SpoolPlanner:
     def store(self, publication: Publication, now_ms: int) -> None:
         """Take a publication that all its partitions have numbered."""
         if publication.open_count > 0:
-            self.unwritten.add(publication, now_ms)
+            self.pending.add(publication, now_ms)
         else:
             self._elide(publication)
         for match in publication.matches:
@@ -201,7 +201,7 @@ class SpoolPlanner:
 
     def released(self, publication: Publication) -> None:
         """Note that nothing of a publication is open any more."""
-        if self.unwritten.drop(publication):
+        if self.pending.drop(publication):
             self._elide(publication)
             return
         self.journal.released(publication.record_number)
@@ -275,7 +275,7 @@ class SpoolPlanner:
             or self._urgent_cursors
             or self.journal.holds_too_much
         )
-        return 0 if at_once else self.unwritten.due_ms(patience_ms)
+        return 0 if at_once else self.pending.due_ms(patience_ms)
 
     def next_commit(self, now_ms: int, patience_ms: int) -> Commit:
         """Gather what is due into one commit. The caller has seen that there is work and that no commit is out.
@@ -283,8 +283,8 @@ class SpoolPlanner:
         Publications may wait for a later one, but not where rows are written: these may count on what came before.
         """
         assert self._out is None, "one commit at a time"
-        takes_publications = bool(self._tables) or self.unwritten.due_ms(patience_ms) <= now_ms
-        publications = self.unwritten.take() if takes_publications else []
+        takes_publications = bool(self._tables) or self.pending.due_ms(patience_ms) <= now_ms
+        publications = self.pending.take() if takes_publications else []
         elided, self._elided = self._elided, []
         tables, self._tables = self._tables, []
         pages, self._pages = self._pages, []
@@ -368,7 +368,7 @@ class SpoolPlanner:
                 moves.append(publication)
             else:
                 given_up.append(publication)
-        self.unwritten.put_back(moves)
+        self.pending.put_back(moves)
         commit.publications = given_up
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages

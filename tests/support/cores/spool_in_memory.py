@@ -15,7 +15,7 @@ from sluicegate.messaging.partitions.paging import page_loaded, pages_written, p
 from sluicegate.messaging.partitions.recovery import redelivered_ranges, restore
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.storage.commit.planner import Commit, PageRequest, SpoolPlanner
+from sluicegate.storage.commit.planner import Commit, CommitPlanner, PageRequest
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor
@@ -115,7 +115,7 @@ class SpoolInMemory:
         self.confirmed: list[Publication] = []
         self.refused: list[Publication] = []
         recovered: Recovered = read_store(self.store)
-        self.planner: SpoolPlanner = recovered.planner
+        self.planner: CommitPlanner = recovered.planner
         self.paging: set[int] = set()  # partitions with pages that wait for a commit
         self.planner.journal.records_trimmed_min = self.records_trimmed_min
         self.ledgers: dict[int, Ledger] = {}

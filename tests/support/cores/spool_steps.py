@@ -1,16 +1,16 @@
 """Steps of a planner's life, with defaults, so that every argument a test shows matters."""
 
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.storage.commit.planner import Commit, SpoolPlanner
+from sluicegate.storage.commit.planner import Commit, CommitPlanner
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record
 from support.cores.messages import numbered, published
 
 P, Q = 3, 8  # two partitions
 
 
-def planner_with(*partition_ids: int, records_trimmed_min: int = 1) -> SpoolPlanner:
+def planner_with(*partition_ids: int, records_trimmed_min: int = 1) -> CommitPlanner:
     """Return a planner with these partitions; their first reservation is committed."""
-    planner = SpoolPlanner(next_record_number=1, records_trimmed_min=records_trimmed_min)
+    planner = CommitPlanner(next_record_number=1, records_trimmed_min=records_trimmed_min)
     for partition_id in partition_ids:
         planner.register(partition_id, floor=1, next_sequence_reserved=1)
     committed(planner)
@@ -25,12 +25,12 @@ def publication_to(first_by_partition: dict[int, int], *, count: int = 2) -> Pub
     return publication
 
 
-def committed(planner: SpoolPlanner) -> Commit:
+def committed(planner: CommitPlanner) -> Commit:
     planner.next_commit(now_ms=0, patience_ms=0)
     return planner.committed()
 
 
-def stored(planner: SpoolPlanner, first_by_partition: dict[int, int]) -> Publication:
+def stored(planner: CommitPlanner, first_by_partition: dict[int, int]) -> Publication:
     """Return a publication that was written."""
     publication = publication_to(first_by_partition)
     planner.store(publication, now_ms=0)
@@ -38,7 +38,7 @@ def stored(planner: SpoolPlanner, first_by_partition: dict[int, int]) -> Publica
     return publication
 
 
-def done_with(planner: SpoolPlanner, publication: Publication) -> None:
+def done_with(planner: CommitPlanner, publication: Publication) -> None:
     """Settle everything of a publication, as its partitions would."""
     for match in publication.matches:
         last = match.first_sequence + publication.batch.count

@@ -1,8 +1,8 @@
 """Which publications are worth a commit, and from when on."""
 
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.storage.commit.pending import GIVEN_TIME_MAX, NEVER, Unwritten
-from sluicegate.storage.commit.planner import SpoolPlanner, TableRequest
+from sluicegate.storage.commit.pending import GIVEN_TIME_MAX, NEVER, PendingPublications
+from sluicegate.storage.commit.planner import CommitPlanner, TableRequest
 from sluicegate.storage.interface import Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
 from support.cores.spool_steps import P, Q, planner_with, publication_to, record_of
@@ -18,7 +18,7 @@ def with_consumers(publication: Publication) -> Publication:
 
 def due_ms_of(*publications: Publication) -> int:
     """Return when these are due, which came at 100, 101 and so on."""
-    unwritten = Unwritten()
+    unwritten = PendingPublications()
     for now_ms, publication in enumerate(publications, 100):
         unwritten.add(publication, now_ms)
     return unwritten.due_ms(PATIENCE_MS)
@@ -60,7 +60,7 @@ def test_what_has_to_be_written_with_something_else_is_due_at_once() -> None:
     assert due_ms_of(moved) == 0
 
 
-def planner_with_one_at_consumers(now_ms: int) -> tuple[SpoolPlanner, Publication]:
+def planner_with_one_at_consumers(now_ms: int) -> tuple[CommitPlanner, Publication]:
     planner = planner_with(P, Q)
     publication = with_consumers(publication_to({P: 1}))
     planner.store(publication, now_ms)

@@ -7,7 +7,7 @@ import pytest
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.storage.commit.journal import SPENT_BYTES_MAX
 from sluicegate.storage.commit.pending import NEVER
-from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
+from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, CommitPlanner, PageRequest, TableRequest
 from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorState
 from sluicegate.storage.records.journal import JournalRecord, Settlement, decode_journal_record
@@ -57,7 +57,7 @@ def test_settlements_that_are_worth_a_commit_remain_so_whatever_comes_behind_the
 
 
 ROW = TableWrite(Table.CATALOG, b"k", b"v")
-WORK: dict[str, Callable[[SpoolPlanner], None]] = {
+WORK: dict[str, Callable[[CommitPlanner], None]] = {
     "rows": lambda planner: planner.write_tables(TableRequest([ROW], lambda _: None)),
     "pages to write": lambda planner: planner.write_pages(PageRequest([PageWrite(P, b"page")], lambda _: None)),
     "pages to delete": lambda planner: planner.drop_pages(P, [1]),
@@ -67,7 +67,7 @@ WORK: dict[str, Callable[[SpoolPlanner], None]] = {
 
 
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
-def test_what_cannot_wait_is_worth_a_commit_by_itself(work: Callable[[SpoolPlanner], None]) -> None:
+def test_what_cannot_wait_is_worth_a_commit_by_itself(work: Callable[[CommitPlanner], None]) -> None:
     planner = planner_with(P)
     assert planner.due_ms(0) == NEVER
 
@@ -129,7 +129,7 @@ def test_a_record_that_a_partition_was_read_back_from_goes_when_the_new_ledger_n
 
 
 def test_records_found_at_the_start_go_when_what_they_hold_is_needed_no_more() -> None:
-    planner = SpoolPlanner(next_record_number=8, records_trimmed_min=1)
+    planner = CommitPlanner(next_record_number=8, records_trimmed_min=1)
     planner.register(P, floor=1, next_sequence_reserved=1)
     settled, waiting = publication_to({P: 1}), publication_to({P: 3})
     settled.open_count = 0
@@ -343,7 +343,7 @@ def test_sequences_are_reserved_before_half_of_the_last_reservation_is_used_up()
 
 def test_a_partition_that_comes_back_reserves_anew_before_it_is_used() -> None:
     """After a crash it starts at the reserved bound: a second crash must not start there again."""
-    planner = SpoolPlanner(next_record_number=1)
+    planner = CommitPlanner(next_record_number=1)
     planner.register(P, floor=1, next_sequence_reserved=500)
 
     assert planner.due_ms(0) == 0
@@ -353,7 +353,7 @@ def test_a_partition_that_comes_back_reserves_anew_before_it_is_used() -> None:
 
 def test_a_reservation_that_a_failed_commit_should_have_made_is_made_by_the_next() -> None:
     """Else a crash would begin again with sequences that consumers saw."""
-    planner = SpoolPlanner(next_record_number=1)
+    planner = CommitPlanner(next_record_number=1)
     planner.register(P, floor=1, next_sequence_reserved=500)
     planner.next_commit(now_ms=0, patience_ms=0)
     planner.failed()
