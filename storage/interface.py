@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
 
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JournalRecord
 from sluicegate.storage.records.page import PageRuns, PageSummary
 
@@ -75,7 +75,7 @@ class CommitJob:
     page_writes: list[PageWrite] = field(default_factory=list)
     page_deletes: list[PageKey] = field(default_factory=list)
     page_quarantines: list[PageDamage] = field(default_factory=list)
-    cursor_puts: list[CursorState] = field(default_factory=list)
+    cursor_puts: list[CursorRecord] = field(default_factory=list)
     cursor_deletes: list[int] = field(default_factory=list)  # partition ids
     partition_purges: list[int] = field(default_factory=list)  # every page, and the cursor
     table_writes: list[TableWrite] = field(default_factory=list)
@@ -92,7 +92,7 @@ class CommitJob:
                 raise ValueError(f"a row of {write.table} without a key")
 
 
-class StoredPage(NamedTuple):
+class PageEntry(NamedTuple):
     """A page as the directory knows it."""
 
     partition_id: int
@@ -131,8 +131,8 @@ class Recovery:
     incarnation: int  # u64, drawn when the store was created: sequences of another incarnation mean nothing here
     was_clean: bool  # the last process closed the store in order
     next_record_number: int  # greater than that of every record still there
-    cursors: dict[int, CursorState]
-    pages: list[StoredPage]  # by partition, then sequence
+    cursors: dict[int, CursorRecord]
+    pages: list[PageEntry]  # by partition, then sequence
     journal: Iterator[tuple[int, JournalRecord]]  # in the order committed
     tables: Mapping[Table, Iterator[tuple[bytes, bytes]]]  # key and value; in no order for keys beyond 494 bytes
     quarantined: list[Quarantined]

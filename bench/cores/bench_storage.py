@@ -19,8 +19,14 @@ from sluicegate.messaging.message.headers import Headers
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite
 from sluicegate.storage.records import batch as record
 from sluicegate.storage.records.batch import decode_batch, encode_batch
-from sluicegate.storage.records.cursor import CursorState
-from sluicegate.storage.records.journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.cursor import CursorRecord
+from sluicegate.storage.records.journal import (
+    JournalEntry,
+    Match,
+    Settlement,
+    decode_journal_record,
+    encode_journal_record,
+)
 from sluicegate.storage.records.page import Run, decode_page, encode_page
 from sluicegate.storage.store.store import SpoolStore
 
@@ -79,7 +85,7 @@ def bench_record() -> None:
         data = encode_batch(batch)
         report(f"encode {name}, {len(data)} bytes", best(lambda b=batch: encode_batch(b)), batch.count)  # type: ignore[misc]
         report(f"decode {name}", best(lambda d=data: decode_batch(d, 0)), batch.count)  # type: ignore[misc]
-    entries = [Entry(batch_of(COMMIT_MESSAGES), [Match(1, 5, None)])]
+    entries = [JournalEntry(batch_of(COMMIT_MESSAGES), [Match(1, 5, None)])]
     journal = encode_journal_record(entries, [Settlement(1, 0, 5)])
     report("encode a journal record of 300", best(lambda: encode_journal_record(entries, [])), COMMIT_MESSAGES)
     report("decode a journal record of 300", best(lambda: decode_journal_record(journal)), COMMIT_MESSAGES)
@@ -92,7 +98,7 @@ def bench_record() -> None:
 def bench_commits(store: SpoolStore, after: str) -> None:
     """Commits of different content, each with a real fsync."""
     print(f"commits, {after}")
-    record_bytes = encode_journal_record([Entry(batch_of(COMMIT_MESSAGES), [Match(1, 5, None)])], [])
+    record_bytes = encode_journal_record([JournalEntry(batch_of(COMMIT_MESSAGES), [Match(1, 5, None)])], [])
     pages = [PageWrite(9, encode_page([Run(first * PAGE_MESSAGES, batch_of(PAGE_MESSAGES))])) for first in range(8)]
     number = store.recover().next_record_number
 
@@ -102,7 +108,7 @@ def bench_commits(store: SpoolStore, after: str) -> None:
     def settle_job(step: int) -> CommitJob:
         return CommitJob(
             journal_delete_through=number + step,
-            cursor_puts=[CursorState(9, step, [(step + 3, step + 4)], 1 << 20, [])],
+            cursor_puts=[CursorRecord(9, step, [(step + 3, step + 4)], 1 << 20, [])],
             uses_reserve=True,
         )
 

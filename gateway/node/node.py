@@ -55,7 +55,7 @@ from sluicegate.storage.commit.planner import CommitPlanner
 from sluicegate.storage.environment.file_rights import make_folder, open_to_others, told_rights
 from sluicegate.storage.errors import StorageError, StoreDamaged
 from sluicegate.storage.interface import CommitJob, Store
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import RESERVE_BYTES, SPOOL_FILES, SpoolStore
 
 log = logging.getLogger("sluicegate.node")
@@ -301,7 +301,7 @@ class Node:
             log.error("the spool was not closed in order, and the next start takes it for a crash: %s", error)
         self.store.close()
 
-    def _leave_in_order(self, states: list[CursorState]) -> None:
+    def _leave_in_order(self, states: list[CursorRecord]) -> None:
         """Write what a start in order reads. Raises StoreFull and StoreFailed."""
         if self.spool_health.is_damaged():
             raise StoreDamaged(self.spool_gate.blocked)  # nothing is written beside damage

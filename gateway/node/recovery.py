@@ -15,7 +15,7 @@ from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn, read
 from sluicegate.storage.commit.planner import CommitPlanner
 from sluicegate.storage.interface import Store
 from sluicegate.storage.records.batch import decode_batch
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -86,7 +86,7 @@ def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:
 # What a node that stops in good order leaves behind for the next start: the exact state of every partition.
 
 
-def last_cursors(closed: list[ClosedLedger], planner: CommitPlanner) -> list[CursorState]:
+def last_cursors(closed: list[ClosedLedger], planner: CommitPlanner) -> list[CursorRecord]:
     """Return the cursors to write last: the next start skips no sequences, and knows what was delivered and waits."""
     states = []
     for each in closed:

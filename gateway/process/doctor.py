@@ -22,7 +22,7 @@ from sluicegate.storage.environment.environment import disk_free_bytes
 from sluicegate.storage.environment.file_rights import open_to_others, told_rights
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import StorageError
-from sluicegate.storage.integrity.inspection import Finding, Severity, inspect_spool
+from sluicegate.storage.integrity.inspection import Severity, SpoolFinding, inspect_spool
 from sluicegate.storage.integrity.walk import walk_trees
 from sluicegate.storage.store.store import SPOOL_FILES
 
@@ -34,7 +34,7 @@ MAP_FULL_SHARE: Final = 0.8  # of the map: time to act
 class Examination:
     """What was looked at, and what was found."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SpoolFinding] = field(default_factory=list)
     looked_at: dict[str, int | str] = field(default_factory=dict)  # what -> how many, or what it is
 
     def is_healthy(self) -> bool:
@@ -43,11 +43,11 @@ class Examination:
 
     def error(self, subject: str, text: str) -> None:
         """Note an error."""
-        self.findings.append(Finding(Severity.ERROR, subject, text))
+        self.findings.append(SpoolFinding(Severity.ERROR, subject, text))
 
     def warn(self, subject: str, text: str) -> None:
         """Note a warning."""
-        self.findings.append(Finding(Severity.WARNING, subject, text))
+        self.findings.append(SpoolFinding(Severity.WARNING, subject, text))
 
 
 def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) -> Examination:
@@ -173,7 +173,7 @@ def _examine_spool(
         examination.error(str(folder / DATA_FILE), str(error))
 
 
-def _users_with_old_keys(reader: SpoolReader) -> Iterator[Finding]:
+def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:
     """Yield the users whose SCRAM keys an earlier release made. What cannot be read of users, a start reports."""
     from sluicegate.gateway.provisioning.store import (
         made_rows,  # late: the broker's code, for a spool that could be opened
@@ -186,7 +186,7 @@ def _users_with_old_keys(reader: SpoolReader) -> Iterator[Finding]:
                 user = USERS.read(row)
                 count = iterations_of(user.scram)
                 if 0 < count < ITERATIONS_MIN:
-                    yield Finding(Severity.WARNING, f"{vpn.name}: user {user.name}", few_iterations(count))
+                    yield SpoolFinding(Severity.WARNING, f"{vpn.name}: user {user.name}", few_iterations(count))
 
 
 def _examine_trees(examination: Examination, folder: Path) -> bool:

@@ -18,12 +18,12 @@ from sluicegate.gateway.node.os_limits import files_wanted
 from sluicegate.gateway.security.certificates import validity_of
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from sluicegate.protocols.transport.origins import ANY
-from sluicegate.storage.integrity.inspection import Finding, Severity
+from sluicegate.storage.integrity.inspection import Severity, SpoolFinding
 
 MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what comes with it
 
 
-def lint(config: Config, *, now_s: float) -> Iterator[Finding]:
+def lint(config: Config, *, now_s: float) -> Iterator[SpoolFinding]:
     """Yield what may not have been meant. `now_s` is the time in seconds since the epoch, for certificates."""
     yield from _reachable(config)
     yield from _web_pages(config)
@@ -35,11 +35,11 @@ def lint(config: Config, *, now_s: float) -> Iterator[Finding]:
     yield from _limits(config)
 
 
-def _warning(setting: str, text: str) -> Finding:
-    return Finding(Severity.WARNING, setting, text)
+def _warning(setting: str, text: str) -> SpoolFinding:
+    return SpoolFinding(Severity.WARNING, setting, text)
 
 
-def _reachable(config: Config) -> Iterator[Finding]:
+def _reachable(config: Config) -> Iterator[SpoolFinding]:
     """Doors that more than this machine can reach."""
     if config.admin.enabled and not is_loopback(config.admin.host):
         yield _warning("admin.host", f"passwords of operators go to {config.admin.host} without TLS")
@@ -55,7 +55,7 @@ def _reachable(config: Config) -> Iterator[Finding]:
             yield _warning(setting, f"anybody who reaches {listener.host} may connect: {where}")
 
 
-def _web_pages(config: Config) -> Iterator[Finding]:
+def _web_pages(config: Config) -> Iterator[SpoolFinding]:
     """Ports that any web page may use."""
     for name, origins in (
         ("mqtt", config.mqtt.allowed_origins),
@@ -74,7 +74,7 @@ def _asks_for_a_certificate(listener: Listener) -> bool:
     return isinstance(listener, TlsListener) and listener.client_ca is not None
 
 
-def _files(config: Config) -> Iterator[Finding]:
+def _files(config: Config) -> Iterator[SpoolFinding]:
     """Secrets that others on this machine can read."""
     secrets: list[tuple[str, Path]] = []
     for name, port in config.tls_ports().items():
@@ -90,7 +90,7 @@ def _files(config: Config) -> Iterator[Finding]:
             yield _warning(setting, f"everybody on this machine can read {path} (mode {stat.S_IMODE(mode):04o})")
 
 
-def _scram_keys(config: Config) -> Iterator[Finding]:
+def _scram_keys(config: Config) -> Iterator[SpoolFinding]:
     """Keys from which a password can be guessed faster than it need be."""
     for place, account in config.accounts():
         count = iterations_of(account.secret()) if account.has_secret() else 0
@@ -99,7 +99,7 @@ def _scram_keys(config: Config) -> Iterator[Finding]:
             yield _warning(f"{section}: {account.name}", few_iterations(count))
 
 
-def _certificates(config: Config, now_s: float) -> Iterator[Finding]:
+def _certificates(config: Config, now_s: float) -> Iterator[SpoolFinding]:
     for name, port in config.tls_ports().items():
         assert port.certificate is not None, "checked with the configuration"
         validity = validity_of(port.certificate)
@@ -108,7 +108,7 @@ def _certificates(config: Config, now_s: float) -> Iterator[Finding]:
             yield _warning(f"{name}.certificate", f"{port.certificate} {problem}")
 
 
-def _spool(config: Config) -> Iterator[Finding]:
+def _spool(config: Config) -> Iterator[SpoolFinding]:
     spool = config.spool
     if not spool.sync:
         yield _warning("spool.sync", "false: a power failure loses messages that were confirmed")
@@ -123,12 +123,12 @@ def _spool(config: Config) -> Iterator[Finding]:
         yield _warning("backup.path", f"backups lie in the data folder {data}, and are lost with it")
 
 
-def _queues(config: Config) -> Iterator[Finding]:
+def _queues(config: Config) -> Iterator[SpoolFinding]:
     for name, vpn in config.message_vpns().items():
         yield from _queues_of(config, name, vpn.queues)
 
 
-def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[Finding]:
+def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[SpoolFinding]:
     names = {definition.config.name for definition in queues.declared}
     for definition in queues.declared:
         queue = definition.config
@@ -144,7 +144,7 @@ def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[Finding]:
             yield _warning(setting, "max_ttl has no effect without respect_ttl_enabled")
 
 
-def _limits(config: Config) -> Iterator[Finding]:
+def _limits(config: Config) -> Iterator[SpoolFinding]:
     wanted = files_wanted(config)
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)  # a node takes all that it may have
     room = config.backpressure.unfinished_bytes_max

@@ -15,7 +15,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN, rows_by_vpn
 from sluicegate.messaging.partitions.recovery import StoredBatch, StoredPage, StoredPartition
 from sluicegate.storage.catalog.queues import StoredQueue
 from sluicegate.storage.interface import Recovery, Table
-from sluicegate.storage.records.journal import Entry, Match
+from sluicegate.storage.records.journal import JournalEntry, Match
 from sluicegate.storage.records.page import PageSummary
 
 # Of a partition whose cursor is lost: nobody knows how many were given out, and none may be again. It is more than nine
@@ -109,7 +109,7 @@ def _stored_page(summary: PageSummary) -> StoredPage:
     )
 
 
-def _publication_of(number: int, entry: Entry) -> Publication:
+def _publication_of(number: int, entry: JournalEntry) -> Publication:
     """Return the publication that an entry of a record was."""
     publication = Publication(entry.batch, publisher=None, token=0, partitions_count=0)
     publication.record_number = number

@@ -23,8 +23,8 @@ from sluicegate.storage.environment.databases import (
 )
 from sluicegate.storage.environment.quarantine import describe_page, set_aside
 from sluicegate.storage.errors import DamagedRecord, PageNotFound
-from sluicegate.storage.interface import Quarantined, QuarantineReason, StoredPage, Table
-from sluicegate.storage.records.cursor import CursorState, decode_cursor
+from sluicegate.storage.interface import PageEntry, Quarantined, QuarantineReason, Table
+from sluicegate.storage.records.cursor import CursorRecord, decode_cursor
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record, encode_journal_record
 from sluicegate.storage.records.page import PageRuns, PageSummary, decode_page, decode_page_summary, directory_row
 from sluicegate.storage.records.table import decode_row, stored_key
@@ -49,9 +49,9 @@ class RecoveryScan:
         self.quarantined: list[Quarantined] = []
         self.lost_cursors: set[int] = set()  # of partitions whose cursor is not readable
 
-    def cursors(self) -> dict[int, CursorState]:
+    def cursors(self) -> dict[int, CursorRecord]:
         """Return the readable cursors by partition."""
-        cursors: dict[int, CursorState] = {}
+        cursors: dict[int, CursorRecord] = {}
         for key, data in self._rows(self._databases.cursors):
             partition_id = key_numbers(PARTITION_KEY, key)[0]
             where = f"cursor of partition {partition_id}"
@@ -68,14 +68,14 @@ class RecoveryScan:
             cursors[partition_id] = cursor
         return cursors
 
-    def pages(self) -> list[StoredPage]:
+    def pages(self) -> list[PageEntry]:
         """Return the directory of all pages. A damaged row is taken anew from its page."""
-        pages: list[StoredPage] = []
+        pages: list[PageEntry] = []
         for key, row in self._rows(self._databases.directory):
             owner, first_sequence = key_numbers(PAGE_KEY, key)
             summary = self._summary(key, row, owner, first_sequence)
             if summary is not None:
-                pages.append(StoredPage(owner, summary))
+                pages.append(PageEntry(owner, summary))
         return pages
 
     def journal(self) -> Iterator[tuple[int, JournalRecord]]:

@@ -21,8 +21,8 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN, JournalIndex, JournalSlot
 from sluicegate.storage.commit.pending import PendingPublications
 from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
-from sluicegate.storage.records.journal import Entry, Match, Settlement, encode_journal_record
+from sluicegate.storage.records.cursor import CursorRecord
+from sluicegate.storage.records.journal import JournalEntry, Match, Settlement, encode_journal_record
 
 # Per partition and reservation; a crash skips what is left of it. Consumers get messages before they are on disk, so
 # half of it has to outlast the slowest commit: half a second at a million messages per second in one partition.
@@ -54,9 +54,9 @@ class PartitionCursor:
 
     def state(
         self, redelivered: list[tuple[int, int, int]], delays: tuple[tuple[int, int, int], ...] = ()
-    ) -> CursorState:
+    ) -> CursorRecord:
         """Return the form that is written."""
-        return CursorState(
+        return CursorRecord(
             self.partition_id, self.floor, self.settled.ranges(), self.next_sequence_reserved, redelivered, delays
         )
 
@@ -412,7 +412,7 @@ class CommitPlanner:
             publication.record_number = number
         self.journal.add(number, publications, publications)
         entries = [
-            Entry(each.batch, [Match(m.partition_id, m.first_sequence, m.rows) for m in each.matches])
+            JournalEntry(each.batch, [Match(m.partition_id, m.first_sequence, m.rows) for m in each.matches])
             for each in publications
         ]
         there = [each for each in moved if each.partition_id in self.cursors]

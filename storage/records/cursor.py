@@ -24,7 +24,7 @@ CURSOR_FORMAT_OLDEST: Final = 1
 _LEAST_KEY: Final = -2  # messaging.partitions.state.redelivery_delay.EVERYTHING
 
 
-class CursorState(NamedTuple):
+class CursorRecord(NamedTuple):
     """How far a partition is settled. Ranges are half-open, ascend, do not overlap and lie at or above the floor."""
 
     partition_id: int
@@ -36,7 +36,7 @@ class CursorState(NamedTuple):
     delays: tuple[tuple[int, int, int], ...] = ()
 
 
-def encode_cursor(cursor: CursorState) -> bytes:
+def encode_cursor(cursor: CursorRecord) -> bytes:
     """Return the cursor's bytes. Raises ValueError when its ranges do not ascend from the floor."""
     out: list[bytes] = []
     put_varint(out, cursor.partition_id)
@@ -67,7 +67,7 @@ def encode_cursor(cursor: CursorState) -> bytes:
     return seal(CURSOR_KIND, CURSOR_FORMAT, b"".join(out))
 
 
-def decode_cursor(data: bytes, where: str = "cursor") -> CursorState:
+def decode_cursor(data: bytes, where: str = "cursor") -> CursorRecord:
     """Return the cursor. Raises DamagedRecord and UnsupportedFormat."""
     unseal_whole(data, CURSOR_KIND, CURSOR_FORMAT, where, oldest=CURSOR_FORMAT_OLDEST)
     try:
@@ -76,7 +76,7 @@ def decode_cursor(data: bytes, where: str = "cursor") -> CursorState:
         raise DamagedRecord(where, f"its content cannot be read: {error}") from error
 
 
-def _decode_content(data: bytes, version: int) -> CursorState:
+def _decode_content(data: bytes, version: int) -> CursorRecord:
     partition_id, offset = take_varint(data, SEAL_BYTES)
     floor, offset = take_varint(data, offset)
     next_sequence, offset = take_varint(data, offset)
@@ -108,7 +108,7 @@ def _decode_content(data: bytes, version: int) -> CursorState:
         delays.append((behind, due_ms, key + _LEAST_KEY))
     if offset != len(data):
         raise ValueError(f"{len(data) - offset} bytes follow its last field")
-    return CursorState(partition_id, floor, settled, next_sequence, redelivered, tuple(delays))
+    return CursorRecord(partition_id, floor, settled, next_sequence, redelivered, tuple(delays))
 
 
 def _put_range(out: list[bytes], behind: int, first: int, end: int) -> None:

@@ -45,7 +45,7 @@ class Match(NamedTuple):
     rows: list[int] | None  # None: every row of the batch
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """A batch with the partitions it went to."""
 
     batch: MessageBatch
@@ -63,12 +63,12 @@ class Settlement(NamedTuple):
 class JournalRecord(NamedTuple):
     """What one commit wrote, as far as it can be read."""
 
-    entries: list[Entry]
+    entries: list[JournalEntry]
     settlements: list[Settlement]
     lost: str = ""  # what of it cannot be read; empty for a whole one
 
 
-def encode_journal_record(entries: list[Entry], settlements: list[Settlement]) -> bytes:
+def encode_journal_record(entries: list[JournalEntry], settlements: list[Settlement]) -> bytes:
     """Return the record's bytes. Raises ValueError for a match without rows or a record beyond 4 GiB."""
     parts = [
         _COUNTS.pack(len(entries), len(settlements)),
@@ -109,7 +109,7 @@ def _decode_content(data: bytes, where: str, *, is_sealed: bool) -> JournalRecor
         matches_of.append(matches)
     losses = Losses()
     batches = take_batches(data, SEAL_BYTES, offset, entry_count, where, losses, is_sealed=is_sealed)
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     for matches, read in zip(matches_of, batches, strict=True):
         _add_entry(entries, read, matches)
     return JournalRecord(entries, settlements, losses.told(entry_count, is_sealed=is_sealed))
@@ -118,7 +118,7 @@ def _decode_content(data: bytes, where: str, *, is_sealed: bool) -> JournalRecor
 def _decode_version_1(data: bytes, where: str) -> JournalRecord:
     entry_count, settlements, offset = _take_settlements(data)
     losses = Losses()
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     for _ in range(entry_count):
         matches, offset = _take_matches(data, offset)
         read, offset = take_batch(data, offset, where, losses)
@@ -128,14 +128,14 @@ def _decode_version_1(data: bytes, where: str) -> JournalRecord:
     return JournalRecord(entries, settlements, losses.told(entry_count, is_sealed=True))
 
 
-def _add_entry(entries: list[Entry], read: BatchRead, matches: list[Match]) -> None:
+def _add_entry(entries: list[JournalEntry], read: BatchRead, matches: list[Match]) -> None:
     """Add what can be read of a batch, with where that goes. Raises ValueError for matches that cannot be right."""
     if read.batch is None:
         return
     if read.half_count:
         matches = _without_rows_from(matches, read.batch.count)
     _check_rows(matches, read.batch.count)
-    entries.append(Entry(read.batch, matches))
+    entries.append(JournalEntry(read.batch, matches))
 
 
 def _take_settlements(data: bytes) -> tuple[int, list[Settlement], int]:

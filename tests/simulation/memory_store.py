@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from sluicegate.storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, StoreFull
 from sluicegate.storage.interface import (
     CommitJob,
+    PageEntry,
     PageKey,
     Quarantined,
     Recovery,
-    StoredPage,
     StoreUsage,
     Table,
 )
-from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
+from sluicegate.storage.records.cursor import CursorRecord, decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record, encode_journal_record
 from sluicegate.storage.records.page import PageRuns, decode_page, decode_page_summary, encode_page
 from sluicegate.storage.records.table import decode_row, encode_row
@@ -97,9 +97,7 @@ class MemoryStore:
             was_clean=self._was_clean,
             next_record_number=self._last_record_number + 1,
             cursors=self._cursors(),
-            pages=[
-                StoredPage(key.partition_id, decode_page_summary(page)) for key, page in sorted(image.pages.items())
-            ],
+            pages=[PageEntry(key.partition_id, decode_page_summary(page)) for key, page in sorted(image.pages.items())],
             journal=self._records(),
             tables={table: self._rows(table) for table in Table},
             quarantined=self._quarantined,
@@ -165,7 +163,7 @@ class MemoryStore:
             assert again == job.record, "what is read of a record is what was written"
             image.journal[job.record_number] = job.record
 
-    def _cursors(self) -> dict[int, CursorState]:
+    def _cursors(self) -> dict[int, CursorRecord]:
         return {partition_id: decode_cursor(data) for partition_id, data in self._image.cursors.items()}
 
     def _records(self) -> Iterator[tuple[int, JournalRecord]]:

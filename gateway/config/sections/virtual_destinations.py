@@ -19,7 +19,7 @@ from sluicegate.messaging.routing.virtual.definitions import (
     VirtualTopic,
 )
 from sluicegate.messaging.routing.virtual.names import NAME_CHARS_MAX, ConsumerNames, NameInvalid, NamePattern
-from sluicegate.messaging.routing.virtual.validation import Finding, check_target, errors_of, warnings_of
+from sluicegate.messaging.routing.virtual.validation import DefinitionFault, check_target, errors_of, warnings_of
 from sluicegate.messaging.selectors.durable import CacheRules
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selectors
@@ -201,22 +201,24 @@ class VirtualDestinationsSection(Section):
         ]
         return VirtualDestinations(tuple(topics), tuple(composites), self.fan_out, self.route_trace)
 
-    def selector_errors(self, selectors: Selectors) -> list[Finding]:
+    def selector_errors(self, selectors: Selectors) -> list[DefinitionFault]:
         """Return which targets have a selector that is none. Another section says what dialect it is in."""
-        found: list[Finding] = []
+        found: list[DefinitionFault] = []
         for definition in self.definitions().composites:
             for number, target in enumerate(definition.forward_to):
                 try:
                     selectors.compile(target.selector or "TRUE")
                 except SelectorError as problem:
-                    found.append(Finding((*definition.place, "forward_to", number, "selector"), str(problem)))
+                    found.append(DefinitionFault((*definition.place, "forward_to", number, "selector"), str(problem)))
         return found
 
-    def warnings(self) -> list[Finding]:
+    def warnings(self) -> list[DefinitionFault]:
         """Return what works, and is probably not what somebody wants."""
         found = warnings_of(self.definitions())
         if self.fan_out == ACTIVEMQ:
             found.append(
-                Finding(("fan_out",), "a publisher that repeats a refused message doubles it where it was taken")
+                DefinitionFault(
+                    ("fan_out",), "a publisher that repeats a refused message doubles it where it was taken"
+                )
             )
         return found

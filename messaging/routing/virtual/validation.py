@@ -26,7 +26,7 @@ FINDINGS_MAX: Final = 100  # of a walk: whoever has more reads no further
 
 @final
 @dataclass(frozen=True)
-class Finding:
+class DefinitionFault:
     """Something about a definition, and where it stands."""
 
     place: Place
@@ -47,28 +47,30 @@ def check_target(target: ForwardTarget) -> str:
     return ""
 
 
-def errors_of(definitions: VirtualDestinations) -> list[Finding]:
+def errors_of(definitions: VirtualDestinations) -> list[DefinitionFault]:
     """Return what no set of definitions may have: circles, and chains of more than 8 composites."""
     ways = _Ways(definitions)
-    found: list[Finding] = []
+    found: list[DefinitionFault] = []
     for composite in definitions.composites:
         if len(found) >= FINDINGS_MAX:
             break
         circle = ways.circle_from(composite)
         if circle:
             place = (*composite.place, "forward_to")
-            found.append(Finding(place, f"messages would go round in a circle: {circle}; allowed: a way that ends"))
+            found.append(
+                DefinitionFault(place, f"messages would go round in a circle: {circle}; allowed: a way that ends")
+            )
     if found:
         return found
     for composite in definitions.composites:
         hops = ways.longest_from(composite)
         if hops > HOPS_MAX:
             text = f"{hops} composites forward one after the other; allowed: at most {HOPS_MAX}"
-            found.append(Finding((*composite.place, "forward_to"), text))
+            found.append(DefinitionFault((*composite.place, "forward_to"), text))
     return found
 
 
-def warnings_of(definitions: VirtualDestinations) -> list[Finding]:
+def warnings_of(definitions: VirtualDestinations) -> list[DefinitionFault]:
     """Return what works, and is probably not what somebody wants."""
     found = [*_everything_is_virtual(definitions), *_same_names(definitions), *_copies_that_meet(definitions)]
     found += _both_ways(definitions)
@@ -172,13 +174,13 @@ def _levels_key(name: str) -> str:
     return "\0".join(levels_of(name))
 
 
-def _everything_is_virtual(definitions: VirtualDestinations) -> Iterable[Finding]:
+def _everything_is_virtual(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
     for each in definitions.virtual_topics:
         if each.name.levels == [REST]:
-            yield Finding((*each.place, "name"), "every topic is virtual: a queue is bound by its name alone")
+            yield DefinitionFault((*each.place, "name"), "every topic is virtual: a queue is bound by its name alone")
 
 
-def _same_names(definitions: VirtualDestinations) -> Iterable[Finding]:
+def _same_names(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
     """A name that is defined twice: what its definitions say adds up, and is easily read otherwise."""
     seen: dict[tuple[str, str], CompositeDestination] = {}
     for each in definitions.composites:
@@ -186,13 +188,13 @@ def _same_names(definitions: VirtualDestinations) -> Iterable[Finding]:
         before = seen.setdefault(key, each)
         if before is not each:
             text = f"{each.kind} {each.name.text!r} is defined twice: the targets of both get each message, once"
-            yield Finding((*each.place, "name"), text)
+            yield DefinitionFault((*each.place, "name"), text)
         if before.forward_only != each.forward_only:
             text = "one definition of this name says forward_only and the other does not: its own subscribers get all"
-            yield Finding((*each.place, "forward_only"), text)
+            yield DefinitionFault((*each.place, "forward_only"), text)
 
 
-def _copies_that_meet(definitions: VirtualDestinations) -> Iterable[Finding]:
+def _copies_that_meet(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
     """A topic whose messages also go out as copies under another topic: who subscribes to both has them twice."""
     for each in definitions.composites:
         if each.kind != TOPIC or each.forward_only:
@@ -203,10 +205,10 @@ def _copies_that_meet(definitions: VirtualDestinations) -> Iterable[Finding]:
                     f"a subscriber of {levels_of(target.name)[0]!r} and all below gets each message twice: as it was "
                     f"sent, and as its copy on {target.name!r}"
                 )
-                yield Finding((*each.place, "forward_to", index), text)
+                yield DefinitionFault((*each.place, "forward_to", index), text)
 
 
-def _both_ways(definitions: VirtualDestinations) -> Iterable[Finding]:
+def _both_ways(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
     """A target that is a virtual topic, beside a target that is a queue of its consumers."""
     for each in definitions.composites:
         topics = [target.name for target in each.forward_to if target.kind == TOPIC]
@@ -218,7 +220,7 @@ def _both_ways(definitions: VirtualDestinations) -> Iterable[Finding]:
                 both = [topic for topic in topics if consumed and virtual.name.matches(topic) and _is(consumed, topic)]
                 if both:
                     text = f"queue {target.name!r} gets it by topic {both[0]!r} as well; it takes each message once"
-                    yield Finding((*each.place, "forward_to", index), text)
+                    yield DefinitionFault((*each.place, "forward_to", index), text)
 
 
 def _is(consumed: str, topic: str) -> bool:

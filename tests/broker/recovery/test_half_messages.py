@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY
-from sluicegate.storage.records.journal import Entry, Match
+from sluicegate.storage.records.journal import JournalEntry, Match
 from sluicegate.storage.records.page import Run, directory_row
 from support.broker.browser_client import Browser
 from support.broker.named_queues import create, shown, shows
@@ -52,9 +52,9 @@ async def test_a_half_message_in_the_journal_is_left_out(broker: RunningBroker) 
     """Consumers bind, browsers browse, new messages come, and the next start finds nothing."""
     folder = await stopped_with_a_message_in_each_queue(broker)
     entries = [
-        Entry(batch(2, payload=b"others"), [Match(OTHER, 2, None)]),
-        Entry(half(3), [Match(Q, 2, None), Match(OTHER, 4, [0, 2])]),
-        Entry(batch(2, payload=b"after"), [Match(Q, 5, None)]),
+        JournalEntry(batch(2, payload=b"others"), [Match(OTHER, 2, None)]),
+        JournalEntry(half(3), [Match(Q, 2, None), Match(OTHER, 4, [0, 2])]),
+        JournalEntry(batch(2, payload=b"after"), [Match(Q, 5, None)]),
     ]
     put_raw(folder, "journal", RECORD_KEY.pack(1 << 32), record_of_version_1(entries))
     await broker.start()

@@ -17,7 +17,7 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.storage.commit.planner import Commit, CommitPlanner, PageRequest
 from sluicegate.storage.errors import StoreFailed
-from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
+from sluicegate.storage.interface import CommitJob, PageEntry, PageKey, PageWrite, Recovery, StoreUsage, Table
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record
 from sluicegate.storage.records.page import PageRuns, Run, decode_page, decode_page_summary, encode_page
@@ -73,7 +73,7 @@ class DictStore:
             was_clean=self.clean,
             next_record_number=max(self.journal, default=0) + 1,
             cursors={partition_id: decode_cursor(data) for partition_id, data in self.cursors.items()},
-            pages=[StoredPage(key.partition_id, decode_page_summary(page)) for key, page in sorted(self.pages.items())],
+            pages=[PageEntry(key.partition_id, decode_page_summary(page)) for key, page in sorted(self.pages.items())],
             journal=self._records(),
             tables={table: iter(()) for table in Table},
             quarantined=[],

@@ -5,7 +5,7 @@ import struct
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.storage.records.batch import encode_batch
-from sluicegate.storage.records.journal import Entry
+from sluicegate.storage.records.journal import JournalEntry
 from sluicegate.storage.records.page import Run, directory_row, encode_page
 from sluicegate.storage.records.seal import seal
 from support.storage.sample_records import batch
@@ -21,7 +21,7 @@ def half(count: int) -> MessageBatch:
     return made
 
 
-def record_of_version_1(entries: list[Entry]) -> bytes:
+def record_of_version_1(entries: list[JournalEntry]) -> bytes:
     """Return a journal record as earlier versions wrote it."""
     parts = [struct.pack("<II", len(entries), 0)]
     for made, matches in entries:

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import DeadLetter, Headers, UserPropertyValue
 from sluicegate.storage.interface import CommitJob
-from sluicegate.storage.records.cursor import CursorState
-from sluicegate.storage.records.journal import Entry, Match, Settlement, encode_journal_record
+from sluicegate.storage.records.cursor import CursorRecord
+from sluicegate.storage.records.journal import JournalEntry, Match, Settlement, encode_journal_record
 from sluicegate.storage.records.page import Run, encode_page
 
 Row = tuple[str, bytes, Headers | None]
@@ -98,12 +98,12 @@ def batches(draw: st.DrawFn) -> MessageBatch:
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> JournalEntry:
     """Draw a batch with matches that select all or some of its rows."""
     drawn = draw(batches())
     rows = st.none() | st.lists(st.integers(0, drawn.count - 1), min_size=1, max_size=5)
     match = st.builds(Match, st.integers(0, U32_MAX), st.integers(0, SEQUENCE_MAX), rows)
-    return Entry(drawn, draw(st.lists(match, max_size=3)))
+    return JournalEntry(drawn, draw(st.lists(match, max_size=3)))
 
 
 settlements = st.builds(Settlement, st.integers(0, U32_MAX), st.integers(0, SEQUENCE_MAX), st.integers(0, SEQUENCE_MAX))
@@ -122,7 +122,7 @@ def page_runs(draw: st.DrawFn) -> list[Run]:
 
 
 @st.composite
-def cursors(draw: st.DrawFn) -> CursorState:
+def cursors(draw: st.DrawFn) -> CursorRecord:
     """Draw a cursor whose ranges ascend from its floor."""
     floor = draw(st.integers(0, SEQUENCE_MAX))
     steps = st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 1 << 40)), max_size=6)
@@ -135,7 +135,7 @@ def cursors(draw: st.DrawFn) -> CursorState:
         behind += distance
         delays.append((behind, due_ms, key))
     next_sequence = draw(st.integers(0, SEQUENCE_MAX))
-    return CursorState(draw(st.integers(0, U32_MAX)), floor, settled, next_sequence, redelivered, tuple(delays))
+    return CursorRecord(draw(st.integers(0, U32_MAX)), floor, settled, next_sequence, redelivered, tuple(delays))
 
 
 def _ranges(behind: int, steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -166,7 +166,7 @@ def attributes_of(any_batch: MessageBatch) -> tuple[int, int, bool, str, int, in
 
 def publish_job(number: int, *, payload: bytes = b"21.5", count: int = 3, partition_id: int = 1) -> CommitJob:
     """Return a job that journals one batch for one partition."""
-    entry = Entry(batch(count, payload=payload), [Match(partition_id, number * 1000, None)])
+    entry = JournalEntry(batch(count, payload=payload), [Match(partition_id, number * 1000, None)])
     return CommitJob(record_number=number, record=encode_journal_record([entry], []))
 
 

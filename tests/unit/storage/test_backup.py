@@ -21,7 +21,7 @@ from sluicegate.storage.backup.restore import restore_backup
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupEnded, BackupRefused, FolderInUse, StoreFull, UnsupportedFormat
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SPOOL_FULL, SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 from unit.storage.conftest import OpenStore
@@ -59,7 +59,7 @@ def filled(store: SpoolStore, count: int = 20) -> None:
     store.commit(
         CommitJob(
             page_writes=[PageWrite(2, page_bytes(1))],
-            cursor_puts=[CursorState(1, 5, [], 9, [])],
+            cursor_puts=[CursorRecord(1, 5, [], 9, [])],
             table_writes=[TableWrite(Table.CATALOG, b"k", b"v")],
         )
     )

@@ -15,7 +15,7 @@ from sluicegate.protocols.security.scram import stored_text
 from sluicegate.storage.backup.backup import Backup
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.records.journal import Entry, Match
+from sluicegate.storage.records.journal import JournalEntry, Match
 from sluicegate.storage.records.page import Run
 from sluicegate.storage.store.store import SpoolStore
 from support.network.certificates import make_certificates
@@ -88,7 +88,7 @@ def test_half_messages_of_earlier_versions_are_told_with_their_records(shell: Sh
     """The next start leaves them out."""
     store = store_in(tmp_path / "data")
     page = page_of_version_1(100, half(3), Run(110, batch(2)))
-    store.commit(CommitJob(record_number=7, record=record_of_version_1([Entry(half(3), [Match(1, 10, None)])])))
+    store.commit(CommitJob(record_number=7, record=record_of_version_1([JournalEntry(half(3), [Match(1, 10, None)])])))
     store.commit(CommitJob(page_writes=[PageWrite(1, page)]))
     store.mark_clean()
     store.close()

@@ -13,7 +13,7 @@ from sluicegate.storage.catalog.queues import PartitionIds, StoredQueue, queue_r
 from sluicegate.storage.catalog.recovered import StoredVpn, read_partitions, read_vpns
 from sluicegate.storage.integrity.salvage_copy import salvage_spool
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 from support.storage.spool_file import flip_raw
@@ -33,7 +33,7 @@ def partitioned(*partition_ids: int) -> StoredQueue:
 def spool(folder: Path, *rows: TableWrite, pages: tuple[int, ...] = (), settled: tuple[int, ...] = ()) -> Path:
     """Write a spool with pages of sequences 5 to 7 in some partitions; of some of them everything is settled."""
     store = SpoolStore.open(folder, map_bytes_max=MAP_BYTES)
-    cursors = [CursorState(each, 8 if each in settled else 5, [], 1 << 20, []) for each in pages]
+    cursors = [CursorRecord(each, 8 if each in settled else 5, [], 1 << 20, []) for each in pages]
     writes = [PageWrite(each, page_bytes(5)) for each in pages]
     store.commit(CommitJob(table_writes=list(rows), page_writes=writes, cursor_puts=cursors))
     store.close()

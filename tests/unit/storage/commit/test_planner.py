@@ -9,7 +9,7 @@ from sluicegate.storage.commit.journal import SPENT_BYTES_MAX
 from sluicegate.storage.commit.pending import NEVER
 from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, CommitPlanner, PageRequest, TableRequest
 from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JournalRecord, Settlement, decode_journal_record
 from support.cores.messages import batch_of, published
 from support.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
@@ -151,7 +151,7 @@ def test_the_cursor_is_written_by_the_commit_that_trims_the_settlements_it_repla
     job = committed(planner).job
 
     assert job.journal_delete_through == publication.record_number
-    assert job.cursor_puts == [CursorState(P, 4, [], SEQUENCES_RESERVED + 1, [])]
+    assert job.cursor_puts == [CursorRecord(P, 4, [], SEQUENCES_RESERVED + 1, [])]
     assert kept.open_count > 0
 
 

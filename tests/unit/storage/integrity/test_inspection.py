@@ -12,9 +12,9 @@ from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.catalog.queues import PartitionIds, StoredQueue, queue_row
 from sluicegate.storage.catalog.staging import page_row
 from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY
-from sluicegate.storage.integrity.inspection import Finding, Severity, inspect_spool
+from sluicegate.storage.integrity.inspection import Severity, SpoolFinding, inspect_spool
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 from support.storage.spool_file import flip_raw, get_raw, put_raw
@@ -32,7 +32,7 @@ def folder(store: SpoolStore) -> Path:
         CommitJob(
             table_writes=[queue("orders", 1), PartitionIds({}, used=[1]).row()],
             page_writes=[PageWrite(1, page_bytes(5))],
-            cursor_puts=[CursorState(1, 5, [], 1 << 20, [])],
+            cursor_puts=[CursorRecord(1, 5, [], 1 << 20, [])],
         )
     )
     store.commit(publish_job(1))
@@ -46,7 +46,7 @@ def change(folder: Path, job: CommitJob) -> None:
     store.close()
 
 
-def found(folder: Path) -> list[Finding]:
+def found(folder: Path) -> list[SpoolFinding]:
     """Inspect, and see to it that nothing was changed."""
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with SpoolReader.open_folder(folder) as reader:
@@ -83,22 +83,24 @@ def test_partitions_that_two_queues_have_or_that_will_be_given_out_again_are_fou
     change(folder, CommitJob(table_writes=[queue("other", 1), queue("third", 2)]))
 
     assert [each for each in found(folder) if each.subject.startswith("queue")] == [
-        Finding(Severity.ERROR, "queue other", "its partition id 1 is that of queue orders, too"),
-        Finding(Severity.ERROR, "queue third", "its partition id 2 will be given out again: the counter is at 2"),
+        SpoolFinding(Severity.ERROR, "queue other", "its partition id 1 is that of queue orders, too"),
+        SpoolFinding(Severity.ERROR, "queue third", "its partition id 2 will be given out again: the counter is at 2"),
     ]
 
 
 def test_what_no_queue_has_is_found(folder: Path) -> None:
-    change(folder, CommitJob(page_writes=[PageWrite(9, page_bytes(1))], cursor_puts=[CursorState(9, 4, [], 100, [])]))
+    change(folder, CommitJob(page_writes=[PageWrite(9, page_bytes(1))], cursor_puts=[CursorRecord(9, 4, [], 100, [])]))
 
     assert found(folder) == [
-        Finding(Severity.WARNING, "page of partition 9 from sequence 1", "no queue has that partition; it takes room"),
-        Finding(Severity.WARNING, "cursor of partition 9", "no queue has that partition"),
+        SpoolFinding(
+            Severity.WARNING, "page of partition 9 from sequence 1", "no queue has that partition; it takes room"
+        ),
+        SpoolFinding(Severity.WARNING, "cursor of partition 9", "no queue has that partition"),
     ]
 
 
 def test_pages_that_overlap_and_sequences_that_will_be_used_twice_are_found(folder: Path) -> None:
-    overlap = CommitJob(page_writes=[PageWrite(1, page_bytes(6))], cursor_puts=[CursorState(1, 5, [(9, 20)], 8, [])])
+    overlap = CommitJob(page_writes=[PageWrite(1, page_bytes(6))], cursor_puts=[CursorRecord(1, 5, [(9, 20)], 8, [])])
     change(folder, overlap)
 
     errors = {(each.subject, each.text) for each in found(folder)}
@@ -130,7 +132,7 @@ def test_readers_transactions_and_dead_message_queues_that_lead_nowhere_are_foun
                 queue("lost", 1, dead_msg_queue="nowhere"),
             ],
             page_writes=[PageWrite(0, page_bytes(200))],
-            cursor_puts=[CursorState(0, 200, [], 1 << 20, [])],
+            cursor_puts=[CursorRecord(0, 200, [], 1 << 20, [])],
         ),
     )
 

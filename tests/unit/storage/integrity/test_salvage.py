@@ -10,8 +10,8 @@ from sluicegate.storage.integrity.pages import BRANCH, LEAF, DataFile
 from sluicegate.storage.integrity.salvage_copy import Salvaged, salvage_spool
 from sluicegate.storage.integrity.walk import NAMES, walk_trees
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
-from sluicegate.storage.records.journal import Entry, Match, encode_journal_record
+from sluicegate.storage.records.cursor import CursorRecord
+from sluicegate.storage.records.journal import JournalEntry, Match, encode_journal_record
 from sluicegate.storage.records.page import Run, encode_page
 from sluicegate.storage.store.store import SpoolStore
 from support.cores.messages import numbered
@@ -40,12 +40,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         store.commit(
             CommitJob(
                 record_number=number,
-                record=encode_journal_record([Entry(numbered(3), [Match(PARTITION, 3 * number, None)])], []),
+                record=encode_journal_record([JournalEntry(numbered(3), [Match(PARTITION, 3 * number, None)])], []),
                 page_writes=[
                     PageWrite(PARTITION, page(1000 * number + 100 * each)) for each in range(PAGES // RECORDS)
                 ],
                 table_writes=writes[number:] if number % 2 else writes,
-                cursor_puts=[CursorState(PARTITION, 1, [], 1 << 20, [])],
+                cursor_puts=[CursorRecord(PARTITION, 1, [], 1 << 20, [])],
             )
         )
     store.close()

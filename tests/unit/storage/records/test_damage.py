@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.partitions.state.segments import marks_of, marks_together
 from sluicegate.storage.errors import DamagedRecord, StorageError, UnsupportedFormat
-from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
+from sluicegate.storage.records.cursor import CursorRecord, decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import (
-    Entry,
+    JournalEntry,
     JournalRecord,
     Match,
     Settlement,
@@ -33,17 +33,17 @@ from support.storage.sample_records import attributes_of, batch, cursors, entrie
 
 SAMPLES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
     "journal": (
-        encode_journal_record([Entry(batch(), [Match(1, 5, None), Match(2, 9, [0, 2])])], [Settlement(1, 0, 5)]),
+        encode_journal_record([JournalEntry(batch(), [Match(1, 5, None), Match(2, 9, [0, 2])])], [Settlement(1, 0, 5)]),
         decode_journal_record,
     ),
     "page": (encode_page([Run(5, batch()), Run(10, batch(1))]), decode_page),
-    "cursor": (encode_cursor(CursorState(1, 5, [(7, 9)], 20, [(5, 7, 2)], ((6, 9, -1),))), decode_cursor),
+    "cursor": (encode_cursor(CursorRecord(1, 5, [(7, 9)], 20, [(5, 7, 2)], ((6, 9, -1),))), decode_cursor),
     "row": (encode_row(b"a/b", b"value"), decode_row),
 }
 
 
 @given(written=st.lists(entries(), max_size=3), settled=st.lists(settlements, max_size=4))
-def test_a_journal_record_is_read_back_as_it_was(written: list[Entry], settled: list[Settlement]) -> None:
+def test_a_journal_record_is_read_back_as_it_was(written: list[JournalEntry], settled: list[Settlement]) -> None:
     """Journal: every message of the commit once, its matches, and the settlements."""
     found = decode_journal_record(encode_journal_record(written, settled))
 
@@ -78,7 +78,7 @@ def test_the_front_of_a_page_tells_what_is_in_it(written: list[Run]) -> None:
 
 
 @given(written=cursors())
-def test_a_cursor_is_read_back_as_it_was(written: CursorState) -> None:
+def test_a_cursor_is_read_back_as_it_was(written: CursorRecord) -> None:
     """Cursors: settled floor plus exceptions."""
     assert decode_cursor(encode_cursor(written)) == written
 
@@ -153,7 +153,7 @@ def test_an_intact_record_of_another_release_is_refused_with_both_versions(name:
 def test_a_match_must_select_rows_that_exist(rows: list[int]) -> None:
     """The row at position i has the sequence first + i: a row too many would be a message nobody published."""
     with pytest.raises(ValueError, match="a match of partition 1"):
-        encode_journal_record([Entry(batch(3), [Match(1, 0, rows)])], [])
+        encode_journal_record([JournalEntry(batch(3), [Match(1, 0, rows)])], [])
 
 
 def test_runs_of_a_page_must_ascend() -> None:
@@ -166,4 +166,4 @@ def test_runs_of_a_page_must_ascend() -> None:
 def test_ranges_of_a_cursor_must_ascend_from_its_floor(settled: list[tuple[int, int]]) -> None:
     """The floor and the exceptions above it say everything once."""
     with pytest.raises(ValueError, match="must follow"):
-        encode_cursor(CursorState(1, 5, settled, 20, []))
+        encode_cursor(CursorRecord(1, 5, settled, 20, []))

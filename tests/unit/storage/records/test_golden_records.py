@@ -13,8 +13,14 @@ from sluicegate.messaging.message.headers import NATIVE_MQTT5, DeadLetter, Heade
 from sluicegate.messaging.message.usage import STORED_MESSAGE_BYTES
 from sluicegate.messaging.partitions.state.segments import UNKNOWN_MARKS, Marks
 from sluicegate.storage.records.batch import decode_batch, encode_batch
-from sluicegate.storage.records.cursor import CursorState, decode_cursor, encode_cursor
-from sluicegate.storage.records.journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.cursor import CursorRecord, decode_cursor, encode_cursor
+from sluicegate.storage.records.journal import (
+    JournalEntry,
+    Match,
+    Settlement,
+    decode_journal_record,
+    encode_journal_record,
+)
 from sluicegate.storage.records.page import Run, decode_page, decode_page_summary, directory_row, encode_page
 from sluicegate.storage.records.table import decode_row, encode_row
 from support.storage.sample_records import batch, rows_of
@@ -99,7 +105,7 @@ DEAD_CAUSE = batch(
         )
     ],
 )
-CURSOR = CursorState(7, 1000, [(1002, 1005), (1200, 5000)], 9000, [(1000, 1002, 3), (5000, 5001, 200)])
+CURSOR = CursorRecord(7, 1000, [(1002, 1005), (1200, 5000)], 9000, [(1000, 1002, 3), (5000, 5001, 200)])
 DELAYED_CURSOR = CURSOR._replace(delays=((1000, 1_700_000_000_000, 0xBEEF), (5000, 1_700_000_000_001, -2)))
 
 DOUBTFUL = MessageBatch(
@@ -122,7 +128,7 @@ WRITTEN: dict[str, bytes] = {
     "batch_v2_dead": encode_batch(DEAD),
     "batch_v2_dead_cause": encode_batch(DEAD_CAUSE),
     "journal_v2": encode_journal_record(
-        [Entry(PLAIN, [Match(1, 10, None)]), Entry(MIXED, [Match(1, 12, [0, 2]), Match(2, 5, [1])])],
+        [JournalEntry(PLAIN, [Match(1, 10, None)]), JournalEntry(MIXED, [Match(1, 12, [0, 2]), Match(2, 5, [1])])],
         [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)],
     ),
     "page_v4": encode_page([Run(10, PLAIN), Run(20, MIXED)]),

@@ -13,7 +13,13 @@ from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite
 from sluicegate.storage.records.batch import decode_batch, encode_batch
 from sluicegate.storage.records.batches import put_batches
-from sluicegate.storage.records.journal import Entry, JournalRecord, Match, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.journal import (
+    JournalEntry,
+    JournalRecord,
+    Match,
+    decode_journal_record,
+    encode_journal_record,
+)
 from sluicegate.storage.records.page import Run, decode_page, directory_row, encode_page
 from sluicegate.storage.records.seal import SEAL_BYTES, seal
 from sluicegate.storage.store.store import SpoolStore
@@ -33,7 +39,11 @@ def test_a_half_message_in_a_journal_record_costs_nobody_else_anything() -> None
     before, broken, after = batch(2), half(3), batch(4)
     matches = [Match(1, 10, None), Match(2, 20, [0, 2]), Match(3, 30, [2])]
     data = record_of_version_1(
-        [Entry(before, [Match(1, 8, None)]), Entry(broken, matches), Entry(after, [Match(1, 13, None)])]
+        [
+            JournalEntry(before, [Match(1, 8, None)]),
+            JournalEntry(broken, matches),
+            JournalEntry(after, [Match(1, 13, None)]),
+        ]
     )
     found = decode_journal_record(data)
 
@@ -112,7 +122,9 @@ def test_a_run_that_cannot_be_decoded_is_lost_alone() -> None:
 
 @pytest.mark.parametrize("victim", range(3))
 def test_a_damaged_batch_of_a_journal_record_is_lost_alone(victim: int) -> None:
-    entries = [Entry(batch(2, payload=bytes([65 + number]) * 50), [Match(number, 7, None)]) for number in range(3)]
+    entries = [
+        JournalEntry(batch(2, payload=bytes([65 + number]) * 50), [Match(number, 7, None)]) for number in range(3)
+    ]
     data = bytearray(encode_journal_record(entries, []))
     data[data.index(bytes([65 + victim]) * 50) + 20] ^= 4
 
@@ -136,7 +148,7 @@ def test_a_damaged_run_of_a_page_is_lost_alone() -> None:
 
 
 def test_a_record_whose_seal_alone_is_damaged_loses_nothing() -> None:
-    data = bytearray(encode_journal_record([Entry(batch(2), [Match(1, 7, None)])], []))
+    data = bytearray(encode_journal_record([JournalEntry(batch(2), [Match(1, 7, None)])], []))
     data[SEAL_BYTES - 1] ^= 1
 
     found = decode_journal_record(bytes(data))
@@ -146,7 +158,9 @@ def test_a_record_whose_seal_alone_is_damaged_loses_nothing() -> None:
 
 def test_a_start_serves_the_rest_and_keeps_the_record_in_quarantine_once(tmp_path: Path) -> None:
     """Also what is read of the spool with no node, as by `sluicegate doctor`."""
-    broken = record_of_version_1([Entry(half(3), [Match(1, 10, None)]), Entry(batch(4), [Match(1, 13, None)])])
+    broken = record_of_version_1(
+        [JournalEntry(half(3), [Match(1, 10, None)]), JournalEntry(batch(4), [Match(1, 13, None)])]
+    )
     store = SpoolStore.open(tmp_path, map_bytes_max=MAP_BYTES)
     store.commit(CommitJob(record_number=1, record=broken))
     store.close()

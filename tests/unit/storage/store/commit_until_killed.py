@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from sluicegate.storage.interface import CommitJob, PageWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 
@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
                 record=publish_job(number, payload=b"x" * 100, count=100).record,
                 journal_delete_through=number - 1 if paged else 0,
                 page_writes=[PageWrite(1, page_bytes(earlier * 1000)) for earlier in paged],
-                cursor_puts=[CursorState(1, number, [], number + 1, [])],
+                cursor_puts=[CursorRecord(1, number, [], number + 1, [])],
             )
         )
         print(number, flush=True)

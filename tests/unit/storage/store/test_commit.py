@@ -7,8 +7,8 @@ import pytest
 from sluicegate.messaging.partitions.state.segments import marks_of
 from sluicegate.storage.environment.identity import STORE_KIND
 from sluicegate.storage.errors import FolderInUse, PageNotFound, UnsupportedFormat
-from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Store, StoredPage, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.interface import CommitJob, PageDamage, PageEntry, PageKey, PageWrite, Store, Table, TableWrite
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.page import PageSummary
 from sluicegate.storage.records.seal import seal
 from sluicegate.storage.store.store import SpoolStore
@@ -17,7 +17,7 @@ from support.storage.spool_file import put_raw
 
 OpenStore = Callable[[], SpoolStore]
 
-CURSOR = CursorState(1, 1000, [(1002, 1003)], 5000, [])
+CURSOR = CursorRecord(1, 1000, [(1002, 1003)], 5000, [])
 
 
 def journal_numbers(store: Store) -> list[int]:
@@ -99,7 +99,7 @@ def test_the_directory_lists_pages_by_partition_and_sequence(store: SpoolStore, 
     ]  # fmt: skip
     usage_bytes = batch().usage_bytes(durable=True)
     summary = PageSummary(9, 12, usage_bytes=usage_bytes, message_count=3, run_count=1, marks=marks_of(batch()))
-    assert pages[0] == StoredPage(1, summary)
+    assert pages[0] == PageEntry(1, summary)
     assert page_names(reopened, 256) == [9, 1 << 40]
     assert page_names(reopened, 2) == []
 

@@ -17,7 +17,7 @@ from sluicegate.storage.catalog.recovered import SEQUENCES_SKIPPED, read_partiti
 from sluicegate.storage.environment.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from sluicegate.storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, UnsupportedFormat
 from sluicegate.storage.interface import CommitJob, PageDamage, PageWrite, QuarantinedBytes, Recovery, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JOURNAL_FORMAT, JOURNAL_KIND
 from sluicegate.storage.records.page import directory_row
 from sluicegate.storage.records.seal import seal
@@ -37,7 +37,7 @@ def filled(store: SpoolStore) -> SpoolStore:
         store.commit(
             CommitJob(
                 page_writes=[PageWrite(number, page_bytes(10)), PageWrite(number, page_bytes(20))],
-                cursor_puts=[CursorState(number, 10, [], 100, [])],
+                cursor_puts=[CursorRecord(number, 10, [], 100, [])],
                 table_writes=[TableWrite(Table.CATALOG, b"queue/%d" % number, b"{}")],
             )
         )
@@ -114,7 +114,7 @@ def test_a_lost_cursor_is_known_to_be_lost_until_another_one_is_written(
         assert read_partitions(recovery)[0][2].next_sequence > SEQUENCES_SKIPPED
 
     store = open_store()
-    store.commit(CommitJob(cursor_puts=[CursorState(2, 1, [], SEQUENCES_SKIPPED + 100, [])]))
+    store.commit(CommitJob(cursor_puts=[CursorRecord(2, 1, [], SEQUENCES_SKIPPED + 100, [])]))
 
     recovery = store.recover()
     assert (recovery.lost_cursors, sorted(recovery.cursors)) == (set(), [1, 2, 3])

@@ -12,7 +12,7 @@ import pytest
 
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, StoreUsage
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 
@@ -89,7 +89,7 @@ def test_a_full_map_still_settles_and_pages(small_map: SpoolStore) -> None:
     """Deleting writes too: LMDB copies what it changes. That is what the reserve is for."""
     last, _ = publish_until_full(small_map)
 
-    small_map.commit(CommitJob(cursor_puts=[CursorState(1, 1010, [], 2000, [])], uses_reserve=True))
+    small_map.commit(CommitJob(cursor_puts=[CursorRecord(1, 1010, [], 2000, [])], uses_reserve=True))
     moved = PageWrite(1, page_bytes(1010, payload=KIB, count=14))
     small_map.commit(CommitJob(page_writes=[moved], journal_delete_through=1, uses_reserve=True))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Table, TableWrite
-from sluicegate.storage.records.cursor import CursorState
+from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 
@@ -27,7 +27,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
         self.store = self.open()
         self.journal: list[int] = []
         self.pages: dict[PageKey, int] = {}
-        self.cursors: dict[int, CursorState] = {}
+        self.cursors: dict[int, CursorRecord] = {}
         self.retained: dict[bytes, bytes] = {}
 
     def open(self) -> SpoolStore:
@@ -61,7 +61,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
 
     @rule(partition_id=partition_ids, floor=st.integers(0, 1 << 40))
     def move_cursor(self, partition_id: int, floor: int) -> None:
-        cursor = CursorState(partition_id, floor, [(floor + 2, floor + 3)], floor + 9, [])
+        cursor = CursorRecord(partition_id, floor, [(floor + 2, floor + 3)], floor + 9, [])
         self.store.commit(CommitJob(cursor_puts=[cursor], uses_reserve=True))
         self.cursors[partition_id] = cursor
 
