@@ -61,7 +61,7 @@ from sluicegate.actors.partitions.jobs.job import JobContext, JobReply
 from sluicegate.actors.partitions.jobs.operator_actions import OperatorAction
 from sluicegate.actors.partitions.jobs.prepare import begin_prepared, holds_prepared
 from sluicegate.actors.partitions.paging import PageArrivals, PagingOut
-from sluicegate.actors.partitions.range_reads import PartitionReading
+from sluicegate.actors.partitions.range_reads import RangeReader
 from sluicegate.actors.partitions.reload import fresh_ledger
 from sluicegate.actors.partitions.triggers import CommitWatch, PressureWatch, TurnTimer, wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -240,7 +240,7 @@ class Partition(Behaviour):
         self._clock = runtime.clock
         self._ledger = ledger
         self._log = log
-        self._reading = PartitionReading(log, number=number, partition_id=partition_id, reader=reader)
+        self._reading = RangeReader(log, number=number, partition_id=partition_id, reader=reader)
         self._maintenance_pending = False
         self._number = number
         self._partition_id = partition_id
@@ -369,7 +369,7 @@ class Partition(Behaviour):
         self._ledger, self._log = fresh_ledger(
             self._ledger, self._log, stored, partition_id=self._partition_id, gate=self._gate, spool=self._spool
         )
-        self._reading = PartitionReading(
+        self._reading = RangeReader(
             self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
         )
         self._jobs.use_ledger(self._ledger)

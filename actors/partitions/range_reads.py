@@ -9,12 +9,12 @@ from typing import Any
 from sluicegate.actors.messages.queues import PageRead, ReadPage
 from sluicegate.actors.messages.readers import (
     ConsumeThrough,
-    CutRange,
     DescribeLog,
     HoldLog,
     HoldOverview,
     LogOverview,
     PartitionRequest,
+    PrepareRanges,
     PrepareReplay,
     RangeChunk,
     ReadFailed,
@@ -28,7 +28,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 
 
-class PartitionReading:
+class RangeReader:
     """Answers what readers ask of one partition."""
 
     def __init__(self, log: RetainedLog, *, number: int, partition_id: int, reader: StoreReader | None) -> None:
@@ -45,7 +45,7 @@ class PartitionReading:
             read = RangeRead(log, request, number=self._number, partition_id=self._partition_id, reader=self._reader)
             read.begin()
             return read.answer
-        if isinstance(request, CutRange):
+        if isinstance(request, PrepareRanges):
             end = log.cut(request.first, bytes_max=request.bytes_max, rows_max=request.rows_max)
             return min(end, max(request.first, log.synced_end()))
         if isinstance(request, PrepareReplay):
