@@ -64,7 +64,7 @@ class CommittedName(NamedTuple):
 
 
 @final
-class Transaction:
+class StagedTransaction:
     """What a transaction has staged so far."""
 
     def __init__(self, name: str, touched_ms: int, user: str) -> None:
@@ -88,7 +88,7 @@ class StagingArea:
         self.bytes_max = bytes_max
         self.ttl_ms = ttl_ms  # an open transaction that is not heard of for so long is dropped
         self.names_kept_ms = names_kept_ms
-        self.open: dict[str, Transaction] = {}
+        self.open: dict[str, StagedTransaction] = {}
         self.committed: dict[str, CommittedName] = {}
         self.staged_bytes = 0
         self.pages_count = 0
@@ -118,7 +118,7 @@ class StagingArea:
         if transaction is None:
             if len(self.open) >= TRANSACTIONS_MAX:
                 raise StagingRefused(TOO_MUCH_STAGED, f"{TRANSACTIONS_MAX} transactions are open")
-            transaction = self.open[name] = Transaction(name, wall_ms, user)
+            transaction = self.open[name] = StagedTransaction(name, wall_ms, user)
         elif transaction.committing:
             raise StagingRefused(BUSY, f"transaction {name!r} is being committed")
         transaction.touched_ms = wall_ms
@@ -132,7 +132,7 @@ class StagingArea:
         """Count a page in: a new one, or one that a start has found."""
         transaction = self.open.get(page.transaction)
         if transaction is None:
-            transaction = self.open[page.transaction] = Transaction(page.transaction, wall_ms, page.user)
+            transaction = self.open[page.transaction] = StagedTransaction(page.transaction, wall_ms, page.user)
         transaction.pages.append(page)
         self.staged_bytes += page.usage_bytes
         self.pages_count += 1
@@ -164,7 +164,7 @@ class StagingArea:
             raise StagingRefused(BAD_TRANSACTION, text)
         transaction = self.open.get(name)
         if transaction is None:
-            transaction = Transaction(name, wall_ms, user)
+            transaction = StagedTransaction(name, wall_ms, user)
         if transaction.committing:
             raise StagingRefused(BUSY, f"transaction {name!r} is being committed")
         staged = {(page.part, page.attempt) for page in transaction.pages}
@@ -180,7 +180,7 @@ class StagingArea:
         """Return the pages of what is decided, or about to be, in the order to publish."""
         transaction = self.open.get(name)
         if transaction is None:
-            transaction = self.open[name] = Transaction(name, 0, self.committed[name].user)
+            transaction = self.open[name] = StagedTransaction(name, 0, self.committed[name].user)
         transaction.committing = True
         chosen = dict(attempts)
         pages = [page for page in transaction.pages if chosen.get(page.part) == page.attempt]
