@@ -26,7 +26,7 @@ from sluicegate.actors.messages.readers import (
     CursorStatus,
     DeleteCursor,
     DescribeLog,
-    HearCursor,
+    HeartbeatCursor,
     HoldLog,
     ListCursors,
     LogOverview,
@@ -108,7 +108,7 @@ class CursorDirectory(LoopActor):
             AckCursor: lambda message: run(self.runtime, self._acknowledge(message)),
             PinCursor: lambda message: run(self.runtime, self._pin(message)),
             CursorStatus: self._status,
-            HearCursor: lambda message: self._live(message.queue, message.cursor, message.epoch),
+            HeartbeatCursor: lambda message: self._live(message.queue, message.cursor, message.epoch),
             UnbindCursor: lambda message: run(self.runtime, self._unbind(message)),
             DeleteCursor: lambda message: run(self.runtime, self._delete(message)),
             ListCursors: lambda message: run(self.runtime, self._list(message)),
@@ -190,7 +190,7 @@ class CursorDirectory(LoopActor):
             if upto.get(each.partition_id, 0) > each.synced_end:
                 text = f"partition {each.number}: {upto[each.partition_id]} is above {each.synced_end}, the next one"
                 raise CursorRefused(AHEAD, text)
-        cursor.hear(message.epoch, self.runtime.clock.now_ms())  # another binding may have come meanwhile
+        cursor.heartbeat(message.epoch, self.runtime.clock.now_ms())  # another binding may have come meanwhile
         cursor.acknowledge(upto, message.batch_ref)
         if cursor.caught_up({each.partition_id: each.low for each in overviews}):
             self._events.emit(VPN_CURSOR_LAG_CLEAR, f"{_told(cursor)} goes on")
@@ -202,7 +202,7 @@ class CursorDirectory(LoopActor):
     async def _pin(self, message: PinCursor) -> None:
         cursor = self._live(message.queue, message.cursor, message.epoch)
         overviews: list[LogOverview] = await self._ask(await self._handle_of(message.queue), DescribeLog())
-        cursor.hear(message.epoch, self.runtime.clock.now_ms())
+        cursor.heartbeat(message.epoch, self.runtime.clock.now_ms())
         cursor.pin(_by_partition_id(message.ends, overviews))
         await self._store(cursor)
 
@@ -381,7 +381,7 @@ class CursorDirectory(LoopActor):
 
     def _live(self, queue: str, name: str, epoch: int) -> DurableCursor:
         cursor = self._known(queue, name)
-        cursor.hear(epoch, self.runtime.clock.now_ms())
+        cursor.heartbeat(epoch, self.runtime.clock.now_ms())
         return cursor
 
 

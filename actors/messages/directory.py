@@ -108,7 +108,7 @@ class DefineConsumerQueues:
 
 
 @dataclass(slots=True)
-class TellConsumers:
+class NotifyConsumers:
     """Router -> directory -> queue: tell your watcher who consumes."""
 
     name: str

@@ -225,7 +225,7 @@ class CursorStatus:
 
 
 @dataclass(slots=True)
-class HearCursor:
+class HeartbeatCursor:
     """Ask: is this binding the live one? Answered with None, and counts as a heartbeat. Raises as CursorStatus does."""
 
     queue: str

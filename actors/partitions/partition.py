@@ -354,7 +354,7 @@ class Partition(Behaviour):
             self._queue.post(PartitionStored(self._number, StoredPartition(self._partition_id)))
             return
         try:
-            self._tell_the_spool(spool)  # what consumers have settled is settled
+            self._notify_spool(spool)  # what consumers have settled is settled
         except Exception as error:  # whatever is wrong with the ledger: what it could not tell comes again
             log.error("partition %d is not whole: %r", self._partition_id, error, exc_info=error)
         spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
@@ -475,16 +475,16 @@ class Partition(Behaviour):
             count += self._ledger.settle_in_flight(flow, first, end, outcome, cause, tries)
         if outcome == ACCEPTED:
             self._settled_count += count
-        self._wake_the_others(flow.flow)
+        self._wake_waiting_partitions(flow.flow)
 
     def _note_taken_back(self) -> None:
         taken_back, self._ledger.effects.taken_back = self._ledger.effects.taken_back, []
         for flow, first, end in taken_back:
             if self._trace is not None:
                 self._trace.taken_back(flow.flow_id, first, end, self._clock.wall_ms())
-            self._wake_the_others(flow)
+            self._wake_waiting_partitions(flow)
 
-    def _wake_the_others(self, flow: Flow) -> None:
+    def _wake_waiting_partitions(self, flow: Flow) -> None:
         """Let partitions go on that wait because the flow held the most it may: it holds less now."""
         if flow.window.keeps_waiting():
             wake_waiters(flow.window, self._runtime.dispatcher)
@@ -501,13 +501,13 @@ class Partition(Behaviour):
             effects.released_count = 0
             effects.released_bytes = 0
         if self._spool is not None:
-            self._tell_the_spool(self._spool)
+            self._notify_spool(self._spool)
         if self._ledger.scan_pending():
             self._address.post(WAKE)
         self._pressure.check(released)
         self._memory.balance()
 
-    def _tell_the_spool(self, spool: Address) -> None:
+    def _notify_spool(self, spool: Address) -> None:
         effects = self._ledger.effects
         if effects.dropped_pages:
             effects.dropped_pages = self._log.droppable(effects.dropped_pages)

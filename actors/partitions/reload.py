@@ -56,7 +56,7 @@ def fresh_ledger(
         min(old.waiting_bytes + released.released_bytes, gate.usage_bytes),
     )
     for flow in old.flows.values():
-        flow.leave()
+        flow.release()
     ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards
     ledger.effects.dead_lettered_counts = old.effects.dead_lettered_counts

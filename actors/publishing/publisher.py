@@ -18,7 +18,7 @@ from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_NO_MATCH, RE
 from sluicegate.messaging.observability.trace_records import PublishTraced
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
-from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, deal
+from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, deal_to_members
 from sluicegate.messaging.routing.routes import Forwarding, Route, TopicSpace
 from sluicegate.messaging.routing.virtual.copies import Expansion
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of
@@ -313,7 +313,7 @@ class Publisher:
 
     def _post_shared(self, group: ShareGroup, batch: MessageBatch) -> None:
         """Deal the rows out to the members, one after the other; members that are away get none."""
-        hands = deal(group, batch)
+        hands = deal_to_members(group, batch)
         if not hands:
             self._space.offline_count += batch.count
         for member, its in hands:

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from sluicegate.actors.messages.data import WAKE
-from sluicegate.actors.messages.directory import QueueExpired, TellConsumers
+from sluicegate.actors.messages.directory import NotifyConsumers, QueueExpired
 from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
 from sluicegate.actors.messages.partitions import (
     AcknowledgeHandoff,
@@ -62,7 +62,7 @@ from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.queues.assignment import HandoffAcks, RebalanceEvents
 from sluicegate.actors.queues.browser import BrowserActor
 from sluicegate.actors.queues.core import BoundBrowser, QueueCore
-from sluicegate.actors.queues.overview import browse, describe, tell_consumers
+from sluicegate.actors.queues.overview import browse, describe, notify_consumers
 from sluicegate.actors.queues.rescale import begin_rescale, end_rescale, source_drained
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture, gather
@@ -155,7 +155,7 @@ class QueueActor(LoopActor):
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
             UnbindFlow: self._unbind,
-            TellConsumers: lambda _: tell_consumers(self._core),
+            NotifyConsumers: lambda _: notify_consumers(self._core),
             DrainFlow: lambda message: drain_flow(self._core, message),
             SuspendFlow: self._suspend,
             RestoreSuspendedFlow: self._restore_suspended,
@@ -217,14 +217,14 @@ class QueueActor(LoopActor):
         core.watch.binds(len(core.flows))
         core.users[flow_id] = message.user
         self._handoffs.binds(message)
-        self._tell(CLIENT_BOUND, message.client, f"bound to queue {as_word(config.name)}, flow {flow_id}")
+        self._emit(CLIENT_BOUND, message.client, f"bound to queue {as_word(config.name)}, flow {flow_id}")
         if known:
             core.suspended.discard(flow_id)
             self._only_partition().inbox.post(ResumeSuspended(flow))
         else:
             self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
         self._review_expiry()
-        return tell_consumers(core)
+        return notify_consumers(core)
 
     def _bind_browser(self, message: BindBrowser) -> BrowserBound:
         core = self._core
@@ -242,7 +242,7 @@ class QueueActor(LoopActor):
             parent=self.cell,
         )
         core.browsers[message.flow_id] = BoundBrowser(message, browser)
-        self._tell(CLIENT_BOUND, message.client, f"browses queue {as_word(core.config.name)}, flow {message.flow_id}")
+        self._emit(CLIENT_BOUND, message.client, f"browses queue {as_word(core.config.name)}, flow {message.flow_id}")
         self._review_expiry()
         return BrowserBound(browser)
 
@@ -253,7 +253,7 @@ class QueueActor(LoopActor):
             self._check_bind(client, user, needed, known=known)
         except BindRefused as refusal:
             core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
-            self._tell(CLIENT_BIND_FAILED, client, f"bind to queue {as_word(core.config.name)} failed: {refusal}")
+            self._emit(CLIENT_BIND_FAILED, client, f"bind to queue {as_word(core.config.name)} failed: {refusal}")
             raise
 
     def _check_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
@@ -306,17 +306,17 @@ class QueueActor(LoopActor):
             assert move.kind == ATTACH, "nobody has bound before"
             core.partitions[move.partition].inbox.post(RestoreSuspended(flow, move.epoch, message.kept))
 
-    def _tell(self, kind: EventKind, client: str, description: str) -> None:
+    def _emit(self, kind: EventKind, client: str, description: str) -> None:
         if is_named(self._core.config.name):
             self._core.events.emit(kind, description, client=client)
 
     def _review_expiry(self) -> None:
         core = self._core
         is_bound = bool(core.flows) or any(each.request.user is not None for each in core.browsers.values())
-        if core.expiry.review(core.config, is_bound=is_bound, look_again=lambda: self.cell.do(self._look_at_expiry)):
+        if core.expiry.review(core.config, is_bound=is_bound, look_again=lambda: self.cell.do(self._check_expiry)):
             self._expire()
 
-    def _look_at_expiry(self) -> None:
+    def _check_expiry(self) -> None:
         if not self.cell.is_stopped():
             self._review_expiry()
 
@@ -345,9 +345,9 @@ class QueueActor(LoopActor):
         self._core.users.pop(message.flow_id, None)
         self._core.watch.binds(len(self._core.flows))
         name = as_word(self._core.config.name)
-        self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {name}, flow {gone.flow_id}")
+        self._emit(CLIENT_UNBOUND, gone.client, f"unbound from queue {name}, flow {gone.flow_id}")
         self._shown.pop(message.flow_id, None)
-        tell_consumers(self._core)
+        notify_consumers(self._core)
         moves = self._core.access.unbind(message.flow_id, self.runtime.clock.now_ms())
         self._move(moves, count_as_failed=message.count_as_failed)
 
@@ -368,7 +368,7 @@ class QueueActor(LoopActor):
                 partition.post(Pause(move.flow_id, move.epoch))
             else:
                 partition.post(Detach(move.flow_id, count_as_failed))
-        self._rebalances.report(moves, self._tell)
+        self._rebalances.report(moves, self._emit)
         self._show_states()
         self._set_timer()
 
@@ -447,7 +447,7 @@ class QueueActor(LoopActor):
     def _cut_taken(self, message: CutTaken) -> None:
         rescale = self._core.rescale
         if rescale is not None and rescale.take_cut(message.partition_number, message.cut):
-            self._tell_directory(RescaleAdvanced(self._core.config.name))
+            self._notify_directory(RescaleAdvanced(self._core.config.name))
 
     def _source_drained(self, message: SourceDrained) -> None:
         core, rescale = self._core, self._core.rescale
@@ -456,9 +456,9 @@ class QueueActor(LoopActor):
         moves = core.access.resize(rescale.count, self.runtime.clock.now_ms())
         retired_ids = end_rescale(core, rescale)
         self._move([move for move in moves if move.partition < rescale.count], count_as_failed=True)
-        self._tell_directory(RescaleFinished(core.config.name, retired_ids))
+        self._notify_directory(RescaleFinished(core.config.name, retired_ids))
 
-    def _tell_directory(self, message: object) -> None:
+    def _notify_directory(self, message: object) -> None:
         assert self.cell.parent is not None, "a queue belongs to the directory"
         self.cell.parent.inbox.post(message)
 

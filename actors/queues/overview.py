@@ -37,7 +37,7 @@ def last_overview(core: QueueCore) -> QueueOverview:
     return _overview(core, [cell.actor.overview() for cell in sound])
 
 
-def tell_consumers(core: QueueCore) -> LoopFuture[None] | None:
+def notify_consumers(core: QueueCore) -> LoopFuture[None] | None:
     """Tell who wants to know who consumes, and what each selects; None when nobody does."""
     watcher = core.target.watcher
     if watcher is None:

@@ -32,7 +32,7 @@ def begin_rescale(core: QueueCore, message: RescaleQueue, now_ms: int) -> list[M
     resume_rescale(core, rescale)
     core.target.partitions += [PartitionTarget(each.partition_id, each.cell.inbox) for each in message.added]
     core.target.slots = rescale.slots
-    _tell_browsers(core)
+    _notify_browsers(core)
     return core.access.resize(len(core.partitions), now_ms)
 
 
@@ -67,10 +67,10 @@ def end_rescale(core: QueueCore, rescale: Rescale) -> list[int]:
         core.gone.add_partition(cell.actor.overview())  # nothing waits in it, and nobody has it: that is all
         cell.inbox.post(Retire())
         cell.actor.actor_ref.stop(block=False)  # behind what it was asked: whoever looks at the queue gets an answer
-    _tell_browsers(core)
+    _notify_browsers(core)
     return retired_ids
 
 
-def _tell_browsers(core: QueueCore) -> None:
+def _notify_browsers(core: QueueCore) -> None:
     for each in core.browsers.values():
         each.cell.inbox.post(PartitionsChanged())

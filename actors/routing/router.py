@@ -7,7 +7,7 @@ and from its answer on the subscription is in force for everybody.
 from collections.abc import Callable
 from typing import Any, final
 
-from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, QueueHandle, TellConsumers
+from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, NotifyConsumers, QueueHandle
 from sluicegate.actors.messages.router import (
     AddSubscription,
     ConsumersChanged,
@@ -141,7 +141,7 @@ class TopicRouter(Behaviour):
             return
         self._virtual.select_for(target.name, None)  # until it is known who consumes
         assert self.directory is not None
-        self.directory.inbox.post(TellConsumers(target.name))
+        self.directory.inbox.post(NotifyConsumers(target.name))
 
     def _select(self, target: QueueTarget) -> None:
         self._virtual.select_for(target.name, self._durable_selectors.compiled(target.name))

@@ -36,7 +36,7 @@ class Scheduled:
 
 _NONE: Final[list[object]] = []  # what waits in most inboxes at most moments; nothing is added to it
 
-NOBODY: Final = Scheduled()  # whose inbox is closed
+STOPPED_ACTOR: Final = Scheduled()  # whose inbox is closed
 
 
 @trait  # and no protocol, so that compiled code calls it directly
@@ -239,7 +239,7 @@ class Inbox(Address):
 
     def close(self) -> list[object]:
         """Let go of the actor, which is stopped, and of what waited for it, which is returned."""
-        self._actor = NOBODY
+        self._actor = STOPPED_ACTOR
         waiting, self.items = self.items, _NONE
         return waiting
 

@@ -93,7 +93,7 @@ class StoreThreads(StoreWriter, StoreReader, Protocol):
         """End, after what has been given to them."""
 
 
-def carry_out(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
+def run_commit(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
     """Commit, and return the report: the spool must hear of it whatever it was, or publishers wait for ever."""
     try:
         store.commit(job)
@@ -138,7 +138,7 @@ class WriterThread(pykka.ThreadingActor):
         if isinstance(message, _Reload):
             report = read_back(self._store, message.request)
         else:
-            report = carry_out(self._store, message.job)
+            report = run_commit(self._store, message.job)
         self._runtime.post_from_thread(message.reply_to, report)
 
 

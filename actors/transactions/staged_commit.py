@@ -119,7 +119,7 @@ class StagedCommit:
     def _reserve_batch(self, first: int, batch: MessageBatch) -> None:
         reserved: Reserved = []
         self._reserved[first] = reserved
-        if self._space.refuses_unmatched and len(self._rows_with_somebody(batch)) < batch.count:
+        if self._space.refuses_unmatched and len(self._rows_with_destination(batch)) < batch.count:
             raise StagingRefused(NOT_PUBLISHED, REFUSAL_TEXTS[REFUSED_NO_MATCH])
         topics = [batch.topic] if batch.topics is None else batch.topics
         for row, topic in enumerate(topics):  # a topic may have nobody; a queue that is named has to be there
@@ -154,7 +154,7 @@ class StagedCommit:
             for target, rows in rows_by_target.items()
         ]
 
-    def _rows_with_somebody(self, batch: MessageBatch) -> list[int]:
+    def _rows_with_destination(self, batch: MessageBatch) -> list[int]:
         return [row for row in range(batch.count) if not self._space.route_of_row(batch, row).is_empty]
 
     async def _publish_batch(self, first: int, batch: MessageBatch, end: int) -> LoopFuture[None]:
@@ -167,7 +167,7 @@ class StagedCommit:
             if result.refusal == ADMITTED:
                 break
             if result.refusal == REFUSED_NO_MATCH:  # those who subscribed when it was decided have gone
-                rows = self._rows_with_somebody(batch)
+                rows = self._rows_with_destination(batch)
                 if not rows:
                     break
                 batch = batch.select(rows)

@@ -14,7 +14,7 @@ from typing import Any, final
 from sluicegate.actors.messages.queues import ReadPage, ReloadPartition
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.actors.spool.store_threads import PageReads, carry_out, read_back, store_has_room
+from sluicegate.actors.spool.store_threads import PageReads, read_back, run_commit, store_has_room
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.environment import Surroundings
 from sluicegate.gateway.node.node import Node, open_store
@@ -83,7 +83,7 @@ class _StoreAtOnce:
         self._report_to: Address | None = None
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
-        reply_to.post(carry_out(self._store, job))
+        reply_to.post(run_commit(self._store, job))
 
     def reload(self, request: ReloadPartition, reply_to: Address) -> None:
         reply_to.post(read_back(self._store, request))

@@ -52,7 +52,7 @@ from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 from sluicegate.storage.catalog.recovered import NOTHING_STORED
 from sluicegate.storage.commit.planner import CommitPlanner
-from sluicegate.storage.environment.file_rights import make_folder, open_to_others, told_rights
+from sluicegate.storage.environment.file_rights import describe_rights, make_folder, open_to_others
 from sluicegate.storage.errors import StorageError, StoreDamaged
 from sluicegate.storage.interface import CommitJob, Store
 from sluicegate.storage.records.cursor import CursorRecord
@@ -363,5 +363,5 @@ def open_store(config: Config) -> SpoolStore:
     except StorageError as error:
         raise CannotStart(str(error)) from None
     if rights:
-        log.warning("%s", told_rights(rights))
+        log.warning("%s", describe_rights(rights))
     return store

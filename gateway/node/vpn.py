@@ -118,7 +118,7 @@ class MessageVpn:
         bring_back_retained(stored, self.space)
         queues = self.queues.actor
         assert isinstance(queues, QueueDirectory)
-        queues.tell_of_lost_definitions()
+        queues.report_lost_definitions()
         await self._declare()
         await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
         await self.publishers.ask(RestorePublishers(dict(stored.sessions), self._node.recovered.was_clean))

@@ -19,7 +19,7 @@ from sluicegate.storage.backup.backup import SPARE_BYTES
 from sluicegate.storage.backup.folder import BackupNote, checked_pieces, read_note
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.environment.environment import disk_free_bytes
-from sluicegate.storage.environment.file_rights import open_to_others, told_rights
+from sluicegate.storage.environment.file_rights import describe_rights, open_to_others
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import StorageError
 from sluicegate.storage.integrity.inspection import Severity, SpoolFinding, inspect_spool
@@ -120,7 +120,7 @@ def _examine_folder(examination: Examination, config: Config) -> None:
             examination.error(str(path), "it may not be read and written by this user")
     rights = open_to_others(folder, SPOOL_FILES)
     if rights:
-        examination.warn(str(folder), told_rights(rights))
+        examination.warn(str(folder), describe_rights(rights))
     free, size = disk_free_bytes(folder), _size(folder / DATA_FILE)
     examination.looked_at["disk"] = f"{rounded_size(free)} free"
     if free < SPARE_BYTES:

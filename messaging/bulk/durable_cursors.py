@@ -109,7 +109,7 @@ class DurableCursor:
         """Give the reader its time to be heard of, from when we can hear it again."""
         self._silent_from_ms = now_ms
 
-    def hear(self, epoch: int, now_ms: int) -> None:
+    def heartbeat(self, epoch: int, now_ms: int) -> None:
         """Note that a binding lives. Raises CursorFenced."""
         if epoch != self.epoch:
             raise CursorFenced(f"cursor {self.name!r}: epoch {epoch} was fenced by {self.epoch} of {self.instance!r}")

@@ -103,9 +103,9 @@ class Exceedance:
             self._tell(limit)
 
 
-def nobody_hears(_raised: bool, _level: int, _value: int) -> None:
+def no_listener(_raised: bool, _level: int, _value: int) -> None:
     """Be told of a threshold by somebody that nobody watches."""
 
 
-def nobody_minds(_limit: int) -> None:
+def no_refusal_listener(_limit: int) -> None:
     """Be told of an exceedance by somebody that nobody watches."""

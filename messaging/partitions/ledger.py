@@ -91,7 +91,7 @@ class Ledger(LedgerState):
             assert held.epoch == epoch, "who gets a partition anew was detached before"
             held.paused = False
             return
-        held = self.enter(flow, epoch)
+        held = self.add_flow(flow, epoch)
         if flow.selector is not None:
             self.selecting_count += 1
         if self.groups is not None and self.rules.group_rebalance:
@@ -105,7 +105,7 @@ class Ledger(LedgerState):
 
     def detach(self, flow_id: int, *, count_as_failed: bool) -> None:
         """Take a flow's unsettled messages back, to be delivered again oldest first; later settlements are void."""
-        flow = self.leave(flow_id)
+        flow = self.remove_flow(flow_id)
         if flow is None:
             return
         if flow.selects():
@@ -325,7 +325,7 @@ class Ledger(LedgerState):
             segment = self.segments.at_or_after(first)
             assert segment is not None, "what waits again is in a segment"
             assert segment.first <= first, "what waits again is in a segment"
-            if not self.at_hand(segment):
+            if not self.ensure_loaded(segment):
                 return None
             if segment.page is not None:
                 self.prefetch(segment.end)
@@ -387,7 +387,7 @@ class Ledger(LedgerState):
                 if first == end:
                     self.ready_from = end
                     continue
-            if not self.at_hand(segment):
+            if not self.ensure_loaded(segment):
                 return None, 0, 0
             self.prefetch(segment.end)
             if self.rescale_holds is None:

@@ -46,7 +46,7 @@ def suspend(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
 
 def restore_suspended(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
     """Park a flow of an earlier run of the node: those of its sequences that still have a message stay with it."""
-    suspended = ledger.enter(flow, epoch)
+    suspended = ledger.add_flow(flow, epoch)
     suspended.paused = True
     suspended.kept = RangeSet()
     suspended.keeps_alone = True
@@ -139,7 +139,7 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
             segment = ledger.segments.at_or_after(first)
             if segment is None or not segment.first <= first:
                 kept.remove(first, end if segment is None else segment.first)  # its page had it not
-            elif not ledger.at_hand(segment):
+            elif not ledger.ensure_loaded(segment):
                 break
             else:
                 end = alike_until(ledger, first, min(end, held_end, segment.end, first + room))

@@ -23,7 +23,13 @@ from sluicegate.messaging.message.refusals import (
     REJECT_WHEN_ENABLED,
     refuses_publisher,
 )
-from sluicegate.messaging.message.thresholds import NEVER_REACHED, Exceedance, Threshold, nobody_hears, nobody_minds
+from sluicegate.messaging.message.thresholds import (
+    NEVER_REACHED,
+    Exceedance,
+    Threshold,
+    no_listener,
+    no_refusal_listener,
+)
 
 LOW_PRIORITY_BELOW: Final = 4  # JMS: 4 is what a message has whose publisher named none
 NO_LIMIT: Final = NEVER_REACHED
@@ -56,10 +62,10 @@ class SpoolGate:
         self.accepted_count: i64 = 0
         self.blocked = ""
         self.blocked_refusal: int = REFUSED_SPOOL_FULL
-        self.usage_threshold = Threshold(nobody_hears)
-        self.count_threshold = Threshold(nobody_hears)
-        self.usage_exceeded = Exceedance(nobody_minds)
-        self.count_exceeded = Exceedance(nobody_minds)
+        self.usage_threshold = Threshold(no_listener)
+        self.count_threshold = Threshold(no_listener)
+        self.usage_exceeded = Exceedance(no_refusal_listener)
+        self.count_exceeded = Exceedance(no_refusal_listener)
 
     def verdict_on_bytes(self, size: i64) -> i64:
         """Return ADMITTED, or whose quota is used up: the outermost is asked first."""
@@ -144,10 +150,10 @@ class QueueGate:
         self.accepted_count: i64 = 0
         self.refusals: dict[int, int] = {}  # reason -> messages refused to their publishers
         self.drops: dict[int, int] = {}  # reason -> messages dropped here, and nobody heard of it
-        self.usage_threshold = Threshold(nobody_hears)
-        self.low_priority_threshold = Threshold(nobody_hears)
-        self.usage_exceeded = Exceedance(nobody_minds)
-        self.low_priority_exceeded = Exceedance(nobody_minds)
+        self.usage_threshold = Threshold(no_listener)
+        self.low_priority_threshold = Threshold(no_listener)
+        self.usage_exceeded = Exceedance(no_refusal_listener)
+        self.low_priority_exceeded = Exceedance(no_refusal_listener)
 
     def usage_of(self, batch: MessageBatch) -> i64:
         """Return what these messages count for here."""

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, final
 
 from mypy_extensions import i64
 
-from sluicegate.messaging.message.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
+from sluicegate.messaging.message.thresholds import Exceedance, Threshold, no_listener, no_refusal_listener
 
 Waiter = TypeVar("Waiter")
 
@@ -66,7 +66,7 @@ class WaitingLine(Generic[Waiter]):
         self._called.clear()
 
 
-def nobody_waits() -> None:
+def no_waiter() -> None:
     """There is nobody to be told of room."""
 
 
@@ -83,9 +83,9 @@ class CreditPool(Generic[Waiter]):
     def __init__(self, limit: i64) -> None:
         self.limit = limit
         self.used: i64 = 0
-        self.threshold = Threshold(nobody_hears)
-        self.exceeded = Exceedance(nobody_minds)
-        self.has_room: Callable[[], None] = nobody_waits  # told of what is given back while windows are in line
+        self.threshold = Threshold(no_listener)
+        self.exceeded = Exceedance(no_refusal_listener)
+        self.has_room: Callable[[], None] = no_waiter  # told of what is given back while windows are in line
         self._taken_count: i64 = 0
         self._line: OrderedDict[CreditWindow[Waiter], None] = OrderedDict()
 

@@ -152,7 +152,7 @@ Destination = Subscription | QueueTarget | ShareGroup
 # Dealing direct messages out to the members of a shared group, one after the other.
 
 
-def deal(group: ShareGroup, batch: MessageBatch) -> list[tuple[Subscriber, MessageBatch]]:
+def deal_to_members(group: ShareGroup, batch: MessageBatch) -> list[tuple[Subscriber, MessageBatch]]:
     """Return what each connected member gets of a batch; nothing when all are away. Turns are taken."""
     hands: dict[Subscriber, list[int]] = {}
     for row in range(batch.count):

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
-from sluicegate.messaging.message.thresholds import NEVER_REACHED, Exceedance, nobody_minds
+from sluicegate.messaging.message.thresholds import NEVER_REACHED, Exceedance, no_refusal_listener
 from sluicegate.messaging.message.usage import text_bytes
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.topics.retained import RetainedScan, RetainedTopics
@@ -52,8 +52,8 @@ class RetainedMessages:
         self.count_max: i64 = NEVER_REACHED
         self.refused: dict[int, int] = {}  # verdict -> messages refused to their publishers
         self.not_retained: dict[int, int] = {}  # verdict -> messages that were delivered only
-        self.usage_exceeded = Exceedance(nobody_minds)
-        self.count_exceeded = Exceedance(nobody_minds)
+        self.usage_exceeded = Exceedance(no_refusal_listener)
+        self.count_exceeded = Exceedance(no_refusal_listener)
         self.pressure: Final = Pressure(high_bytes=UNWRITTEN_HIGH_BYTES, low_bytes=UNWRITTEN_LOW_BYTES)  # of the store
         self.unwritten_bytes: i64 = 0  # of rows that are on their way there
         self._taken_bytes: i64 = 0  # in all, of what was new or larger

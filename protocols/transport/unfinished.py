@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from sluicegate.messaging.message.thresholds import Exceedance, nobody_minds
+from sluicegate.messaging.message.thresholds import Exceedance, no_refusal_listener
 
 COUNTED_BYTES_MIN: Final = 4096  # less of one connection is not counted
 COUNTER: Final = "unfinished_bytes_exceeded"  # of connections that ended for it
@@ -39,7 +39,7 @@ class UnfinishedBytes:
         self.bytes_max = bytes_max
         self.used_bytes: i64 = 0
         self.ended_count = 0  # connections
-        self.exceeded = Exceedance(nobody_minds)
+        self.exceeded = Exceedance(no_refusal_listener)
         self._taken_bytes: i64 = 0  # in all
         self._shares: dict[UnfinishedShare, None] = {}  # the one that has gone on with nothing for the longest first
 

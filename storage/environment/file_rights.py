@@ -58,7 +58,7 @@ def open_to_others(folder: Path, names: Iterable[str]) -> list[OpenPath]:
     return found
 
 
-def told_rights(paths: Sequence[OpenPath]) -> str:
+def describe_rights(paths: Sequence[OpenPath]) -> str:
     """Say what has wider rights, and with which command they are taken away. That gives nobody any."""
     shown = ", ".join(map(str, paths))
     command = f"chmod g-w,o-rwx {shlex.join([str(each.path) for each in paths])}"

@@ -36,7 +36,7 @@ class Losses:
         self.unreadable_count = 0  # batches that are as they were written, and yet cannot be decoded
         self.half_count = 0  # messages whose headers cannot be read
 
-    def told(self, batches_count: int, *, is_sealed: bool) -> str:
+    def description(self, batches_count: int, *, is_sealed: bool) -> str:
         """Return it in words for operators; nothing when the record is whole."""
         parts: list[str] = []
         if self.damaged_count:

@@ -112,7 +112,7 @@ def _decode_content(data: bytes, where: str, *, is_sealed: bool) -> JournalRecor
     entries: list[JournalEntry] = []
     for matches, read in zip(matches_of, batches, strict=True):
         _add_entry(entries, read, matches)
-    return JournalRecord(entries, settlements, losses.told(entry_count, is_sealed=is_sealed))
+    return JournalRecord(entries, settlements, losses.description(entry_count, is_sealed=is_sealed))
 
 
 def _decode_version_1(data: bytes, where: str) -> JournalRecord:
@@ -125,7 +125,7 @@ def _decode_version_1(data: bytes, where: str) -> JournalRecord:
         _add_entry(entries, read, matches)
     if offset != len(data):
         raise ValueError(f"{len(data) - offset} bytes follow the last entry")
-    return JournalRecord(entries, settlements, losses.told(entry_count, is_sealed=True))
+    return JournalRecord(entries, settlements, losses.description(entry_count, is_sealed=True))
 
 
 def _add_entry(entries: list[JournalEntry], read: BatchRead, matches: list[Match]) -> None:

@@ -165,7 +165,7 @@ def _readable(
 ) -> PageRuns:
     """Return the runs that can be read. Raises DamagedRecord where there are none, or they cannot be right."""
     runs = [Run(first, read.batch) for first, read in zip(firsts, batches, strict=True) if read.batch is not None]
-    lost = losses.told(summary.run_count, is_sealed=is_sealed)
+    lost = losses.description(summary.run_count, is_sealed=is_sealed)
     if not runs:
         raise DamagedRecord(where, lost)
     _check_runs(runs, summary, where, lacks=len(runs) < summary.run_count or losses.half_count > 0)

@@ -98,7 +98,7 @@ class Copying:
             try:
                 copier.start()
             except BaseException:
-                self._let_go(writing)
+                self._release(writing)
                 raise
             while piece := reading.recv(PIECE_BYTES):
                 self._check()
@@ -121,9 +121,9 @@ class Copying:
         except BaseException as error:  # to be raised where the copy is read
             failures.append(error)
         finally:
-            self._let_go(writing)
+            self._release(writing)
 
-    def _let_go(self, writing: socket.socket) -> None:
+    def _release(self, writing: socket.socket) -> None:
         with self._state:
             self._writing = None
             _shut_down(writing)  # the reader comes to the end

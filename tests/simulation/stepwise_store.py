@@ -7,7 +7,7 @@ from random import Random
 
 from sluicegate.actors.messages.queues import ReadPage, ReloadPartition
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.actors.spool.store_threads import PageReads, carry_out, read_back, store_has_room
+from sluicegate.actors.spool.store_threads import PageReads, read_back, run_commit, store_has_room
 from sluicegate.messaging.message.address import Address
 from sluicegate.storage.interface import CommitJob, Store
 
@@ -67,7 +67,7 @@ class StepwiseStore:
         """Nothing is left to do: the node stops when its spool is idle."""
 
     def _commit(self, job: CommitJob, reply_to: Address) -> None:
-        report = carry_out(self._store, job)
+        report = run_commit(self._store, job)
         self._runtime.loop.call_later(self._pace.delay_s(), reply_to.post, report)
 
     def _reload(self, request: ReloadPartition, reply_to: Address) -> None:

@@ -23,12 +23,12 @@ from sluicegate.actors.messages.directory import (
     ListQueues,
     ListTemplates,
     MakeNamedQueues,
+    NotifyConsumers,
     PutTemplate,
     QueueExpired,
     QueueHandle,
     QueuesExhausted,
     SetQueueLimits,
-    TellConsumers,
     TemplateExists,
     UpdateQueue,
     UpdateRefused,
@@ -143,7 +143,7 @@ class QueueDirectory(LoopActor):
                 message.definitions, are_made=message.are_made
             ),
             DeleteQueue: self._delete,
-            TellConsumers: self._tell_consumers,
+            NotifyConsumers: self._notify_consumers,
             QueueExpired: self._expired,
             KeepQueues: self._keep,
             UpdateQueue: self._update,
@@ -193,7 +193,7 @@ class QueueDirectory(LoopActor):
             self._write(rows, lambda _: None, takes_ids=bool(lost))
         self._catalog, self._owners, self._lost, self._stored = {}, {}, [], {}
 
-    def tell_of_lost_definitions(self) -> None:
+    def report_lost_definitions(self) -> None:
         """Tell operators of the queues whose definitions are lost, and who decides what they are to be."""
         for handle in self._queues.by_name.values():
             if handle.definition_lost:
@@ -241,7 +241,7 @@ class QueueDirectory(LoopActor):
         partition_ids = self._services.partition_ids.take(count)
         handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, only_client)
         if not message.durable:
-            self._tell(VPN_QUEUE_CREATED, handle, "created")
+            self._emit(VPN_QUEUE_CREATED, handle, "created")
             self._attract(handle, lambda: answer.set(handle))
             return answer
         for partition in handle.target.partitions:
@@ -257,7 +257,7 @@ class QueueDirectory(LoopActor):
                 self._end(handle)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
             else:
-                self._tell(VPN_QUEUE_CREATED, handle, "created")
+                self._emit(VPN_QUEUE_CREATED, handle, "created")
                 self._attract(handle, lambda: answer.set(handle))
 
         self._queues.making[name] = answer
@@ -322,7 +322,7 @@ class QueueDirectory(LoopActor):
             check_changed(message.rights, handle, definition)
         check_update(handle, config)
         if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):
-            self._check_that_nobody_reads(handle)
+            self._check_no_readers(handle)
         if self._rescales.pending(name) is not None:
             raise UpdateRefused(f"another change of queue {name!r} is being stored; try again")
         topics_of(definition)
@@ -343,7 +343,7 @@ class QueueDirectory(LoopActor):
                 answer.set_exception((UpdateRefused, gone, None))
                 return
             self._queues.put(changed)
-            self._tell_if_decided(handle, is_lost=is_lost)
+            self._emit_if_decided(handle, is_lost=is_lost)
             self._rescales.begin(changed, planned)
             handle.cell.inbox.post(Reconfigure(config))
             self._attract(changed, lambda: answer.set(definition))
@@ -387,15 +387,15 @@ class QueueDirectory(LoopActor):
             check_permission(handle, message.user, DELETE)
         rows = [queue_row_deleted(handle.name), *owner_rows_deleted(self._rescales.stored_queue(handle).partition_ids)]
         self._end(handle)
-        self._tell(VPN_QUEUE_DELETED, handle, "deleted")
-        self._tell_if_decided(handle, is_lost=False)
+        self._emit(VPN_QUEUE_DELETED, handle, "deleted")
+        self._emit_if_decided(handle, is_lost=False)
         if not handle.durable:
             return True
         deleted = self._queues.begin_deleting(handle.name)
         self._write(rows, partial(_answer_deletion, deleted), until_done=True)
         return deleted
 
-    def _tell_consumers(self, message: TellConsumers) -> None:
+    def _notify_consumers(self, message: NotifyConsumers) -> None:
         handle = self._queues.by_name.get(message.name)
         if handle is not None:
             handle.cell.inbox.post(message)
@@ -407,11 +407,11 @@ class QueueDirectory(LoopActor):
     def _keep(self, _: KeepQueues) -> None:
         self._lets_queues_expire = False
 
-    def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
+    def _emit(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
         if is_named(handle.name):
             self._services.events.emit(kind, f"Queue {as_word(handle.name)} {what}")
 
-    def _tell_if_decided(self, handle: QueueHandle, *, is_lost: bool) -> None:
+    def _emit_if_decided(self, handle: QueueHandle, *, is_lost: bool) -> None:
         """Tell that somebody has decided what a queue is to be, of which that was lost."""
         if handle.definition_lost and not is_lost:
             text = f"What becomes of queue {as_word(handle.name)}, whose definition was lost, is decided"
@@ -423,7 +423,7 @@ class QueueDirectory(LoopActor):
         for handle in self._queues.by_name.values():
             handle.cell.inbox.post(Reconfigure(handle.definition.config))
 
-    def _check_that_nobody_reads(self, handle: QueueHandle) -> None:
+    def _check_no_readers(self, handle: QueueHandle) -> None:
         """Raise UpdateRefused when partitions that go would take along what is kept for readers."""
         if self._services.cores[handle.name].retention.on() or self._services.cursors.of(handle.name):
             text = (

@@ -381,10 +381,10 @@ class MessageGroups(Choice):
             if owner == flow_id:
                 if passed_from:
                     self._passed(bucket, passed_from)
-                self._let_go(state, bucket)
+                self._release(state, bucket)
         for bucket, draining in list(self._draining.items()):
             if draining.held.pop(flow_id, None) is not None and not draining.held:
-                self._let_go(state, bucket)
+                self._release(state, bucket)
         self._counts.pop(flow_id, None)
 
     def pass_on(self, state: LedgerState) -> None:
@@ -395,7 +395,7 @@ class MessageGroups(Choice):
                 if flow is None or not _holds_any(flow, held):
                     del draining.held[flow_id]
             if not draining.held:
-                self._let_go(state, bucket)
+                self._release(state, bucket)
 
     def _drain(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> None:
         """Have a flow settle what it holds of some of its buckets before anybody gets more of them."""
@@ -428,7 +428,7 @@ class MessageGroups(Choice):
                         held.setdefault(key_hash % self.buckets, RangeSet()).add(sequence, sequence + 1)
         return held
 
-    def _let_go(self, state: LedgerState, bucket: int) -> None:
+    def _release(self, state: LedgerState, bucket: int) -> None:
         self._owners[bucket] = _NOBODY
         self._unannounced.discard(bucket)
         self._draining.pop(bucket, None)

@@ -32,7 +32,7 @@ def next_by_priority(state: LedgerState, limit: int) -> tuple[Segment, int, int]
                 if segment.page.marks.priorities >> priority & 1 == 0:
                     at = segment.end
                     continue
-                state.at_hand(segment)  # asks for it
+                state.ensure_loaded(segment)  # asks for it
                 cursors[priority] = first
                 return None
             stop = min(end, segment.end)

@@ -73,7 +73,7 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
             return None
         segment = state.segments.at_or_after(first)
         assert segment is not None, "what is ready is in a segment"
-        if not state.at_hand(segment):
+        if not state.ensure_loaded(segment):
             return None
         ask_for_next_page(state, segment)
         stop = min(end, segment.end)
@@ -117,7 +117,7 @@ def ask_for_next_page(state: LedgerState, segment: Segment) -> None:
     if segment.page is not None:
         following = state.segments.at_or_after(segment.end)
         if following is not None:
-            state.at_hand(following)
+            state.ensure_loaded(following)
 
 
 # Whether a partition has more for a flow at this moment: the question of a consumer that wants its credit back.

@@ -293,7 +293,7 @@ class LedgerFlow:
         locks.forget(first, end)
         locks.grant(first, end, now_ms=now_ms, timeout_ms=timeout_ms)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """The partition is the flow's no more: what it holds of it is taken back."""
         self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
 

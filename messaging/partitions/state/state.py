@@ -130,18 +130,18 @@ class LedgerState:
 
     # --- flows ---
 
-    def enter(self, flow: Flow, epoch: int) -> LedgerFlow:
+    def add_flow(self, flow: Flow, epoch: int) -> LedgerFlow:
         """Take a flow in."""
         found = self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
         self.flow_order.add(found)
         return found
 
-    def leave(self, flow_id: int) -> LedgerFlow | None:
+    def remove_flow(self, flow_id: int) -> LedgerFlow | None:
         """Let go of a flow; return it, if there is one."""
         flow = self.flows.pop(flow_id, None)
         if flow is not None:
             self.flow_order.remove(flow)
-            flow.leave()
+            flow.release()
         return flow
 
     # --- what waits ---
@@ -194,7 +194,7 @@ class LedgerState:
             for start, stop in self.redelivery_delays.remove(first, end):
                 self.make_ready(start, stop)
 
-    def at_hand(self, segment: Segment) -> bool:
+    def ensure_loaded(self, segment: Segment) -> bool:
         """Return whether a segment's messages are at hand; if not, ask for its page."""
         page = segment.page
         if segment.batch is not None or page is None:
@@ -209,7 +209,7 @@ class LedgerState:
         if sequence < self.paged_end:
             segment = self.segments.at_or_after(sequence)
             if segment is not None:
-                self.at_hand(segment)
+                self.ensure_loaded(segment)
 
     def take_back(self, flow: LedgerFlow, first: int, end: int) -> list[tuple[int, int]]:
         """Take from a flow what it holds of `[first, end)`; return it. Settlements of that come too late."""

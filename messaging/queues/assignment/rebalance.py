@@ -194,7 +194,7 @@ class Rebalancer:
         if slot.status != PAUSED or slot.epoch != epoch:
             return []
         slot.is_drained = True
-        return self._let_go(partition)
+        return self._release(partition)
 
     def acknowledge(self, flow_id: int, partition: int, epoch: int) -> list[Move]:
         """The owner of a paused partition has let go of it. What it still holds of it is waited for all the same."""
@@ -204,9 +204,9 @@ class Rebalancer:
         if slot.status != PAUSED or slot.epoch != epoch or slot.owner != flow_id:
             return []
         slot.is_acknowledged = True
-        return self._let_go(partition)
+        return self._release(partition)
 
-    def _let_go(self, partition: int) -> list[Move]:
+    def _release(self, partition: int) -> list[Move]:
         slot = self.slots[partition]
         if not slot.is_drained or (slot.owner in self.acknowledging and not slot.is_acknowledged):
             return []

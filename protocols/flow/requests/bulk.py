@@ -19,7 +19,7 @@ from sluicegate.actors.messages.readers import (
     CursorStatus,
     DeleteCursor,
     DescribeLog,
-    HearCursor,
+    HeartbeatCursor,
     ListCursors,
     LogOverview,
     PinCursor,
@@ -67,7 +67,7 @@ async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
             text = f"sequences {asked.first} to {asked.end}, columns {asked.columns:#x}; known are {ALL:#x}"
             raise RequestRefused(codes.REQUEST_INVALID, text)
         if asked.cursor:
-            await connection.services.cursors.ask(HearCursor(asked.queue, asked.cursor, asked.epoch))
+            await connection.services.cursors.ask(HeartbeatCursor(asked.queue, asked.cursor, asked.epoch))
         overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
         if asked.partition >= len(overviews):
             text = f"{asked.queue!r} has no partition {asked.partition}, but 0 to {len(overviews) - 1}"

@@ -52,9 +52,9 @@ def test_bindings_are_fenced_and_positions_only_rise(steps: list[tuple[str, int,
                 epoch = model.epoch - (1 if step == "ack old" else 0)
                 if not model.live or step == "ack old":
                     with pytest.raises(CursorFenced):
-                        cursor.hear(epoch, now_ms)
+                        cursor.heartbeat(epoch, now_ms)
                     continue
-                cursor.hear(epoch, now_ms)
+                cursor.heartbeat(epoch, now_ms)
                 model.heard_ms = now_ms
                 if step == "ack":
                     model.acked[partition] = max(model.acked[partition], number)

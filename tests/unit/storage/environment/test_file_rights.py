@@ -11,7 +11,7 @@ import pytest
 from sluicegate.storage.backup.backup import Backup
 from sluicegate.storage.backup.folder import NOTE_FILE, PARTIAL_FILE, BackupNote, write_note
 from sluicegate.storage.backup.restore import restore_backup
-from sluicegate.storage.environment.file_rights import make_file, open_to_others, told_rights
+from sluicegate.storage.environment.file_rights import describe_rights, make_file, open_to_others
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupRefused
 from sluicegate.storage.store.store import SPOOL_FILES, SpoolStore
@@ -121,7 +121,7 @@ def test_wider_rights_are_found_and_the_command_that_is_told_takes_them_away(tmp
     (folder / "lock.mdb").chmod(0o660)
 
     found = open_to_others(folder, SPOOL_FILES)
-    told = told_rights(found)
+    told = describe_rights(found)
 
     assert [(each.path.name, each.mode) for each in found] == [
         ("the node's data", 0o755),
