@@ -406,10 +406,10 @@ class PageOut:
 class WriteTables:
     """Write rows of the catalog, the retained messages or the session table.
 
-    Answered to `reply_to` with Confirmed or PublishFailed of `token`; nobody is told when `reply_to` is None. With
-    `until_done` it is tried again with every commit until one is made: it makes room. Who waits hears PublishFailed only when
-    the store has failed, and not for want of room; rows are then still to be written, should it recover. `left` is
-    called when they are written or never will be.
+    Answered to `reply_to` with Confirmed or PublishFailed of `token`; without `reply_to` there is no answer. With
+    `until_done` the rows go into every commit until one succeeds: they make room. Then PublishFailed comes only when the
+    store has failed, not for lack of room, and the rows are still written if the store recovers. `left` is called when
+    the rows are written or never will be.
     """
 
     writes: list[TableWrite]

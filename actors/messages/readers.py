@@ -55,7 +55,7 @@ class ReadFailed(Exception):
 
 
 @dataclass(slots=True)
-class PrepareRanges(PartitionRequest):
+class FindRangeEnd(PartitionRequest):
     """Where does a range from `first` end that has at most so much payload, and so many messages? 0: no such bound.
 
     Answered with a sequence, which is `first` where nothing comes any more. No payload is read: bytes are exact at the

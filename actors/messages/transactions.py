@@ -37,7 +37,7 @@ class SettleTogether:
     """Whoever commits -> spool: settle half-open ranges of several partitions in one commit.
 
     Answered to `reply_to` with Confirmed of `token` once that is made: it makes room, so it is tried again until it is.
-    When the store has failed for good it is PublishFailed, and nothing of it comes true any more, whatever the store does.
+    When the store has failed for good it is PublishFailed: then none of it is applied, whatever the store does later.
     """
 
     def __init__(self, settlements: list[tuple[int, int, int]], reply_to: Address, token: int) -> None:

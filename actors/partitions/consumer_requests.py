@@ -1,4 +1,4 @@
-"""What is asked of a partition beside settling: time, annotations, and to hear when something is stored or at its end."""
+"""Requests of consumers beside settling: renew a lock, annotate, settle durably, drain, suspend and resume a flow."""
 
 from collections import deque
 from typing import Any, Final, TypeAlias, TypeVar, final

@@ -10,11 +10,11 @@ from sluicegate.actors.messages.queues import PageRead, ReadPage
 from sluicegate.actors.messages.readers import (
     ConsumeThrough,
     DescribeLog,
+    FindRangeEnd,
     HoldLog,
     HoldOverview,
     LogOverview,
     PartitionRequest,
-    PrepareRanges,
     PrepareReplay,
     RangeChunk,
     ReadFailed,
@@ -45,7 +45,7 @@ class RangeReader:
             read = RangeRead(log, request, number=self._number, partition_id=self._partition_id, reader=self._reader)
             read.begin()
             return read.answer
-        if isinstance(request, PrepareRanges):
+        if isinstance(request, FindRangeEnd):
             end = log.cut(request.first, bytes_max=request.bytes_max, rows_max=request.rows_max)
             return min(end, max(request.first, log.synced_end()))
         if isinstance(request, PrepareReplay):

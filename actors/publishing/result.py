@@ -16,8 +16,8 @@ REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refu
 class PublishResult:
     """What became of a publish at once.
 
-    `confirmations_pending` answers (Confirmed or PublishFailed) will come to the publisher's address; with none pending and
-    no refusal the publish is done. A refusal means that no queue took anything; that of a batch of several concerns
+    `confirmations_pending` answers (Confirmed or PublishFailed) will come to the publisher's address; with none pending
+    and no refusal the publish is done. A refusal means that no queue took anything; that of a batch of several concerns
     some of them and is not counted, for then the caller publishes them again one by one. `routed` is False with nobody
     there.
     """

@@ -21,8 +21,8 @@ class LoopActor(pykka.Actor):
     """An actor whose messages are handled on the runtime's event loop.
 
     `on_receive` gets one message at a time, and has it handled by that of the `handlers` which is for its type.
-    `on_turn_ended` is called when the messages of a turn have been handled: the place for work that is done once for all
-    of them. An actor with a `behaviour` has all done by that.
+    `on_turn_ended` is called when the messages of a turn have been handled: the place for work that is done once for
+    all of them. An actor with a `behaviour` has all done by that.
     """
 
     handlers: Mapping[type, Callable[[Any], Any]] = MappingProxyType({})  # its cell lets go of them when it is stopped

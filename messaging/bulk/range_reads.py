@@ -112,13 +112,13 @@ def _source(log: RetainedLog, sequence: int) -> _Source | None:
         if segment is None:
             return None
         return _Source(segment.first, segment.end, segment.usage_bytes, segment.batch, segment.page_first)
-    segment = log.ledger.segments.at_or_after(sequence)
-    while segment is not None and segment.publication is not None and segment.publication.refused:
-        segment = log.ledger.segments.at_or_after(segment.end)  # its publisher was told that nobody has it
-    if segment is None:
+    unsettled = log.ledger.segments.at_or_after(sequence)
+    while unsettled is not None and unsettled.publication is not None and unsettled.publication.refused:
+        unsettled = log.ledger.segments.at_or_after(unsettled.end)  # its publisher was told that nobody has it
+    if unsettled is None:
         return None
-    page_first = NO_PAGE if segment.page is None else segment.page.first
-    return _Source(segment.first, segment.end, segment.bytes_left, segment.batch, page_first)
+    page_first = NO_PAGE if unsettled.page is None else unsettled.page.first
+    return _Source(unsettled.first, unsettled.end, unsettled.bytes_left, unsettled.batch, page_first)
 
 
 def _cut(batch: MessageBatch, start_row: int, stop_row: int, bytes_max: int) -> tuple[int, int]:

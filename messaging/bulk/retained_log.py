@@ -151,7 +151,7 @@ class RetainedLog:
                 index += 1
 
     def abandon(self) -> None:
-        """Let go of everything: the queue is gone. Only the ledger's `effects.released_publications` is left to be carried out."""
+        """Release everything: the queue is gone. Of the ledger's effects only `released_publications` remains to be done."""
         for segment in self._segments:
             if segment.publication is not None:
                 self.ledger.close(segment.publication, segment.end - segment.first)
@@ -245,10 +245,10 @@ class RetainedLog:
                     break
                 publication, first, end = segment.publication, segment.first, segment.end
             else:
-                segment = segments.at_or_after(self._synced)
-                if segment is None:
+                unsettled = segments.at_or_after(self._synced)
+                if unsettled is None:
                     break
-                publication, first, end = segment.publication, segment.first, segment.end
+                publication, first, end = unsettled.publication, unsettled.first, unsettled.end
             if publication is not None and not publication.confirmed and not publication.refused:
                 self._synced = max(self._synced, first)
                 return self._synced
@@ -307,10 +307,10 @@ class RetainedLog:
                 return None
             first, end, size = segment.first, segment.end, segment.usage_bytes
         else:
-            segment = self.ledger.segments.at_or_after(sequence)
-            if segment is None:
+            unsettled = self.ledger.segments.at_or_after(sequence)
+            if unsettled is None:
                 return None
-            first, end, size = segment.first, segment.end, segment.bytes_left
+            first, end, size = unsettled.first, unsettled.end, unsettled.bytes_left
         start = max(first, sequence)
         return start, end, size * (end - start) // (end - first)
 
@@ -337,12 +337,12 @@ class RetainedLog:
         assert sum(held) == self.memory_bytes
         assert {each.page_first for each in self._segments if each.page_first != NO_PAGE} == self._pages
         if self.active:
-            for segment in self.ledger.segments.all():
-                if segment.publication is not None and segment.publication.refused:
+            for unsettled in self.ledger.segments.all():
+                if unsettled.publication is not None and unsettled.publication.refused:
                     continue  # a consumer had it before it could not be stored
-                found = self.at_or_after(segment.first)
+                found = self.at_or_after(unsettled.first)
                 assert found is not None, "everything unsettled is in the log"
-                assert found.first <= segment.first or segment.publication is not None
+                assert found.first <= unsettled.first or unsettled.publication is not None
 
     def _add(self, segment: LogSegment) -> None:
         segment.bytes_before = self.bytes_end

@@ -16,5 +16,5 @@ class Address:
         self.post(message)
 
     def deliver_now_if_idle(self, message: object) -> None:
-        """Leave a message as `deliver_now` does, but not past anybody who waits: for one that takes what others wait for."""
+        """Deliver now if no actor waits for its turn, else post: for a message that takes what others wait for."""
         self.post(message)

@@ -55,11 +55,11 @@ def schedule_expiry(state: LedgerState, segment: Segment) -> None:
 
 
 def hold_delayed(state: LedgerState, segment: Segment, applied_ms: int) -> None:
-    """Take the messages of a segment that have to wait for their time out of what is ready.
+    """Take the delayed messages of a segment out of what is ready.
 
-    It does not look at the clock: those whose time has come are made ready by the `apply_time` that follows, unless that
-    has to wait for a page. What was due at `applied_ms`, when time passed for them before, is not to wait once more, or
-    others would overtake it; for messages that are new here it is 0.
+    This does not read the clock: the `apply_time` that follows makes those ready whose time has come, unless it has to
+    wait for a page. A message that was due at `applied_ms`, when time was last applied to it, does not wait again, or
+    others would overtake it. For new messages `applied_ms` is 0.
     """
     rules = state.rules
     batch = segment.batch

@@ -34,7 +34,7 @@ def in_flight_of(state: LedgerState, flow: LedgerFlow, first: int, end: int, del
 
 
 def alike_until(state: LedgerState, first: int, end: int) -> int:
-    """Return where the part of `[first, end)` ends that a delivery says one thing of: annotations, and how often tried."""
+    """Return where the part of `[first, end)` ends that can be one delivery: same annotations, same delivery count."""
     if state.annotations is not None:
         end = state.annotations.alike_until(first, end)
     failures = state.failures

@@ -1,7 +1,7 @@
-"""What consumers put on messages that they give back, for whoever gets them next.
+"""Annotations that consumers put on messages they release, for the next consumer (AMQP 3.4.5).
 
-An annotation is bytes in the form of the protocol it came in, which alone can read it; several on one message follow one
-another. They live in memory, as long as their messages and no longer than the ledger.
+An annotation is bytes in the format of the protocol it came in, and only that protocol reads it. Several annotations on
+one message are concatenated. They live in memory, as long as their messages and no longer than the ledger.
 """
 
 from typing import Final, final

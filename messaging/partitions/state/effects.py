@@ -15,6 +15,7 @@ class Delivery:
     """Rows `[start_row, stop_row)` of a batch on their way to one flow, with consecutive sequences."""
 
     __slots__ = (
+        "annotation",
         "batch",
         "delivery_count",
         "epoch",
@@ -23,7 +24,6 @@ class Delivery:
         "flow",
         "publication",
         "redelivered",
-        "annotation",
         "start_row",
         "stop_row",
     )
@@ -79,13 +79,13 @@ class Effects:
     """Everything a ledger left to do since it was last asked. The owner empties the lists it has dealt with."""
 
     __slots__ = (
-        "dead_lettered_counts",
         "dead",
+        "dead_lettered_counts",
         "discards",
-        "released_publications",
         "dropped_pages",
         "released_bytes",
         "released_count",
+        "released_publications",
         "settled",
         "settled_written",
         "starved_flows",

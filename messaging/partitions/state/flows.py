@@ -213,8 +213,8 @@ class LedgerFlow:
         "keeps_alone",
         "kept",
         "locks",
-        "scanned_to",
         "paused",
+        "scanned_to",
     )
 
     def __init__(self, flow: Flow, epoch: int) -> None:

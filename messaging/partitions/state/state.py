@@ -49,10 +49,10 @@ class LedgerState:
 
     Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
     flow, on its way to another queue (`moving`, see messaging.partitions.rules.moves), ready behind the cursor
-    (`requeued`), waiting for its commit (`unstored`), for its time (`delayed`), after a failure (`back_off`) or for
-    older messages elsewhere (`rescale_holds`), or fresh: ready, at or after the cursor `ready_from`, and never delivered. Those
-    that are not settled lie in segments. What waits behind the cursor was delivered before, unless it is in
-    `undelivered`.
+    (`requeued`), waiting for its commit (`unstored`), for its time (`delayed`), after a failure (`redelivery_delays`)
+    or for older messages elsewhere (`rescale_holds`), or fresh: ready, at or after the cursor `ready_from`, and never
+    delivered. Those that are not settled lie in segments. What waits behind the cursor was delivered before, unless it
+    is in `undelivered`.
 
     Invariants: `floor <= ready_from <= next_sequence`; in-flight ranges of different flows are disjoint; sequences are
     dense, ascending, never reused.

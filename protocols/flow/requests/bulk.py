@@ -19,11 +19,11 @@ from sluicegate.actors.messages.readers import (
     CursorStatus,
     DeleteCursor,
     DescribeLog,
+    FindRangeEnd,
     HeartbeatCursor,
     ListCursors,
     LogOverview,
     PinCursor,
-    PrepareRanges,
     UnbindCursor,
 )
 from sluicegate.actors.messages.staging import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
@@ -111,7 +111,7 @@ async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes
             raise
     if isinstance(asked, CutRangeFrame):
         handle = await _queue(connection, asked.queue, READ_ONLY)
-        cut = AskPartitions(asked.partition, PrepareRanges(asked.first, asked.usage_bytes, asked.messages_count))
+        cut = AskPartitions(asked.partition, FindRangeEnd(asked.first, asked.usage_bytes, asked.messages_count))
         try:
             ends: list[int] = await handle.cell.ask(cut)
         except LookupError as error:

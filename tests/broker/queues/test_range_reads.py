@@ -3,7 +3,7 @@
 import pytest
 
 from sluicegate.actors.messages.queues import PurgeQueue
-from sluicegate.actors.messages.readers import AskPartitions, PrepareRanges, ReadFailed
+from sluicegate.actors.messages.readers import AskPartitions, FindRangeEnd, ReadFailed
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.message.outcomes import DISCARD_PURGED
 from sluicegate.messaging.partitions.state.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
@@ -151,9 +151,9 @@ async def test_a_range_is_cut_by_bytes_without_reading_it(broker: RunningBroker)
     handle = await orders.handle()
 
     bytes_max = usage_of("orders/t", *[b"x" * 100] * 10)
-    assert await handle.cell.ask(AskPartitions(0, PrepareRanges(1, bytes_max, 0))) == [11]
-    assert await handle.cell.ask(AskPartitions(0, PrepareRanges(41, 0, 0))) == [51]
-    assert await handle.cell.ask(AskPartitions(0, PrepareRanges(3, 0, 7))) == [10]
+    assert await handle.cell.ask(AskPartitions(0, FindRangeEnd(1, bytes_max, 0))) == [11]
+    assert await handle.cell.ask(AskPartitions(0, FindRangeEnd(41, 0, 0))) == [51]
+    assert await handle.cell.ask(AskPartitions(0, FindRangeEnd(3, 0, 7))) == [10]
 
 
 async def test_sequences_that_a_crash_skipped_are_told_as_never_used(broker: RunningBroker) -> None:

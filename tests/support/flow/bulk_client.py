@@ -9,8 +9,8 @@ from sluicegate.protocols.flow.codec.frame import UNBIND
 from sluicegate.protocols.flow.codec.frames.cursor import (
     CursorBind,
     CursorRequest,
+    CutRange,
     Positions,
-    PrepareRanges,
     QueueStatus,
     RangeCut,
 )
@@ -89,7 +89,7 @@ class BulkClient(FlowClient):
         self, first: int, usage_bytes: int = 0, *, rows: int = 0, queue: str = "q", partition: int = 0
     ) -> int:
         request_id = self.new_request_id()
-        asked = PrepareRanges(request_id, queue, partition, first, usage_bytes, rows)
+        asked = CutRange(request_id, queue, partition, first, usage_bytes, rows)
         return (await self.asks(RangeCut, request_id, asked.encode())).end
 
     async def binds_cursor(

@@ -214,7 +214,7 @@ def test_what_stands_behind_the_message_over_which_an_actor_stops_is_refused(run
     assert cell.inbox.dead_letters == 2
 
 
-@pytest.mark.parametrize("call", [lambda cell: cell.inbox.hand("stop"), lambda cell: cell.ask_now("stop")])
+@pytest.mark.parametrize("call", [lambda cell: cell.inbox.deliver_now("stop"), lambda cell: cell.ask_now("stop")])
 def test_an_actor_that_stops_over_what_it_is_handed_ends_no_turn(
     runtime: Runtime, call: Callable[[ActorCell], object]
 ) -> None:
