@@ -407,9 +407,9 @@ class WriteTables:
     """Write rows of the catalog, the retained messages or the session table.
 
     Answered to `reply_to` with Confirmed or PublishFailed of `token`; without `reply_to` there is no answer. With
-    `until_done` the rows go into every commit until one succeeds: they make room. Then PublishFailed comes only when the
-    store has failed, not for lack of room, and the rows are still written if the store recovers. `left` is called when
-    the rows are written or never will be.
+    `until_done` the rows go into every commit until one succeeds: they make room. Then PublishFailed comes only when
+    the store has failed, not for lack of room, and the rows are still written if the store recovers. `left` is called
+    when the rows are written or never will be.
     """
 
     writes: list[TableWrite]

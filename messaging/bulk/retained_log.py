@@ -151,7 +151,7 @@ class RetainedLog:
                 index += 1
 
     def abandon(self) -> None:
-        """Release everything: the queue is gone. Of the ledger's effects only `released_publications` remains to be done."""
+        """Release everything: the queue is gone. Only `released_publications` of the effects remains to be done."""
         for segment in self._segments:
             if segment.publication is not None:
                 self.ledger.close(segment.publication, segment.end - segment.first)
