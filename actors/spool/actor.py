@@ -58,7 +58,7 @@ PROBE_INTERVAL_MS: Final = 1000  # how often a store that takes no messages is a
 
 
 class Spool(Behaviour, Flushed):
-    """Keeps the store. Every decision about what is written is made in storage.commit.planner.SpoolPlanner."""
+    """Keeps the store. Every decision about what is written is made in storage.commit.planner.CommitPlanner."""
 
     def __init__(
         self,

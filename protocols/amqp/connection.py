@@ -136,7 +136,7 @@ class AmqpConnection(AmqpClient, Flushed):
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self._counters.messages_sent += self.endpoints.hold_back(False, self._clock.wall_ms())
-        self.drained()
+        self.turn_ended()
 
     @property
     def is_writing_paused(self) -> bool:
@@ -300,7 +300,7 @@ class AmqpConnection(AmqpClient, Flushed):
         elif isinstance(message, Confirmed):
             self.endpoints.publishers.confirmed(message.token)
             self.read_control.answered(self.endpoints.publishers.unanswered_count)
-        elif isinstance(message, Refused):
+        elif isinstance(message, PublishFailed):
             self.endpoints.publishers.confirmed(message.token, message)
             self.read_control.answered(self.endpoints.publishers.unanswered_count)
         elif isinstance(message, Resume):

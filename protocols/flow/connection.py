@@ -401,7 +401,7 @@ class FlowConnection(Behaviour):
         elif isinstance(message, Confirmed):
             self.publishing.confirmed(message.token)
             self.read_control.answered(self.publishing.unanswered_count)
-        elif isinstance(message, Refused):
+        elif isinstance(message, PublishFailed):
             self.publishing.confirmed(message.token, message.text())
             self.read_control.answered(self.publishing.unanswered_count)
         elif isinstance(message, Resume):

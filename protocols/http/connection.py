@@ -7,7 +7,7 @@ it asks of the broker, is in `router`; what requests need of a client in `client
 import logging
 from typing import Any, Final, final
 
-from sluicegate.actors.messages.data import Confirmed, Refused, Resume
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Resume
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import MessageBatch
@@ -266,7 +266,7 @@ class HttpConnection(HttpClient):
         if isinstance(message, Confirmed):
             self.publishing.confirmed(message.token)
             self._answered()
-        elif isinstance(message, Refused):
+        elif isinstance(message, PublishFailed):
             self.publishing.confirmed(message.token, message)
             self._answered()
         elif isinstance(message, MessageBatch):

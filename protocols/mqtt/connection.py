@@ -145,7 +145,7 @@ class MqttConnection(Behaviour, Flushed):
             self.count_unfinished()
             if misses_much(self.engine.partial) and self.transport is not None:
                 self.transport.read_into(PacketReadTarget(self))
-        self.drained()
+        self.turn_ended()
 
     def count_unfinished(self) -> None:
         """Count what has come of a packet that is not whole among those of all clients."""

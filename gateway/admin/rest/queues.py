@@ -47,7 +47,7 @@ from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesF
 from sluicegate.gateway.views.queues import QUEUE_CONFIG_SCHEMA, DurableSelectorView, QueueView
 from sluicegate.gateway.views.selections import ALLOWED, SEQUENCE_MAX, replay_start
 from sluicegate.gateway.views.spool import CursorView
-from sluicegate.messaging.queues.attributes import seen
+from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES, template_from_dict
 
@@ -165,7 +165,7 @@ async def create_queue(node: NodePort, request: Request) -> Response:
     asked = await json_object(request)
     durable = asked.pop("durable", None)
     if durable is not None and not isinstance(durable, bool):
-        raise QueueInvalid("durable", f"{seen(durable)} is not allowed", "true or false")
+        raise QueueInvalid("durable", f"{quoted(durable)} is not allowed", "true or false")
     view = await node.create_queue(asked, durable=durable)
     return made_answer(request, view.name, view_json(view))
 
@@ -326,7 +326,7 @@ async def put_selector(node: NodePort, request: Request) -> Response:
     """Set a subscriber's selectors; they hold until it subscribes with another selector."""
     selectors = (await json_object(request)).get("selectors")
     if not isinstance(selectors, list) or not all(isinstance(each, str) for each in selectors):
-        raise QueueInvalid("selectors", f"{seen(selectors)} is not allowed", "a list of texts")
+        raise QueueInvalid("selectors", f"{quoted(selectors)} is not allowed", "a list of texts")
     await node.put_selector(path_name(request), path_name(request, "subscriber"), selectors)
     return Response(status_code=204)
 

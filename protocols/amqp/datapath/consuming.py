@@ -128,7 +128,7 @@ class Consumers:
         flow.drain_number = consuming.drain_number
         flow.detached(self._let_go(consuming), now_ms)
 
-    def _let_go(self, consuming: ConsumerLink) -> list[HeldRun]:
+    def _let_go(self, consuming: ConsumerLink) -> list[UnsettledRun]:
         self.by_link.pop(consuming.link, None)
         self.by_flow.pop(consuming.flow_id, None)
         consuming.link.depth = None

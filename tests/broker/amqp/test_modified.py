@@ -1,6 +1,6 @@
 """AMQP's outcome modified: what a consumer notes on a message that it gives back."""
 
-from sluicegate.messaging.partitions.state.annotations import REMARK_BYTES_MAX
+from sluicegate.messaging.partitions.state.annotations import ANNOTATION_BYTES_MAX
 from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, DeliveryState
 from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of

@@ -5,7 +5,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.partitions.explain import WaitReason
-from sluicegate.messaging.partitions.rules.selection import LOOKS_PER_TURN
+from sluicegate.messaging.partitions.rules.selection import SCANS_PER_TURN
 from support.broker.named_queues import create, shown, shows
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import RawClient

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from sluicegate.actors.messages.data import WAKE, Confirmed, Deliveries, Refused, Settle
+from sluicegate.actors.messages.data import WAKE, Confirmed, Deliveries, PublishFailed, Settle
 from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
 from sluicegate.actors.messages.readers import (

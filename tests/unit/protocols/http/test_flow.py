@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, Refused, SettleDurably
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, SettleDurably
 from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import FlowGone, FlowState
 from sluicegate.actors.runtime.actor import LoopActor
