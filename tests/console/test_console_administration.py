@@ -63,7 +63,7 @@ def test_users_are_made_shut_down_and_deleted(page: Page, own: Own) -> None:
 
 
 def test_what_the_configuration_made_is_shown_and_left_to_it(page: Page, running: GatewayProcess) -> None:
-    """docs/decisions/0180-users-of-two-origins.md."""
+    """docs/decisions/0039-provisioning.md."""
     go(page, "users")
     expect(row(page, "fixed").get_by_role("button")).to_have_count(0)
     row(page, "fixed").click()

@@ -1,9 +1,15 @@
-"""docs/decisions/README.md names every decision, by theme."""
+"""docs/decisions/README.md lists every decision, and what refers to a decision refers to one that is there."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "decisions"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "decisions"
+FOLDERS = ("actors", "bench", "demo", "deploy", "docs", "gateway", "messaging", "pipeline", "protocols", "scripts")
+FOLDERS += ("pyspark_sluicegate", "sluicegate", "storage", "tests")
+REFERENCE = re.compile(r"decisions?[\s/]+\[?(\d{4})\b(?: and (\d{4})\b)?", re.IGNORECASE)
+LINK = re.compile(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)")  # a colon: it leads elsewhere
 
 
 def test_the_index_has_each_decision_once_under_its_own_title() -> None:
@@ -13,3 +19,39 @@ def test_the_index_has_each_decision_once_under_its_own_title() -> None:
         for page in FOLDER.glob("[0-9]*.md")
     ]
     assert sorted(listed) == sorted(written)
+
+
+def test_numbers_follow_each_other() -> None:
+    numbers = sorted(int(page.name[:4]) for page in FOLDER.glob("[0-9]*.md"))
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_references_by_number_name_a_page() -> None:
+    numbers = {page.name[:4] for page in FOLDER.glob("[0-9]*.md")}
+    dangling = [
+        (str(path.relative_to(ROOT)), number)
+        for path in _texts()
+        for match in REFERENCE.findall(path.read_text(errors="ignore"))
+        for number in match
+        if number and number not in numbers
+    ]
+    assert dangling == []
+
+
+def test_links_between_pages_lead_to_a_file() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    broken = [
+        (str(page.relative_to(ROOT)), link)
+        for page in pages
+        for link in LINK.findall(page.read_text())
+        if not (page.parent / link).exists()
+    ]
+    assert broken == []
+
+
+def _texts() -> Iterator[Path]:
+    yield from ROOT.glob("*.md")
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in {".md", ".py", ".txt"} and path.is_file():
+                yield path

@@ -1,7 +1,7 @@
 """The language of selectors by example: the cases of ActiveMQ and of the standard, in tests/data/selectors.
 
 Where ActiveMQ answers otherwise than the standard, or than what a reader expects, the standard's answer stands there;
-docs/decisions/0085-selectors.md says where.
+docs/decisions/0017-selector-language.md says where.
 """
 
 from pathlib import Path
