@@ -6,8 +6,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "decisions"
-FOLDERS = ("actors", "bench", "demo", "deploy", "docs", "gateway", "messaging", "pipeline", "protocols", "scripts")
-FOLDERS += ("pyspark_sluicegate", "sluicegate", "storage", "tests")
+FOLDERS = (
+    *("actors", "gateway", "messaging", "pipeline", "protocols", "storage", "sluicegate", "pyspark_sluicegate"),
+    *("bench", "demo", "deploy", "docs", "scripts", "tests"),
+)
 REFERENCE = re.compile(r"decisions?[\s/]+\[?(\d{4})\b(?: and (\d{4})\b)?", re.IGNORECASE)
 LINK = re.compile(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)")  # a colon: it leads elsewhere
 
