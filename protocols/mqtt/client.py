@@ -1,27 +1,40 @@
-"""What a client's session has on its connection, made when it is needed: many clients only ever get direct messages."""
+"""One MQTT client, as the handlers of its requests see it: engine, identity, and its session while it is connected.
 
-from typing import TYPE_CHECKING, final
+`protocols.mqtt.connection` derives from `MqttClient`: it is called by the transport and by other actors, and dispatches
+to the handlers. What many clients never need is made here on first use: many only ever get direct messages.
+"""
+
+import logging
+from collections.abc import Coroutine
+from typing import Any, final
 
 from sluicegate.actors.messages.partitions import SuspendFlow
 from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
-from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.inbox import Dispatcher, Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.observability.events import CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.write_control import WriteControl
-from sluicegate.protocols.mqtt.codec.events import DisconnectReceived, Will
+from sluicegate.protocols.mqtt.codec.events import DisconnectReceived, MqttEvent, Will
+from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 from sluicegate.protocols.mqtt.codec.reason_codes import SUCCESS
 from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
 from sluicegate.protocols.mqtt.datapath.publishing import PublishingSide
+from sluicegate.protocols.mqtt.engine.engine import MqttEngine
+from sluicegate.protocols.mqtt.services import MqttServices
+from sluicegate.protocols.mqtt.session.messages import SessionReleased
 from sluicegate.protocols.mqtt.session.session import ParkedFlow, Session
 from sluicegate.protocols.mqtt.session.writes import SessionWrites
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 
-if TYPE_CHECKING:
-    from sluicegate.protocols.mqtt.connection import MqttConnection
-
-
-# A session while a connection has it: the two directions of its data, and what is written of it.
+log = logging.getLogger("sluicegate.mqtt")
 
 
 @final
@@ -39,7 +52,7 @@ class AttachedSession:
         self.session = session
         self.will = will
         self.receive_maximum = receive_maximum  # what the client takes unacknowledged
-        # Each is made when it is needed, by `protocols.mqtt.client`: many clients never need any.
+        # Each is made by `MqttClient` when it is needed.
         self.publishing: PublishingSide | None = None  # until it publishes
         self.delivering: DeliveringSide | None = None  # until anything but direct messages may come for it
         self.writes: SessionWrites | None = None  # until the session is stored
@@ -80,117 +93,278 @@ def _end(delivering: DeliveringSide) -> None:
     delivering.window.close()
 
 
-def writes_of(connection: "MqttConnection", attached: AttachedSession) -> SessionWrites:
-    """Return what writes the session of a client."""
-    if attached.writes is None:
-        attached.writes = SessionWrites(connection.cell, connection.services.spool, attached.session)
-    return attached.writes
+@final
+class TurnBudget:
+    """How much of a turn one client's requests may have. What it asks beyond that waits, and the others are served."""
+
+    def __init__(self, cell: ActorCell) -> None:
+        self._cell = cell
+        self._asked_count = 0
+        self._filters_count = 0
+
+    def ask(self, actor: ActorCell, message: object) -> LoopFuture[Any]:
+        """Ask an actor on the client's behalf: the first few times in a turn at once, if it has nothing else to do."""
+        self._asked_count += 1
+        return actor.ask_now(message) if self._asked_count <= ASKED_NOW_MAX else actor.ask(message)
+
+    def next_filter(self) -> LoopFuture[None] | None:
+        """Return what to wait for before one more filter is looked at: the others' sockets; None: nothing yet.
+
+        Many need no other actor, such as those that are refused or that nobody has: nothing else would end the turn.
+        """
+        self._filters_count += 1
+        if self._filters_count <= FILTERS_PER_TURN_MAX:
+            return None
+        self._filters_count = 1
+        turn: LoopFuture[None] = LoopFuture()
+        self._cell.after(0, turn.set)
+        return turn
 
 
-def subscriber_of(connection: "MqttConnection", session: Session) -> Subscriber:
-    """Return where the messages of the session's subscriptions go."""
-    subscriber = session.subscriber
-    if subscriber is None:
-        subscriber = session.subscriber = Subscriber(session.client_id)
-        reach(connection, subscriber)
-    return subscriber
+class MqttClient(Behaviour, Flushed):
+    """What a connection and the handlers of its requests share."""
 
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[MqttServices]) -> None:
+        services = vpns.default
+        self.cell = cell
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the client is in
+        self.engine = MqttEngine(services.limits, cell.runtime.clock.now_ms())
+        self.transport: ByteTransport | None = None
+        self.peer: PeerInfo | None = None
+        self.identity = Identity(services.clients, cell.runtime.clock)
+        self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
+        self.read_control: ReadControl | None = None  # until the client may have to wait: see `ensure_read_control`
+        self.write_control: WriteControl | None = (
+            None  # from when the client first lagged behind, whoever has the session
+        )
+        self.budget: TurnBudget | None = None  # of requests in this turn
+        self.is_closing = False
+        self._dispatcher: Dispatcher = cell.runtime.dispatcher
+        self._flush_asked = False
+        self._queued_events: list[MqttEvent] | None = None  # behind a request that is being carried out; None: none is
+        self._next_event = 0  # index of the first of them that is not handled yet
 
-def reach(connection: "MqttConnection", subscriber: Subscriber) -> None:
-    """Have the messages of a session come to its connection."""
-    connection.services.space.prioritise(subscriber, connection.identity.rights.profile.dto_local_priority)
-    subscriber.address = connection.cell.inbox
-    subscriber.pressure = None if connection.write_control is None else connection.write_control.pressure
+    # --- what the client is ---
 
+    def enter(self, services: MqttServices) -> None:
+        """Be in the message VPN of these services; not later than with the CONNECT."""
+        self.services = services
+        self.identity.enter(services.clients)
 
-def gate_of(connection: "MqttConnection") -> ReadControl:
-    """Return what says whether a client is read from: the first to ask is who may keep it from being."""
-    gate = connection.read_control
-    if gate is None:
-        gate = connection.read_control = ReadControl(connection.cell.inbox)
-        gate.attach(connection.transport)
-        rights = connection.identity.admitted()
-        if rights is not None:
-            gate.limit(rights)
-    return gate
+    def is_open(self) -> bool:
+        """Return whether the client is still there."""
+        return self.transport is not None and not self.is_closing
 
+    @property
+    def is_writing_paused(self) -> bool:
+        """Whether the client reads slower than we write."""
+        return self.write_control is not None and self.write_control.paused
 
-def begin_publishing(connection: "MqttConnection", attached: AttachedSession) -> PublishingSide:
-    """Give a client its way in, with the first that it publishes: many never do."""
-    services, session, writes = connection.services, attached.session, writes_of(connection, attached)
-    publisher = Publisher(
-        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.cell.runtime.rng
-    )
-    publisher.rights = connection.identity.rights
-    publisher.hears_of_retained = connection.engine.level == 5
-    attached.publishing = PublishingSide(
-        engine=connection.engine,
-        level=connection.engine.level,
-        session=session,
-        room=services.session_room,
-        publisher=publisher,
-        counters=services.counters,
-        before_answer=writes.before_exactly_once,
-        forget_received=writes.forget_received,
-        explains=attached.explains,
-        opens_flow=lambda: services.events.emit(CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id),
-    )
-    return attached.publishing
+    def peer_name(self) -> str:
+        """Return the client's address, for logs."""
+        return f"{self.peer.host}:{self.peer.port}" if self.peer is not None else "?"
 
+    # --- what is made on first use ---
 
-def delivering_of(connection: "MqttConnection", attached: AttachedSession) -> DeliveringSide:
-    """Return the way out for what is not direct. What comes by it waits for the answer to the request under way."""
-    if attached.delivering is not None:
-        return attached.delivering
-    delivering = begin_delivering(connection, attached)
-    if connection.is_asking:
-        delivering.hold()
-    return delivering
+    def publishing(self) -> PublishingSide:
+        """Return the way in, made with the first publish: many clients never do."""
+        attached = self.attached
+        assert attached is not None
+        return self._begin_publishing(attached) if attached.publishing is None else attached.publishing
 
+    def _begin_publishing(self, attached: AttachedSession) -> PublishingSide:
+        services, session, writes = self.services, attached.session, self.writes(attached)
+        publisher = Publisher(
+            space=services.space, spool=services.spool, address=self.cell.inbox, rng=self.cell.runtime.rng
+        )
+        publisher.rights = self.identity.rights
+        publisher.hears_of_retained = self.engine.level == 5
+        attached.publishing = PublishingSide(
+            engine=self.engine,
+            level=self.engine.level,
+            session=session,
+            room=services.session_room,
+            publisher=publisher,
+            counters=services.counters,
+            before_answer=writes.before_exactly_once,
+            forget_received=writes.forget_received,
+            explains=attached.explains,
+            opens_flow=lambda: services.events.emit(
+                CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id
+            ),
+        )
+        return attached.publishing
 
-def begin_delivering(connection: "MqttConnection", attached: AttachedSession) -> DeliveringSide:
-    """Give a client its way out for what is not direct."""
-    services = connection.services
-    delivering = attached.delivering = DeliveringSide(
-        engine=connection.engine,
-        level=connection.engine.level,
-        session=attached.session,
-        window=CreditWindow(attached.receive_maximum, services.credit),
-        dispatcher=connection.cell.runtime.dispatcher,
-        before_exactly_once=writes_of(connection, attached).before_exactly_once,
-        clock=connection.cell.runtime.clock,
-        counters=services.counters,
-        events=services.events,
-        later=lambda: connection.cell.after(0, lambda: _go_on(connection)),
-    )
-    if connection.is_writing_paused:
-        delivering.hold_back(True)
-    return delivering
+    def delivering(self) -> DeliveringSide | None:
+        """Return the way out for what is not direct, if there is one."""
+        return None if self.attached is None else self.attached.delivering
 
+    def delivering_of(self, attached: AttachedSession) -> DeliveringSide:
+        """Return the way out for what is not direct; what it delivers waits for the answer to the present request."""
+        if attached.delivering is not None:
+            return attached.delivering
+        delivering = self.begin_delivering(attached)
+        if self._queued_events is not None:
+            delivering.hold()
+        return delivering
 
-def _go_on(connection: "MqttConnection") -> None:
-    """Send the next slice of retained messages, now that other sockets had their turn."""
-    delivering = connection.delivering()
-    if delivering is not None:
-        delivering.retained.go_on_later(connection.cell.runtime.clock.wall_ms())
-        connection.turn_ended()
+    def begin_delivering(self, attached: AttachedSession) -> DeliveringSide:
+        """Make the way out for what is not direct."""
+        services, runtime = self.services, self.cell.runtime
+        delivering = attached.delivering = DeliveringSide(
+            engine=self.engine,
+            level=self.engine.level,
+            session=attached.session,
+            window=CreditWindow(attached.receive_maximum, services.credit),
+            dispatcher=runtime.dispatcher,
+            before_exactly_once=self.writes(attached).before_exactly_once,
+            clock=runtime.clock,
+            counters=services.counters,
+            events=services.events,
+            later=lambda: self.cell.after(0, self._send_more_retained),
+        )
+        if self.is_writing_paused:
+            delivering.hold_back(True)
+        return delivering
 
+    def _send_more_retained(self) -> None:
+        """Send the next slice of retained messages, now that other sockets had their turn."""
+        delivering = self.delivering()
+        if delivering is not None:
+            delivering.retained.go_on_later(self.cell.runtime.clock.wall_ms())
+            self.turn_ended()
 
-def watch_of(connection: "MqttConnection") -> WriteControl | None:
-    """Return what watches whether a client reads what it is sent; None: it is not let in yet, or gone.
+    def writes(self, attached: AttachedSession) -> SessionWrites:
+        """Return what writes the client's session to the store."""
+        if attached.writes is None:
+            attached.writes = SessionWrites(self.cell, self.services.spool, attached.session)
+        return attached.writes
 
-    Publishers, who wait for it, need not know of it before it lags.
-    """
-    services, attached, transport = connection.services, connection.attached, connection.transport
-    if connection.write_control is not None or attached is None or transport is None:
-        return connection.write_control
-    watch = connection.write_control = WriteControl(
-        connection.cell,
-        services.counters,
-        buffer_bytes_max=services.connection_buffer_bytes_max,
-        slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
-    )
-    watch.attach(transport)
-    if attached.session.subscriber is not None:
-        attached.session.subscriber.pressure = watch.pressure
-    return watch
+    def subscriber(self, session: Session) -> Subscriber:
+        """Return where the messages of the session's subscriptions go."""
+        subscriber = session.subscriber
+        if subscriber is None:
+            subscriber = session.subscriber = Subscriber(session.client_id)
+            self.connect_subscriber(subscriber)
+        return subscriber
+
+    def connect_subscriber(self, subscriber: Subscriber) -> None:
+        """Have the messages of a session come to this connection."""
+        self.services.space.prioritise(subscriber, self.identity.rights.profile.dto_local_priority)
+        subscriber.address = self.cell.inbox
+        subscriber.pressure = None if self.write_control is None else self.write_control.pressure
+
+    def ensure_read_control(self) -> ReadControl:
+        """Return what decides whether the client is read from. It is made for the first who may have it wait."""
+        gate = self.read_control
+        if gate is None:
+            gate = self.read_control = ReadControl(self.cell.inbox)
+            gate.attach(self.transport)
+            rights = self.identity.admitted()
+            if rights is not None:
+                gate.limit(rights)
+        return gate
+
+    def ensure_write_control(self) -> WriteControl | None:
+        """Return what watches whether the client reads what it is sent; None: it is not let in yet, or gone.
+
+        Publishers, who wait for it, need not know of it before the client lags.
+        """
+        services, attached, transport = self.services, self.attached, self.transport
+        if self.write_control is not None or attached is None or transport is None:
+            return self.write_control
+        watch = self.write_control = WriteControl(
+            self.cell,
+            services.counters,
+            buffer_bytes_max=services.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
+        )
+        watch.attach(transport)
+        if attached.session.subscriber is not None:
+            attached.session.subscriber.pressure = watch.pressure
+        return watch
+
+    def turn_budget(self) -> TurnBudget:
+        """Return what the client's requests have had of this turn; it ends with the turn."""
+        budget = self.budget
+        if budget is None:
+            budget = self.budget = TurnBudget(self.cell)
+        return budget
+
+    # --- requests to other actors ---
+
+    def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+        """Run a request; what the client sends meanwhile waits behind it."""
+        self._queued_events, self._next_event = [], 0
+        if (delivering := self.delivering()) is not None:
+            delivering.hold()
+        self.ask_flush()
+        run_for(self.cell, self, request)
+        self.cell.inbox.accepts_inline = False  # it may be done already, but whoever called this is not
+
+    def ask_flush(self) -> None:
+        """Write what the engine has to say at the end of this turn."""
+        if not self._flush_asked:
+            self._flush_asked = True
+            self._dispatcher.at_turn_end(self)
+
+    def owner(self) -> Scheduled | None:
+        """Return the actor that fails if writing does."""
+        return self.cell
+
+    # --- the end ---
+
+    def end(self, reason_code: int, text: str) -> None:
+        """End the connection on our initiative, unless it is ending. The will is due."""
+        if not self.is_closing:
+            log.info("connection of %s ends (0x%02x): %s", self.peer_name(), reason_code, text)
+            self.engine.disconnect(reason_code, text)
+            self._close_abnormally()
+
+    def refuse(self, reason: str, text: str) -> None:
+        """Close after a CONNECT that the engine has refused."""
+        self.services.counters.count(self.services.counters.refused, reason)
+        log.info("connection of %s refused: %s", self.peer_name(), text)
+        self._close()
+
+    def _close_abnormally(self) -> None:
+        self._release()
+        self._close()
+
+    def _close(self) -> None:
+        """Let the last words reach the client, then close."""
+        self.is_closing = True
+        if self.transport is not None:
+            self.flush()
+            self.transport.close_after_flush()
+
+    def _release(self) -> None:
+        """Give the session to the directory; at most once."""
+        if self.attached is None or self._queued_events is not None:
+            return  # none, or a request is changing it, after which we are called again
+        self.services.sessions.inbox.post(self._detach(self.attached))
+
+    def _detach(self, attached: AttachedSession) -> SessionReleased:
+        """Take the session off a connection that ends. A goodbye counts also where its turn has not come yet.
+
+        Whatever fails over that, the directory gets the session: who claims it waits for that, and would never be
+        answered.
+        """
+        self.attached = None
+        try:
+            if self.engine.goodbye is not None:
+                attached.says_goodbye(self.engine.goodbye, self.services.session_expiry_s_max)
+            attached.release()
+            self._tell_disconnected(attached)
+        except Exception:
+            log.exception("taking the session of %r off its connection failed", attached.session.client_id)
+        return SessionReleased(attached.session, attached.will, self.cell)
+
+    def _tell_disconnected(self, attached: AttachedSession) -> None:
+        """Tell operators that the client's session has left its connection."""
+        events, client = self.services.events, attached.session.client_id
+        if attached.publishing is not None and attached.publishing.has_flow:
+            events.emit(CLIENT_FLOW_CLOSED, "publisher flow closed", client=client)
+        if events.admits(CLIENT_DISCONNECTED):
+            events.tell(CLIENT_DISCONNECTED, f"MQTT client at {self.peer_name()} disconnected", client=client)

@@ -51,12 +51,6 @@ KNOWN: dict[str, set[str]] = {
         "sluicegate.protocols.flow.client.aio.subscriber",
         "sluicegate.protocols.flow.client.aio.wire",
     },
-    "sluicegate.protocols.mqtt": {
-        "sluicegate.protocols.mqtt.client",
-        "sluicegate.protocols.mqtt.connection",
-        "sluicegate.protocols.mqtt.datapath",
-        "sluicegate.protocols.mqtt.requests",
-    },
 }
 
 

@@ -1,13 +1,13 @@
 """Carrying out CONNECT: who is it, whose session, and everything that goes on where it was left (section 3.1.4)."""
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
-from sluicegate.messaging.observability.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
+from sluicegate.messaging.observability.events import CLIENT_CONNECTED
 from sluicegate.messaging.topics.syntax import EVENT_TOPICS
-from sluicegate.protocols.mqtt.client import AttachedSession, begin_delivering, reach, writes_of
+from sluicegate.protocols.mqtt.client import AttachedSession, MqttClient
 from sluicegate.protocols.mqtt.codec.events import ConnectReceived, Will
 from sluicegate.protocols.mqtt.codec.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
@@ -20,13 +20,9 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
 from sluicegate.protocols.mqtt.datapath.publishing import DROPPED
 from sluicegate.protocols.mqtt.requests.flows import resume_flows
 from sluicegate.protocols.mqtt.requests.subscribe import denied_subscriptions, revoke
-from sluicegate.protocols.mqtt.requests.turn_budget import share_of
 from sluicegate.protocols.mqtt.session.messages import ClaimSession, SessionClaimed, SessionReleased
 from sluicegate.protocols.mqtt.session.session import Session
 from sluicegate.protocols.security.authentication import ANONYMOUS, Principal, Proven
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 log = logging.getLogger("sluicegate.mqtt")
 
@@ -43,158 +39,156 @@ class ConnectRefused(Exception):
         self.counter = counter or name_of(reason_code).replace(" ", "_")
 
 
-async def connect(connection: "MqttConnection", event: ConnectReceived, proven: Proven | None = None) -> None:
-    """Answer CONNECT, and with a success bring the session to this connection.
+async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | None = None) -> None:
+    """Answer CONNECT, and with a success bring the session to this client.
 
     `proven` is the outcome of an enhanced authentication: then name and password are not looked at.
     """
-    client_id = event.client_id or f"{ASSIGNED_PREFIX}{connection.cell.runtime.rng.getrandbits(64):016x}"
-    expiry_s = min(event.session_expiry_s, connection.services.session_expiry_s_max)
+    client_id = event.client_id or f"{ASSIGNED_PREFIX}{client.cell.runtime.rng.getrandbits(64):016x}"
+    expiry_s = min(event.session_expiry_s, client.services.session_expiry_s_max)
     try:
-        _check_client_id(connection, event)
+        _check_client_id(client, event)
         if proven is not None:
             principal: Principal | None = proven.principal
         elif event.user_name is not None:
-            principal = await _named(connection, event.user_name, event)
+            principal = await _named(client, event.user_name, event)
         else:
-            principal = _unnamed(connection)
-        will = _admit(connection, event, client_id, principal)
-        user = connection.identity.user
+            principal = _unnamed(client)
+        will = _admit(client, event, client_id, principal)
+        user = client.identity.user
         will_bytes = 0 if will is None else will.usage_bytes()
-        claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user, will_bytes)
-        claimed: SessionClaimed = await share_of(connection).ask(connection.services.sessions, claim)
+        claim = ClaimSession(client_id, event.clean_start, expiry_s, client.cell, user, will_bytes)
+        claimed: SessionClaimed = await client.turn_budget().ask(client.services.sessions, claim)
     except ConnectRefused as refusal:
-        connection.engine.refuse(refusal.reason_code, str(refusal))
-        connection.refuse(refusal.counter, str(refusal))
+        client.engine.refuse(refusal.reason_code, str(refusal))
+        client.refuse(refusal.counter, str(refusal))
         return
     except ClientDenied as denied:
-        refuse_denied(connection, denied)
+        refuse_denied(client, denied)
         return
-    if not connection.is_open():
+    if not client.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
-        due = will if connection.engine.goodbye is None and not connection.is_closing else None
-        released = SessionReleased(claimed.session, due, connection.cell)
-        connection.services.sessions.inbox.post(released)
+        due = will if client.engine.goodbye is None and not client.is_closing else None
+        released = SessionReleased(claimed.session, due, client.cell)
+        client.services.sessions.inbox.post(released)
         return
     session = claimed.session
-    attached = connection.attached = _attached(connection, event, session, will)  # at once: who fails now gives it back
+    attached = client.attached = _attached(client, event, session, will)  # at once: who fails now gives it back
     if session.has_rows:  # CONNACK says that the session is kept, and its will [3.1.2-7]: no crash loses them then
         try:
-            await writes_of(connection, attached).store_session(will)
+            await client.writes(attached).store_session(will)
         except StoreRefused:
-            _give_back(connection, claimed)
+            _give_back(client, claimed)
             raise
-        if not connection.is_open():
-            if connection.is_closing:  # it has heard that it is not let in, so it has no will either
+        if not client.is_open():
+            if client.is_closing:  # it has heard that it is not let in, so it has no will either
                 attached.will = None
             return
-    if not _accept(connection, event, claimed, client_id, expiry_s, proven):
-        _give_back(connection, claimed)
-        connection.refuse("no_connack", "it broke a rule meanwhile, or takes no packet as large as its CONNACK")
+    if not _accept(client, event, claimed, client_id, expiry_s, proven):
+        _give_back(client, claimed)
+        client.refuse("no_connack", "it broke a rule meanwhile, or takes no packet as large as its CONNACK")
         return
-    revoked = denied_subscriptions(connection, session) if claimed.present else []
+    revoked = denied_subscriptions(client, session) if claimed.present else []
     for text in revoked:
         session.retained_wanted.pop(text, None)  # what it has yet to bring goes out as the session begins
-    _begin(connection, attached)
-    _tell_connected(connection, event, session, claimed.present)
+    _begin(client, attached)
+    _tell_connected(client, event, session, claimed.present)
     if revoked:
-        await revoke(connection, session, revoked)
-        await writes_of(connection, attached).store_subscriptions()
+        await revoke(client, session, revoked)
+        await client.writes(attached).store_subscriptions()
     if session.has_deliveries:
-        await resume_flows(connection, session)
+        await resume_flows(client, session)
 
 
-def _check_client_id(connection: "MqttConnection", event: ConnectReceived) -> None:
+def _check_client_id(client: MqttClient, event: ConnectReceived) -> None:
     """Raise ConnectRefused where a client without an identifier is not let in."""
-    if not event.client_id and not connection.services.allows_no_client_id:
+    if not event.client_id and not client.services.allows_no_client_id:
         raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here")
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
         text = "a client that keeps its session needs a client identifier [311:3.1.3-8]"
         raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, text)
 
 
-def _admit(
-    connection: "MqttConnection", event: ConnectReceived, client_id: str, principal: Principal | None
-) -> Will | None:
+def _admit(client: MqttClient, event: ConnectReceived, client_id: str, principal: Principal | None) -> Will | None:
     """Give the client its place; return its will. Raises ConnectRefused and ClientDenied."""
     if principal is None:
-        connection.services.clients.denials.deny(NOT_AUTHENTICATED, client_id, _who(connection, event))
+        client.services.clients.denials.deny(NOT_AUTHENTICATED, client_id, _who(client, event))
         if event.user_name is None:
             raise ConnectRefused(NOT_AUTHORIZED, "this listener wants a user name", NOT_AUTHENTICATED)
         raise ConnectRefused(BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong", NOT_AUTHENTICATED)
-    identity = connection.identity
+    identity = client.identity
     identity.authenticated(principal)
-    assert connection.peer is not None
-    rights = identity.admit(client_id, connection.peer.host, takes_over=True)
-    if connection.read_control is not None:
-        connection.read_control.limit(rights)
+    assert client.peer is not None
+    rights = identity.admit(client_id, client.peer.host, takes_over=True)
+    if client.read_control is not None:
+        client.read_control.limit(rights)
     will = event.will
     if will is not None and will.topic.startswith(EVENT_TOPICS):
         text = f"will topic {will.topic!r} belongs to the server"
         if event.level == 5:
             raise ConnectRefused(TOPIC_NAME_INVALID, text)
         # Dropped like what 3.x publishes there, for it has no word for it. Bridges of mosquitto set such a will.
-        log.info("will of client %r at %s is dropped: %s", client_id, connection.peer_name(), text)
-        connection.services.counters.count(connection.services.counters.dropped, DROPPED)
+        log.info("will of client %r at %s is dropped: %s", client_id, client.peer_name(), text)
+        client.services.counters.count(client.services.counters.dropped, DROPPED)
         return None
     if will is not None:
         rights.check_publish(will.topic, guaranteed=will.qos > 0)
     return will
 
 
-def _who(connection: "MqttConnection", event: ConnectReceived) -> str:
+def _who(client: MqttClient, event: ConnectReceived) -> str:
     name = "without a user name" if event.user_name is None else f"as user {event.user_name[:80]!r}"
-    return f"401 Unauthorized: MQTT client at {connection.peer_name()} {name}"
+    return f"401 Unauthorized: MQTT client at {client.peer_name()} {name}"
 
 
-async def _named(connection: "MqttConnection", user_name: str, event: ConnectReceived) -> Principal | None:
+async def _named(client: MqttClient, user_name: str, event: ConnectReceived) -> Principal | None:
     """Return who a client with a user name is, None if it is not. Raises ClientDenied."""
-    peer = connection.peer
+    peer = client.peer
     assert peer is not None
-    own_name = enter_vpn(connection, user_name, event.client_id)
+    own_name = enter_vpn(client, user_name, event.client_id)
     password = event.password or b""
-    authenticator = connection.services.authenticator
+    authenticator = client.services.authenticator
     return await authenticator.client(own_name, password, listener=peer.listener, host=peer.host)
 
 
-def _unnamed(connection: "MqttConnection") -> Principal | None:
+def _unnamed(client: MqttClient) -> Principal | None:
     """Return who a client without a user name is, None if it has to have one."""
-    peer, authenticator = connection.peer, connection.services.authenticator
+    peer, authenticator = client.peer, client.services.authenticator
     assert peer is not None
     if peer.certificate_name:
         return authenticator.certificate(peer.certificate_name)
     return ANONYMOUS if authenticator.admits_anonymous(peer.listener) else None
 
 
-def enter_vpn(connection: "MqttConnection", user_name: str, client_id: str) -> str:
+def enter_vpn(client: MqttClient, user_name: str, client_id: str) -> str:
     """Bring the client into the message VPN that stands behind its user name; return the name itself.
 
     Raises ClientDenied.
     """
-    own_name, services = connection.vpns.of_user(user_name, connection.services, client_id)
-    connection.enter(services)
+    own_name, services = client.vpns.of_user(user_name, client.services, client_id)
+    client.enter(services)
     return own_name
 
 
-def refuse_denied(connection: "MqttConnection", denied: ClientDenied) -> None:
+def refuse_denied(client: MqttClient, denied: ClientDenied) -> None:
     """Answer a CONNECT with what a client was denied."""
-    connection.engine.refuse(DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), denied.text)
-    connection.refuse(denied.reason, denied.text)
+    client.engine.refuse(DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), denied.text)
+    client.refuse(denied.reason, denied.text)
 
 
 def _accept(
-    connection: "MqttConnection",
+    client: MqttClient,
     event: ConnectReceived,
     claimed: SessionClaimed,
     client_id: str,
     expiry_s: int,
     proven: Proven | None,
 ) -> bool:
-    services = connection.services
+    services = client.services
     keep_alive = services.keep_alive_s_max
     overrides = keep_alive > 0 and (event.keep_alive_s == 0 or event.keep_alive_s > keep_alive)
-    connection.ask_flush()
-    return connection.engine.accept(
+    client.ask_flush()
+    return client.engine.accept(
         claimed.present,
         assigned_client_id=client_id if not event.client_id else None,
         server_keep_alive_s=keep_alive if overrides and event.level == 5 else -1,
@@ -204,64 +198,37 @@ def _accept(
     )
 
 
-def _attached(
-    connection: "MqttConnection", event: ConnectReceived, session: Session, will: Will | None
-) -> AttachedSession:
-    limit = event.receive_maximum if event.level == 5 else connection.services.window_v3
+def _attached(client: MqttClient, event: ConnectReceived, session: Session, will: Will | None) -> AttachedSession:
+    limit = event.receive_maximum if event.level == 5 else client.services.window_v3
     return AttachedSession(session, will, receive_maximum=limit, explains=event.request_problem_information)
 
 
-def _give_back(connection: "MqttConnection", claimed: SessionClaimed) -> None:
+def _give_back(client: MqttClient, claimed: SessionClaimed) -> None:
     """Return the session of a client that is not let in. It hears of none that was made for it; so there is none."""
-    connection.attached = None
+    client.attached = None
     if not claimed.present:
         claimed.session.expiry_s = 0
-    connection.services.sessions.inbox.post(SessionReleased(claimed.session, None, connection.cell))
+    client.services.sessions.inbox.post(SessionReleased(claimed.session, None, client.cell))
 
 
-def _begin(connection: "MqttConnection", attached: AttachedSession) -> None:
+def _begin(client: MqttClient, attached: AttachedSession) -> None:
     """Send what the session's last connection left, and be where its messages go."""
     session = attached.session
     if session.has_deliveries:
-        delivering = begin_delivering(connection, attached)
+        delivering = client.begin_delivering(attached)
         delivering.resend_releases()
-        wall_ms = connection.cell.runtime.clock.wall_ms()
+        wall_ms = client.cell.runtime.clock.wall_ms()
         delivering.retained.resend(wall_ms)
         delivering.retained.go_on(wall_ms)
     if session.subscriber is not None:
-        reach(connection, session.subscriber)
+        client.connect_subscriber(session.subscriber)
 
 
-def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:
-    events = connection.services.events
+def _tell_connected(client: MqttClient, event: ConnectReceived, session: Session, resumed: bool) -> None:
+    events = client.services.events
     if not events.admits(CLIENT_CONNECTED):  # many come at once
         return
     level = LEVEL_NAMES[event.level]
     what = "resumed" if resumed else "new"
-    text = f"MQTT {level} client connected from {connection.peer_name()}, {what} session"
+    text = f"MQTT {level} client connected from {client.peer_name()}, {what} session"
     events.tell(CLIENT_CONNECTED, text, client=session.client_id)
-
-
-def detach(connection: "MqttConnection", attached: AttachedSession) -> SessionReleased:
-    """Take the session off a connection that ends. A goodbye counts also where its turn has not come yet.
-
-    Whatever fails over that, the directory gets the session: who claims it waits for that, and would never be answered.
-    """
-    connection.attached = None
-    try:
-        if connection.engine.goodbye is not None:
-            attached.says_goodbye(connection.engine.goodbye, connection.services.session_expiry_s_max)
-        attached.release()
-        _tell_disconnected(connection, attached)
-    except Exception:
-        log.exception("taking the session of %r off its connection failed", attached.session.client_id)
-    return SessionReleased(attached.session, attached.will, connection.cell)
-
-
-def _tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -> None:
-    """Tell operators that a client's session has left its connection."""
-    events, client = connection.services.events, attached.session.client_id
-    if attached.publishing is not None and attached.publishing.has_flow:
-        events.emit(CLIENT_FLOW_CLOSED, "publisher flow closed", client=client)
-    if events.admits(CLIENT_DISCONNECTED):
-        events.tell(CLIENT_DISCONNECTED, f"MQTT client at {connection.peer_name()} disconnected", client=client)

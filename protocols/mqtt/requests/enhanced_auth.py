@@ -4,9 +4,8 @@ Whose turn it is the engine knows; what a message proves the mechanism knows. Tr
 re-authentication, which may not make somebody else of the client.
 """
 
-from typing import TYPE_CHECKING
-
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
+from sluicegate.protocols.mqtt.client import MqttClient
 from sluicegate.protocols.mqtt.codec.events import AuthReceived, ConnectReceived
 from sluicegate.protocols.mqtt.codec.reason_codes import (
     BAD_AUTHENTICATION_METHOD,
@@ -21,15 +20,12 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
 from sluicegate.protocols.mqtt.requests.connect import connect, enter_vpn, refuse_denied
 from sluicegate.protocols.security.authentication import AuthenticationFailed, Exchange, Principal, Proven
 
-if TYPE_CHECKING:
-    from sluicegate.protocols.mqtt.connection import MqttConnection
 
-
-class Authenticating:
+class EnhancedAuthentication:
     """The exchanges of one connection that named a method in CONNECT."""
 
-    def __init__(self, connection: "MqttConnection", method: str, event: ConnectReceived) -> None:
-        self._connection = connection
+    def __init__(self, client: MqttClient, method: str, event: ConnectReceived) -> None:
+        self._client = client
         self._method = method
         self._connect: ConnectReceived | None = event  # None once it is accepted
         self._exchange: Exchange | None = None
@@ -40,11 +36,11 @@ class Authenticating:
         connect = self._connect
         if connect is not None and connect.user_name is not None:
             try:
-                enter_vpn(self._connection, connect.user_name, connect.client_id)
+                enter_vpn(self._client, connect.user_name, connect.client_id)
             except ClientDenied as denied:
-                refuse_denied(self._connection, denied)
+                refuse_denied(self._client, denied)
                 return
-        authenticator = self._connection.services.authenticator
+        authenticator = self._client.services.authenticator
         mechanism = authenticator.mechanisms.get(self._method)
         if mechanism is None:
             self._fail(BAD_AUTHENTICATION_METHOD, f"authentication method {self._method[:80]!r} is not known")
@@ -77,34 +73,34 @@ class Authenticating:
             self._send(CONTINUE_AUTHENTICATION, answer.data or None)
 
     def _proven(self, proven: Proven) -> None:
-        connection, event = self._connection, self._connect
+        client, event = self._client, self._connect
         if event is not None:
             self._connect = None
             self._principal = proven.principal
-            connection.carry_out(connect(connection, event, proven))
+            client.carry_out(connect(client, event, proven))
         elif self._principal is None or proven.principal.user_name != self._principal.user_name:
             self._fail(NOT_AUTHORIZED, "a re-authentication is another user's")
         else:
-            connection.identity.authenticated(proven.principal)
+            client.identity.authenticated(proven.principal)
             self._send(SUCCESS, proven.data)
 
     def _send(self, reason_code: int, data: bytes | None) -> None:
-        if not self._connection.engine.auth(reason_code, self._method, data):
+        if not self._client.engine.auth(reason_code, self._method, data):
             self._fail(PACKET_TOO_LARGE, "AUTH is larger than the client takes")
 
     def _host(self) -> str:
-        peer = self._connection.peer
+        peer = self._client.peer
         assert peer is not None, "the transport comes before its bytes"
         return peer.host
 
     def _fail(self, reason_code: int, text: str) -> None:
         """Refuse the CONNECT, or end the connection [4.12.1-2]. Why stays with us."""
-        connection = self._connection
+        client = self._client
         if self._connect is not None:
-            connection.services.clients.denials.deny(
-                NOT_AUTHENTICATED, self._connect.client_id, f"401 Unauthorized: MQTT client at {connection.peer_name()}"
+            client.services.clients.denials.deny(
+                NOT_AUTHENTICATED, self._connect.client_id, f"401 Unauthorized: MQTT client at {client.peer_name()}"
             )
-            connection.engine.refuse(reason_code)
-            connection.refuse(NOT_AUTHENTICATED, text)
+            client.engine.refuse(reason_code)
+            client.refuse(NOT_AUTHENTICATED, text)
         else:
-            connection.end(reason_code, "re-authentication failed")
+            client.end(reason_code, "re-authentication failed")

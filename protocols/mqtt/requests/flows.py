@@ -5,7 +5,7 @@ connection does for it what APIs of other brokers do, and asks the queue every t
 """
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pykka
 
@@ -14,43 +14,40 @@ from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequence
 from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.clients.rights import ClientDenied
-from sluicegate.protocols.mqtt.client import delivering_of
+from sluicegate.protocols.mqtt.client import MqttClient
 from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
 from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 log = logging.getLogger("sluicegate.mqtt")
 
 REBIND_MS: Final = 3000  # what Solace's APIs wait between two attempts
 
 
-async def resume_flows(connection: "MqttConnection", session: Session) -> None:
+async def resume_flows(client: MqttClient, session: Session) -> None:
     """Bind the flows of everything the session is subscribed to; queues that are gone meanwhile are passed over."""
     if session.queue is not None:
-        await bind_flow(connection, session.queue, None, is_named_queue=False)
+        await bind_flow(client, session.queue, None, is_named_queue=False)
     for extra in session.shares.values():
         if extra.queue_name:
-            handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
+            handle = await client.services.queues.ask(FindQueue(extra.queue_name))
             if handle is not None:
-                await bind_flow(connection, handle, extra, is_named_queue=False)
+                await bind_flow(client, handle, extra, is_named_queue=False)
     for extra in session.queues.values():
-        await _bind_to_named_queue(connection, extra)
+        await _bind_to_named_queue(client, extra)
 
 
 async def bind_flow(
-    connection: "MqttConnection", handle: QueueHandle, extra: ExtraSubscription | None, *, is_named_queue: bool
+    client: MqttClient, handle: QueueHandle, extra: ExtraSubscription | None, *, is_named_queue: bool
 ) -> None:
     """Bind a flow of this connection to a queue. Raises BindRefused."""
-    attached = connection.attached
+    attached = client.attached
     if attached is None:
         return  # the connection ended meanwhile
-    delivering = delivering_of(connection, attached)
+    delivering = client.delivering_of(attached)
     if is_named_queue:
-        connection.identity.check_bind(sum([each.is_named_queue for each in delivering.flows.values()]))
+        client.identity.check_bind(sum([each.is_named_queue for each in delivering.flows.values()]))
     if is_named_queue or handle.definition.config.partitioned():  # ids are remembered by the sequences of one partition
         ids = None
     else:
@@ -58,7 +55,7 @@ async def bind_flow(
     if ids is not None:
         await _match_ids(delivering, handle, ids)
     parked = None if extra is None else extra.parked
-    flow_id = connection.cell.runtime.next_urn() if parked is None else parked.flow_id
+    flow_id = client.cell.runtime.next_urn() if parked is None else parked.flow_id
     # Known before it is bound: deliveries may be here before the answer.
     delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, ids, is_named_queue=is_named_queue)
     try:
@@ -66,8 +63,8 @@ async def bind_flow(
             BindFlow(
                 flow_id,
                 attached.session.client_id,
-                connection.identity.user,
-                connection.cell.inbox,
+                client.identity.user,
+                client.cell.inbox,
                 delivering.window,
                 selector=None if extra is None else extra.selector,
             )
@@ -77,7 +74,7 @@ async def bind_flow(
         raise
     if extra is not None:
         extra.parked = None
-    if connection.attached is not attached:
+    if client.attached is not attached:
         handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile
 
 
@@ -93,51 +90,51 @@ async def _match_ids(delivering: DeliveringSide, handle: QueueHandle, ids: SentI
     ids.are_of(partition_id)
 
 
-def flow_gone(connection: "MqttConnection", message: FlowGone) -> None:
-    """A queue has ended a flow of this connection."""
-    if connection.attached is None or connection.attached.delivering is None:
+def flow_gone(client: MqttClient, message: FlowGone) -> None:
+    """A queue has ended a flow of this client."""
+    if client.attached is None or client.attached.delivering is None:
         return
-    bound = connection.attached.delivering.flows.pop(message.flow_id, None)
+    bound = client.attached.delivering.flows.pop(message.flow_id, None)
     if bound is not None and bound.extra is not None and message.may_return:
-        _later(connection, bound.extra)
+        _later(client, bound.extra)
 
 
-def _not_bound(connection: "MqttConnection", extra: ExtraSubscription, refusal: BindRefused) -> None:
+def _not_bound(client: MqttClient, extra: ExtraSubscription, refusal: BindRefused) -> None:
     """A queue that the session is subscribed to would not bind its flow."""
-    counters = connection.services.counters
+    counters = client.services.counters
     counters.count(counters.dropped, "bind_refused")
     if refusal.code != PERMISSION_DENIED:
-        _later(connection, extra)
+        _later(client, extra)
 
 
-def _later(connection: "MqttConnection", extra: ExtraSubscription) -> None:
-    connection.cell.after(REBIND_MS, lambda: _bind_again(connection, extra))
+def _later(client: MqttClient, extra: ExtraSubscription) -> None:
+    client.cell.after(REBIND_MS, lambda: _bind_again(client, extra))
 
 
-def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
-    if _is_wanted(connection, extra):
-        bound = run(connection.cell.runtime, _bind_to_named_queue(connection, extra))
-        bound.then(lambda done: connection.cell.do(done.get))
+def _bind_again(client: MqttClient, extra: ExtraSubscription) -> None:
+    if _is_wanted(client, extra):
+        bound = run(client.cell.runtime, _bind_to_named_queue(client, extra))
+        bound.then(lambda done: client.cell.do(done.get))
 
 
-async def _bind_to_named_queue(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+async def _bind_to_named_queue(client: MqttClient, extra: ExtraSubscription) -> None:
     """Bind the flow of a subscription that the session has already. What is refused is counted."""
     try:
-        wanted = FindQueue(extra.queue_name, connection.identity.rights, consumes=True)
-        handle = await connection.services.queues.ask(wanted)
-        if handle is not None and _is_wanted(connection, extra):
-            await bind_flow(connection, handle, extra, is_named_queue=True)
+        wanted = FindQueue(extra.queue_name, client.identity.rights, consumes=True)
+        handle = await client.services.queues.ask(wanted)
+        if handle is not None and _is_wanted(client, extra):
+            await bind_flow(client, handle, extra, is_named_queue=True)
     except ClientDenied as denied:
-        _not_bound(connection, extra, BindRefused(PERMISSION_DENIED, denied.text))
+        _not_bound(client, extra, BindRefused(PERMISSION_DENIED, denied.text))
     except BindRefused as refusal:
-        _not_bound(connection, extra, refusal)
+        _not_bound(client, extra, refusal)
     except pykka.ActorDeadError:
         log.debug("queue %r was deleted as a flow was to be bound to it", extra.queue_name)
 
 
-def _is_wanted(connection: "MqttConnection", extra: ExtraSubscription) -> bool:
+def _is_wanted(client: MqttClient, extra: ExtraSubscription) -> bool:
     """Return whether the client is there, still has the subscription, and has no flow for it."""
-    attached = connection.attached
+    attached = client.attached
     if attached is None or attached.session.queues.get(extra.filter_text) is not extra:
         return False
     return attached.delivering is None or attached.delivering.flow_of(extra) is None

@@ -1,7 +1,7 @@
 """Carrying out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and answering once everything is in force and stored."""
 
 import logging
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from sluicegate.actors.messages.directory import SESSION, CreateQueue, FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindRefused, UnbindFlow
@@ -24,7 +24,7 @@ from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.retained import RetainedScan
 from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
-from sluicegate.protocols.mqtt.client import delivering_of, subscriber_of, writes_of
+from sluicegate.protocols.mqtt.client import MqttClient
 from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from sluicegate.protocols.mqtt.codec.reason_codes import (
     DENIAL_CODES,
@@ -39,12 +39,8 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
 )
 from sluicegate.protocols.mqtt.codec.wire import has_unwanted_characters
 from sluicegate.protocols.mqtt.requests.flows import bind_flow
-from sluicegate.protocols.mqtt.requests.turn_budget import share_of
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.mqtt.connection import MqttConnection
 
 log = logging.getLogger("sluicegate.mqtt")
 
@@ -78,21 +74,21 @@ class _Asked:
 Retained = RetainedScan[RetainedMessage]
 
 
-async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> None:
+async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
     """Answer SUBSCRIBE with one code for each filter; a refused one does not undo the others."""
     codes: list[int] = []
     reasons: list[str] = []  # of refusals; SUBACK has one Reason String for all its codes
     retained: list[tuple[GrantedSubscription, Retained]] = []
     for request in event.requests:
-        turn = share_of(connection).next_filter()
+        turn = client.turn_budget().next_filter()
         if turn is not None:
             await turn
-        attached = connection.attached
+        attached = client.attached
         if attached is None:
             return
         try:
-            asked = _asked(connection, event)
-            code, found = await _subscribe(connection, attached.session, request, asked)
+            asked = _asked(client, event)
+            code, found = await _subscribe(client, attached.session, request, asked)
         except TopicError as error:
             code, found = TOPIC_FILTER_INVALID, None
             reasons.append(str(error))
@@ -103,50 +99,50 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
             code, found = DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), None
             reasons.append(denied.text)
         if code >= UNSPECIFIED_ERROR and reasons:  # 3.x clients hear no reason, so the log has to tell it
-            log.info("%s refused %r: %s", connection.peer_name(), request.filter_text, reasons[-1])
+            log.info("%s refused %r: %s", client.peer_name(), request.filter_text, reasons[-1])
         if code == PROTOCOL_ERROR:
-            connection.end(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
+            client.end(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
             return
         if found is not None:
             retained.append(found)
         # 3.1 has no code that refuses: it is told the QoS it asked for, and gets nothing.
-        codes.append(request.qos if code >= UNSPECIFIED_ERROR and connection.engine.level == 3 else code)
-    await _stored(connection)
-    if connection.attached is None:
+        codes.append(request.qos if code >= UNSPECIFIED_ERROR and client.engine.level == 3 else code)
+    await _stored(client)
+    if client.attached is None:
         return
-    connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
+    client.engine.suback(event.packet_id, codes, "; ".join(reasons))
     for granted, scan in retained:
-        if not scan.is_done or connection.attached.delivering is not None:
-            wall_ms = connection.cell.runtime.clock.wall_ms()
-            delivering_of(connection, connection.attached).retained.add(scan, granted, wall_ms)
-    connection.ask_flush()
+        if not scan.is_done or client.attached.delivering is not None:
+            wall_ms = client.cell.runtime.clock.wall_ms()
+            client.delivering_of(client.attached).retained.add(scan, granted, wall_ms)
+    client.ask_flush()
 
 
-async def unsubscribe(connection: "MqttConnection", event: UnsubscribeReceived) -> None:
+async def unsubscribe(client: MqttClient, event: UnsubscribeReceived) -> None:
     """Answer UNSUBSCRIBE; deliveries under way are completed [3.10.4-3]."""
     codes: list[int] = []
     for filter_text in event.filters:
-        turn = share_of(connection).next_filter()
+        turn = client.turn_budget().next_filter()
         if turn is not None:
             await turn
-        attached = connection.attached
+        attached = client.attached
         if attached is None:
             return
-        codes.append(await _unsubscribe(connection, attached.session, filter_text))
-    await _stored(connection)
-    if connection.attached is not None:
-        connection.engine.unsuback(event.packet_id, codes)
-        connection.ask_flush()
+        codes.append(await _unsubscribe(client, attached.session, filter_text))
+    await _stored(client)
+    if client.attached is not None:
+        client.engine.unsuback(event.packet_id, codes)
+        client.ask_flush()
 
 
 async def _subscribe(
-    connection: "MqttConnection",
+    client: MqttClient,
     session: Session,
     request: SubscriptionRequest,
     asked: _Asked,
 ) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
     text = request.filter_text
-    if connection.services.limits.refuse_control_characters and has_unwanted_characters(text):
+    if client.services.limits.refuse_control_characters and has_unwanted_characters(text):
         raise _Refused(TOPIC_FILTER_INVALID, "the filter has control characters")
     queue_name = parse_queue_address(text)
     if text.startswith(SHARE_PREFIX):
@@ -155,11 +151,11 @@ async def _subscribe(
         if asked.selector is not None:
             reason = "a selector on a shared subscription; allowed: on a topic filter, and on $queue/NAME"
             raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
-        return await _subscribe_shared(connection, session, request, asked), None
+        return await _subscribe_shared(client, session, request, asked), None
     if queue_name is not None:
-        return await _subscribe_queue(connection, session, request, asked, queue_name), None
+        return await _subscribe_queue(client, session, request, asked, queue_name), None
     topic_filter = parse_filter(text, Syntax.MQTT)
-    rights = connection.identity.rights
+    rights = client.identity.rights
     known = session.table.by_filter.get(text)
     is_known = known is not None and known.selector == asked.selector
     rights.check_subscription(
@@ -168,10 +164,10 @@ async def _subscribe(
         is_new=known is None,
         selector="" if asked.selector is None or is_known else asked.selector.text,
     )
-    qos = _granted_qos(connection, request)
-    subscriber = subscriber_of(connection, session)
+    qos = _granted_qos(client, request)
+    subscriber = client.subscriber(session)
     if qos > 0 and session.queue is None:
-        await _make_queue(connection, session, subscriber)
+        await _make_queue(client, session, subscriber)
     granted = GrantedSubscription(
         topic_filter,
         qos,
@@ -186,8 +182,8 @@ async def _subscribe(
         session.changed(text)
     # In the table first: a message may be routed here as soon as the router has answered.
     session.grant(text, granted)
-    added: SubscriptionAdded = await share_of(connection).ask(
-        connection.services.router,
+    added: SubscriptionAdded = await client.turn_budget().ask(
+        client.services.router,
         AddSubscription(
             subscriber,
             topic_filter,
@@ -201,9 +197,9 @@ async def _subscribe(
     return qos, None if added.retained is None else (granted, added.retained)
 
 
-def _asked(connection: "MqttConnection", event: SubscribeReceived) -> _Asked:
+def _asked(client: MqttClient, event: SubscribeReceived) -> _Asked:
     """Return what the properties of a SUBSCRIBE ask for. Raises _Refused."""
-    selector = _selector(connection, event.selectors)
+    selector = _selector(client, event.selectors)
     try:
         priorities = priorities_of(event.priorities)
     except PriorityInvalid as error:
@@ -223,49 +219,47 @@ def _partition_count(texts: list[str]) -> int:
     return count
 
 
-def _selector(connection: "MqttConnection", texts: list[str]) -> Selector | None:
+def _selector(client: MqttClient, texts: list[str]) -> Selector | None:
     """Return the selector of a SUBSCRIBE, None where it has none or a blank one. Raises _Refused."""
     if len(texts) > 1:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, f"{len(texts)} selectors; allowed: one for all filters")
     if not texts or not texts[0].strip():
         return None
     try:
-        return connection.services.selectors.compile(texts[0])
+        return client.services.selectors.compile(texts[0])
     except SelectorError as error:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
-async def _make_queue(connection: "MqttConnection", session: Session, subscriber: Subscriber) -> None:
+async def _make_queue(client: MqttClient, session: Session, subscriber: Subscriber) -> None:
     """Give the session a queue for its guaranteed messages; durable when the session is."""
-    definition = connection.services.session_queue(session.queue_name(), session.is_durable)
-    handle: QueueHandle = await connection.services.queues.ask(
+    definition = client.services.session_queue(session.queue_name(), session.is_durable)
+    handle: QueueHandle = await client.services.queues.ask(
         CreateQueue(definition, SESSION, durable=session.is_durable, must_be_new=False)
     )
     session.queue = handle
     subscriber.queue = handle.target
-    await bind_flow(connection, handle, None, is_named_queue=False)
+    await bind_flow(client, handle, None, is_named_queue=False)
 
 
-async def _subscribe_shared(
-    connection: "MqttConnection", session: Session, request: SubscriptionRequest, asked: _Asked
-) -> int:
+async def _subscribe_shared(client: MqttClient, session: Session, request: SubscriptionRequest, asked: _Asked) -> int:
     shared = parse_shared(request.filter_text, Syntax.MQTT)
     assert shared is not None, "the filter begins with the prefix"
     known = session.shares.get(request.filter_text)
-    rights = connection.identity.rights
+    rights = client.identity.rights
     rights.check_share(shared.share_name)
     others_count = _count(session) - (known is not None)
     rights.check_subscription(shared.filter, others_count, is_new=known is None, share_name=shared.share_name)
-    qos = _granted_qos(connection, request)
+    qos = _granted_qos(client, request)
     count = asked.partition_count
     if count and qos == 0:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "partitions at QoS 0, where there is no queue; allowed: QoS 1, 2")
     if known is not None and qos == 0:
-        await _end_share(connection, known)  # nothing comes to it by the queue any more
-    subscriber = subscriber_of(connection, session)
+        await _end_share(client, known)  # nothing comes to it by the queue any more
+    subscriber = client.subscriber(session)
     join = JoinGroup(subscriber, shared.share_name, shared.filter, qos, session.is_durable, count)
     try:
-        joined: GroupJoined = await connection.services.router.ask(join)
+        joined: GroupJoined = await client.services.router.ask(join)
     except ShareRefused as refusal:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(refusal)) from None
     extra = _extra(request, asked.identifier)
@@ -276,12 +270,12 @@ async def _subscribe_shared(
     if known is None or not known.is_as(extra):
         session.changed(request.filter_text)
     session.add_share(extra)
-    await _replace_flow(connection, known, extra, joined.queue, is_named_queue=False)
+    await _replace_flow(client, known, extra, joined.queue, is_named_queue=False)
     return qos
 
 
 async def _subscribe_queue(
-    connection: "MqttConnection",
+    client: MqttClient,
     session: Session,
     request: SubscriptionRequest,
     asked: _Asked,
@@ -289,11 +283,11 @@ async def _subscribe_queue(
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
-    wanted = FindQueue(queue_name, connection.identity.rights, consumes=True)
-    handle: QueueHandle | None = await connection.services.queues.ask(wanted)
+    wanted = FindQueue(queue_name, client.identity.rights, consumes=True)
+    handle: QueueHandle | None = await client.services.queues.ask(wanted)
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
-    qos_max = connection.services.limits.maximum_qos
+    qos_max = client.services.limits.maximum_qos
     if qos_max == 0:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "mqtt.maximum_qos is 0, and with QoS 0 nothing is settled")
     extra = _extra(request, asked.identifier)
@@ -304,10 +298,10 @@ async def _subscribe_queue(
     if known is None or not known.is_as(extra):
         session.changed(request.filter_text)
     if known is not None and known.selector != asked.selector:
-        await _end_flow(connection, session.queues.pop(request.filter_text))  # what it holds is given back
+        await _end_flow(client, session.queues.pop(request.filter_text))  # what it holds is given back
         known = None
     try:
-        await _replace_flow(connection, known, extra, handle, is_named_queue=True)
+        await _replace_flow(client, known, extra, handle, is_named_queue=True)
     except BindRefused as refusal:
         code = NOT_AUTHORIZED if refusal.code == PERMISSION_DENIED else QUOTA_EXCEEDED
         raise _Refused(code, str(refusal)) from None
@@ -316,7 +310,7 @@ async def _subscribe_queue(
 
 
 async def _replace_flow(
-    connection: "MqttConnection",
+    client: MqttClient,
     known: ExtraSubscription | None,
     extra: ExtraSubscription,
     handle: QueueHandle | None,
@@ -324,7 +318,7 @@ async def _replace_flow(
     is_named_queue: bool,
 ) -> None:
     """Bind a flow for a subscription; one that is only given other options keeps its flow and its messages."""
-    attached = connection.attached
+    attached = client.attached
     if attached is None:
         return
     if known is not None and attached.delivering is not None:
@@ -333,44 +327,42 @@ async def _replace_flow(
             bound.extra = extra
             return
     if handle is not None:
-        await bind_flow(connection, handle, extra, is_named_queue=is_named_queue)
+        await bind_flow(client, handle, extra, is_named_queue=is_named_queue)
 
 
-async def _unsubscribe(connection: "MqttConnection", session: Session, filter_text: str) -> int:
+async def _unsubscribe(client: MqttClient, session: Session, filter_text: str) -> int:
     if filter_text in session.shares:
         session.changed(filter_text)
-        await _end_share(connection, session.shares.pop(filter_text))
+        await _end_share(client, session.shares.pop(filter_text))
         shared = parse_shared(filter_text, Syntax.MQTT)
         assert shared is not None
-        await connection.services.router.ask(
-            LeaveGroup(subscriber_of(connection, session), shared.share_name, shared.filter)
-        )
+        await client.services.router.ask(LeaveGroup(client.subscriber(session), shared.share_name, shared.filter))
         return SUCCESS
     if filter_text in session.queues:
         session.changed(filter_text)
-        await _end_flow(connection, session.queues.pop(filter_text))
+        await _end_flow(client, session.queues.pop(filter_text))
         return SUCCESS
     revoked = session.table.revoke(filter_text)
     if revoked is None:
         return NO_SUBSCRIPTION_EXISTED
     session.changed(filter_text)
-    if connection.attached is not None and connection.attached.delivering is not None:
-        connection.attached.delivering.retained.forget(revoked)
-    await share_of(connection).ask(
-        connection.services.router, RemoveSubscription(subscriber_of(connection, session), revoked.topic_filter)
+    if client.attached is not None and client.attached.delivering is not None:
+        client.attached.delivering.retained.forget(revoked)
+    await client.turn_budget().ask(
+        client.services.router, RemoveSubscription(client.subscriber(session), revoked.topic_filter)
     )
     return SUCCESS
 
 
-async def _end_share(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+async def _end_share(client: MqttClient, extra: ExtraSubscription) -> None:
     """End the flow of a shared subscription; of what was sent by it nothing is sent again."""
-    if connection.attached is not None and connection.attached.delivering is not None:
-        connection.attached.delivering.disown(extra.ids)
-    await _end_flow(connection, extra)
+    if client.attached is not None and client.attached.delivering is not None:
+        client.attached.delivering.disown(extra.ids)
+    await _end_flow(client, extra)
 
 
-async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> None:
-    attached = connection.attached
+async def _end_flow(client: MqttClient, extra: ExtraSubscription) -> None:
+    attached = client.attached
     if attached is None:
         return
     if extra.parked is not None:
@@ -386,9 +378,9 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
             del flows[flow_id]
 
 
-def denied_subscriptions(connection: "MqttConnection", session: Session) -> list[str]:
+def denied_subscriptions(client: MqttClient, session: Session) -> list[str]:
     """Return the subscriptions of a resumed session that its client would not be granted any more."""
-    rights = connection.identity.rights
+    rights = client.identity.rights
     denied: list[str] = []
     for text, granted in session.table.by_filter.items():
         if not rights.may_subscribe(granted.topic_filter):
@@ -400,18 +392,18 @@ def denied_subscriptions(connection: "MqttConnection", session: Session) -> list
     return denied
 
 
-async def revoke(connection: "MqttConnection", session: Session, denied: list[str]) -> None:
+async def revoke(client: MqttClient, session: Session, denied: list[str]) -> None:
     """End subscriptions of a resumed session."""
     for text in denied:
-        connection.services.clients.denials.deny(SUBSCRIBE_ACL, session.client_id, f"kept subscription {text!r}")
-        await _unsubscribe(connection, session, text)
+        client.services.clients.denials.deny(SUBSCRIBE_ACL, session.client_id, f"kept subscription {text!r}")
+        await _unsubscribe(client, session, text)
 
 
-def _granted_qos(connection: "MqttConnection", request: SubscriptionRequest) -> int:
+def _granted_qos(client: MqttClient, request: SubscriptionRequest) -> int:
     """Return the QoS of a subscription to a topic: a server may grant less than is asked for [3.8.4-8] [3.2.2-10]."""
-    if not connection.identity.rights.may_keep_messages():
+    if not client.identity.rights.may_keep_messages():
         return 0
-    return min(request.qos, connection.services.limits.maximum_qos)
+    return min(request.qos, client.services.limits.maximum_qos)
 
 
 def _count(session: Session) -> int:
@@ -419,11 +411,11 @@ def _count(session: Session) -> int:
     return len(session.table.by_filter) + len(session.shares)
 
 
-async def _stored(connection: "MqttConnection") -> None:
+async def _stored(client: MqttClient) -> None:
     """Wait until a restart would bring the session back as it is now."""
-    attached = connection.attached
+    attached = client.attached
     if attached is not None and attached.session.unstored:
-        await writes_of(connection, attached).store_subscriptions()
+        await client.writes(attached).store_subscriptions()
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

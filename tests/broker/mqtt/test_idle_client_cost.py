@@ -18,7 +18,7 @@ async def test_for_a_client_that_only_stays_nothing_is_made_beside_its_session(b
     attached = connection.attached
     assert attached is not None
     assert connection.cell.actor is None
-    assert (connection.read_control, connection.write_control, connection.share) == (None, None, None)
+    assert (connection.read_control, connection.write_control, connection.budget) == (None, None, None)
     assert (attached.publishing, attached.delivering, attached.writes) == (None, None, None)
     assert attached.session.subscriber is None
 
