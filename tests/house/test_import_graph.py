@@ -36,11 +36,6 @@ KNOWN: dict[str, set[str]] = {
         "sluicegate.gateway.node.servers",
         "sluicegate.gateway.node.vpn",
     },
-    "sluicegate.protocols.flow": {
-        "sluicegate.protocols.flow.connection",
-        "sluicegate.protocols.flow.datapath",
-        "sluicegate.protocols.flow.requests",
-    },
     "sluicegate.protocols.flow.client.aio": {
         "sluicegate.protocols.flow.client.aio.bulk",
         "sluicegate.protocols.flow.client.aio.client",

@@ -7,18 +7,18 @@ pass between two chunks. Flows with credit take turns.
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, final
 
 import pykka
 
 from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadFailed, ReadRange
 from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import NO_REQUEST, Error
 from sluicegate.protocols.flow.datapath.bulk_rows import encode_chunk
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.connection import FlowConnection
+from sluicegate.protocols.flow.datapath.output import Output
 
 log = logging.getLogger("sluicegate.flow")
 
@@ -59,16 +59,21 @@ class ReadingFlow:
 class ReadingSide:
     """What one client reads in bulk, over all its flows. Invariant: a flow is in `_waiting` at most once."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, output: Output, counters: ProtocolCounters, carry_out: Callable[[Coroutine[Any, Any, None]], None]
+    ) -> None:
         self.flows: dict[int, ReadingFlow] = {}
+        self._output = output
+        self._counters = counters
+        self._carry_out = carry_out
         self._waiting: deque[ReadingFlow] = deque()  # flows that may go on, the next first
         self._is_reading = False
         self._is_shut = False  # the socket takes no more
 
-    def add(self, connection: "FlowConnection", flow: ReadingFlow) -> None:
+    def add(self, flow: ReadingFlow) -> None:
         """Let a flow begin."""
         self.flows[flow.flow_id] = flow
-        self._queue_up(connection, flow)
+        self._queue_up(flow)
 
     def remove(self, flow_id: int) -> None:
         """Forget a flow: its client has enough, or is gone."""
@@ -76,29 +81,34 @@ class ReadingSide:
         if flow is not None and flow in self._waiting:
             self._waiting.remove(flow)
 
-    def credit(self, connection: "FlowConnection", flow: ReadingFlow, number_max: int) -> None:
+    def end(self) -> None:
+        """The connection is gone, and has no flows. Let go of it: together they would wait for the cycle collector."""
+        assert not self.flows, "whoever ends a connection ends its flows first"
+        self._carry_out = _carry_out_nothing
+
+    def credit(self, flow: ReadingFlow, number_max: int) -> None:
         """Take over the limit that the client sets. It never falls: who wants no more ends the flow."""
         had_credit = flow.number < flow.number_max
         flow.number_max = max(flow.number_max, number_max)
         if not had_credit:
-            self._queue_up(connection, flow)
+            self._queue_up(flow)
 
-    def hold_back(self, connection: "FlowConnection", is_full: bool) -> None:
+    def hold_back(self, is_full: bool) -> None:
         """Read nothing while the socket is full."""
         self._is_shut = is_full
-        self._go_on(connection)
+        self._go_on()
 
-    def _queue_up(self, connection: "FlowConnection", flow: ReadingFlow) -> None:
+    def _queue_up(self, flow: ReadingFlow) -> None:
         if flow.number < flow.number_max and flow not in self._waiting:
             self._waiting.append(flow)
-            self._go_on(connection)
+            self._go_on()
 
-    def _go_on(self, connection: "FlowConnection") -> None:
+    def _go_on(self) -> None:
         if self._waiting and not self._is_reading and not self._is_shut:
             self._is_reading = True
-            connection.carry_out(self._read(connection, self._waiting.popleft()))
+            self._carry_out(self._read(self._waiting.popleft()))
 
-    async def _read(self, connection: "FlowConnection", flow: ReadingFlow) -> None:
+    async def _read(self, flow: ReadingFlow) -> None:
         """Read and send one chunk, unless the last one has filled the socket."""
         if self._is_shut:
             self._is_reading = False
@@ -119,26 +129,31 @@ class ReadingSide:
             self._is_reading = False
         if self.flows.get(flow.flow_id) is flow:
             if chunk is not None:
-                self._send(connection, flow, chunk)
+                self._send(flow, chunk)
             else:
-                self._fail(connection, flow, code, problem)
-        self._go_on(connection)
+                self._fail(flow, code, problem)
+        self._go_on()
 
-    def _send(self, connection: "FlowConnection", flow: ReadingFlow, chunk: RangeChunk) -> None:
+    def _send(self, flow: ReadingFlow, chunk: RangeChunk) -> None:
         is_last = chunk.next_sequence >= min(flow.end, chunk.synced_end)
         flow.number += 1
         flow.next_sequence = chunk.next_sequence
-        output = connection.output
+        output = self._output
         output.flows.append(encode_chunk(flow.flow_id, flow.number, chunk, flow.columns, is_last=is_last))
         output.ask_flush()
-        connection.count_sent(sum([run.stop_row - run.start_row for run in chunk.runs]))
+        self._counters.messages_sent += sum([run.stop_row - run.start_row for run in chunk.runs])
         if is_last:
             del self.flows[flow.flow_id]
         else:
-            self._queue_up(connection, flow)
+            self._queue_up(flow)
 
-    def _fail(self, connection: "FlowConnection", flow: ReadingFlow, code: int, problem: str) -> None:
+    def _fail(self, flow: ReadingFlow, code: int, problem: str) -> None:
         """End a flow whose range cannot be read any further. What was sent of it stands."""
         del self.flows[flow.flow_id]
         retry_after_ms = READ_AGAIN_MS if code == codes.UNREADABLE else None
-        connection.send(Error(flow.flow_id, NO_REQUEST, code, problem, retry_after_ms).encode())
+        self._output.send(Error(flow.flow_id, NO_REQUEST, code, problem, retry_after_ms).encode())
+
+
+def _carry_out_nothing(request: Coroutine[Any, Any, None]) -> None:
+    """Carry out what a connection that has ended reads."""
+    request.close()

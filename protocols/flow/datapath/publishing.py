@@ -28,6 +28,7 @@ from sluicegate.messaging.message.refusals import (
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
 )
+from sluicegate.messaging.observability.events import as_word
 from sluicegate.messaging.topics.syntax import TopicError, check_published_topic, queue_topic
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec import codes
@@ -132,6 +133,10 @@ class PublisherFlow:
                 named.undecided.append((entry.publication, entry.first, entry.last))
             elif entry.code == codes.NONE:  # if its row is on its way still, whatever is written next comes behind it
                 named.note_stored(entry.first, entry.last)
+
+    def shown(self) -> str:
+        """Return what operators know it by: its publisher's name, or the id of an anonymous one."""
+        return str(self.flow_id) if self.named is None else as_word(self.named.name)
 
     def __repr__(self) -> str:
         return f"PublisherFlow({self.flow_id}, {self.named!r}, through {self.answered_through})"

@@ -1,6 +1,6 @@
 """What a client's requests lead to: a publisher by its name, or a flow on a queue. Each needs other actors."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import (
@@ -17,7 +17,7 @@ from sluicegate.actors.messages.queues import (
 from sluicegate.messaging.bulk.durable_cursors import QUEUE_IN_USE
 from sluicegate.messaging.clients.rights import PUBLISHER_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, as_word
+from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
@@ -27,6 +27,7 @@ from sluicegate.protocols.flow.codec.limits import WINDOW_MAX
 from sluicegate.protocols.flow.datapath.browsing import BrowsingFlow
 from sluicegate.protocols.flow.datapath.consuming import ConsumerFlow
 from sluicegate.protocols.flow.datapath.publishing import PublisherFlow
+from sluicegate.protocols.flow.peer import FlowPeer
 from sluicegate.protocols.flow.publishers.messages import (
     ClaimPublisher,
     PublisherNotStored,
@@ -35,9 +36,6 @@ from sluicegate.protocols.flow.publishers.messages import (
     TooManyPublishers,
 )
 from sluicegate.protocols.flow.publishers.publisher import NamedPublisher
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.connection import FlowConnection
 
 PROTOCOL: Final = "flow"
 RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
@@ -52,38 +50,38 @@ _BIND_CODES: Final[dict[str, int]] = {
 _FOR_NOW: Final = frozenset({codes.DISABLED, codes.TOO_MANY, codes.IN_USE})
 
 
-async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
+async def open_publisher(peer: FlowPeer, asked: OpenPub) -> None:
     """Answer OPEN_PUB."""
     named: NamedPublisher | None = None
     try:
-        connection.identity.rights.check_publisher_flow(len(connection.publishing.flows))
+        peer.identity.rights.check_publisher_flow(len(peer.publishing.flows))
     except ClientDenied as denied:
-        connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, denied.text, None)
+        peer.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, denied.text, None)
         return
-    window_max = connection.services.limits.window
+    window_max = peer.services.limits.window
     window = min(asked.window or window_max, window_max, WINDOW_MAX)
     if asked.name:
         try:
-            named = await connection.services.publishers.ask(
-                ClaimPublisher(asked.name, connection.cell, connection.identity.user, window)
+            named = await peer.services.publishers.ask(
+                ClaimPublisher(asked.name, peer.cell, peer.identity.user, window)
             )
         except TooManyPublishers as too_many:
-            connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(too_many), RETRY_AFTER_MS)
+            peer.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(too_many), RETRY_AFTER_MS)
             return
         except PublisherOfAnother as of_another:
-            connection.services.clients.denials.deny(PUBLISHER_OF_ANOTHER, connection.client, str(of_another))
-            connection.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, str(of_another), None)
+            peer.services.clients.denials.deny(PUBLISHER_OF_ANOTHER, peer.client, str(of_another))
+            peer.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, str(of_another), None)
             return
         except PublisherNotStored as unstored:
-            connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_STORED, str(unstored), RETRY_AFTER_MS)
+            peer.refuse_request(asked.flow_id, asked.request_id, codes.NOT_STORED, str(unstored), RETRY_AFTER_MS)
             return
-    if connection.is_released():
+    if peer.is_released:
         if named is not None:
-            connection.services.publishers.inbox.post(ReleasePublisher(named, named.epoch))
+            peer.services.publishers.inbox.post(ReleasePublisher(named, named.epoch))
         return
     flow = PublisherFlow(asked.flow_id, named, window)
-    connection.publishing.add(flow)
-    connection.ids.answered(asked.flow_id)
+    peer.publishing.add(flow)
+    peer.ids.answered(asked.flow_id)
     opened = PubOpened(
         asked.flow_id,
         asked.request_id,
@@ -91,32 +89,20 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
         stored_through=flow.answered_through,
         stored_highest=flow.answered_through if named is None else named.highest(),
         sequence_max=flow.sequence_max,
-        incarnation=connection.services.incarnation,
+        incarnation=peer.services.incarnation,
     )
-    connection.send(opened.encode())
-    connection.tell(CLIENT_FLOW_OPENED, f"publisher flow {_shown(flow)} opened")
+    peer.send(opened.encode())
+    peer.tell(CLIENT_FLOW_OPENED, f"publisher flow {flow.shown()} opened")
 
 
-def close_publisher(connection: "FlowConnection", flow: PublisherFlow) -> None:
-    """Let go of a publisher; what is remembered of it lies with its name."""
-    connection.publishing.remove(flow.flow_id)
-    if flow.named is not None:
-        connection.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
-    connection.tell(CLIENT_FLOW_CLOSED, f"publisher flow {_shown(flow)} closed")
-
-
-def _shown(flow: PublisherFlow) -> str:
-    return str(flow.flow_id) if flow.named is None else as_word(flow.named.name)
-
-
-async def bind(connection: "FlowConnection", asked: Bind) -> None:
+async def bind(peer: FlowPeer, asked: Bind) -> None:
     """Answer BIND."""
-    services = connection.services
+    services = peer.services
     handle: QueueHandle | None = None
     selector: Selector | None = None
     code, text = codes.NOT_FOUND, f"there is no queue {asked.name!r}"
     try:
-        handle = await services.queues.ask(FindQueue(asked.name, connection.identity.rights, consumes=True))
+        handle = await services.queues.ask(FindQueue(asked.name, peer.identity.rights, consumes=True))
         if handle is not None and asked.selector.strip():
             selector = services.selectors.compile(asked.selector)
     except ClientDenied as denied:
@@ -124,32 +110,30 @@ async def bind(connection: "FlowConnection", asked: Bind) -> None:
     except SelectorError as error:
         handle, code, text = None, codes.REQUEST_INVALID, str(error)
     if handle is None:
-        connection.refuse_request(asked.flow_id, asked.request_id, code, text, None)
+        peer.refuse_request(asked.flow_id, asked.request_id, code, text, None)
         return
-    if connection.is_released():
+    if peer.is_released:
         return
     try:
-        connection.identity.check_bind(len(connection.consuming.flows) + len(connection.browsing.flows))
+        peer.identity.check_bind(len(peer.consuming.flows) + len(peer.browsing.flows))
         if asked.browses:
-            await _bind_browser(connection, asked, handle, selector)
+            await _bind_browser(peer, asked, handle, selector)
         else:
-            await _bind_consumer(connection, asked, handle, selector)
+            await _bind_consumer(peer, asked, handle, selector)
     except BindRefused as refusal:
         code = _BIND_CODES.get(refusal.code, codes.DISABLED)
         retry_after_ms = RETRY_AFTER_MS if code in _FOR_NOW else None
-        connection.refuse_request(asked.flow_id, asked.request_id, code, str(refusal), retry_after_ms)
+        peer.refuse_request(asked.flow_id, asked.request_id, code, str(refusal), retry_after_ms)
 
 
-async def _bind_consumer(
-    connection: "FlowConnection", asked: Bind, handle: QueueHandle, selector: Selector | None
-) -> None:
+async def _bind_consumer(peer: FlowPeer, asked: Bind, handle: QueueHandle, selector: Selector | None) -> None:
     """Bind a flow that consumes. Raises BindRefused."""
-    services = connection.services
+    services = peer.services
     unsettled_max = min(asked.unsettled_max or services.limits.unsettled_max, services.limits.unsettled_max)
     window: CreditWindow[Address] = CreditWindow(0, services.credit)
     flow = ConsumerFlow(
         asked.flow_id,
-        connection.runtime.next_urn(),
+        peer.runtime.next_urn(),
         handle.cell,
         handle.name,
         window,
@@ -158,12 +142,12 @@ async def _bind_consumer(
     )
     acknowledges = asked.acknowledges and handle.state.is_partitioned()
     flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max, services.incarnation, acknowledges).encode()
-    connection.consuming.add(flow)
+    peer.consuming.add(flow)
     request = BindFlow(
         flow.urn,
-        connection.client,
-        connection.identity.user,
-        connection.cell.inbox,
+        peer.client,
+        peer.identity.user,
+        peer.cell.inbox,
         window,
         PROTOCOL,
         selector=selector,
@@ -172,38 +156,36 @@ async def _bind_consumer(
     try:
         await handle.cell.ask(request)
     except BindRefused:
-        connection.consuming.remove(flow)
+        peer.consuming.remove(flow)
         raise
-    if connection.is_released():
+    if peer.is_released:
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
-        connection.ids.answered(asked.flow_id)
-        connection.consuming.answer_bind(flow)
+        peer.ids.answered(asked.flow_id)
+        peer.consuming.answer_bind(flow)
 
 
-async def _bind_browser(
-    connection: "FlowConnection", asked: Bind, handle: QueueHandle, selector: Selector | None
-) -> None:
+async def _bind_browser(peer: FlowPeer, asked: Bind, handle: QueueHandle, selector: Selector | None) -> None:
     """Bind a flow that looks. Raises BindRefused."""
-    flow = BrowsingFlow(asked.flow_id, connection.runtime.next_urn(), handle.cell, asked.delivery_id_max)
-    connection.browsing.add(flow)
+    flow = BrowsingFlow(asked.flow_id, peer.runtime.next_urn(), handle.cell, asked.delivery_id_max)
+    peer.browsing.add(flow)
     request = BindBrowser(
         flow.urn,
-        connection.client,
+        peer.client,
         PROTOCOL,
-        connection.identity.user,
-        connection.cell.inbox,
+        peer.identity.user,
+        peer.cell.inbox,
         window=0,
         selector=selector,
     )
     try:
         bound: BrowserBound = await handle.cell.ask(request)
     except BindRefused:
-        connection.browsing.remove(flow)
+        peer.browsing.remove(flow)
         raise
-    if connection.is_released():
+    if peer.is_released:
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
-        connection.ids.answered(asked.flow_id)
-        answer = Bound(asked.flow_id, asked.request_id, 0, connection.services.incarnation)
-        connection.browsing.begin(flow, bound.browser, answer.encode())
+        peer.ids.answered(asked.flow_id)
+        answer = Bound(asked.flow_id, asked.request_id, 0, peer.services.incarnation)
+        peer.browsing.begin(flow, bound.browser, answer.encode())

@@ -4,7 +4,7 @@ Flow: bulk reading, cursors, staged publishing. What a user may do with a queue 
 serve operators as well: reading needs `read-only`, and a cursor, for which the queue keeps messages, `consume`.
 """
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pykka
 
@@ -50,43 +50,40 @@ from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, 
 from sluicegate.protocols.flow.codec.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
 from sluicegate.protocols.flow.datapath.bulk_reads import ReadingFlow
 from sluicegate.protocols.flow.datapath.bulk_rows import batches_of
+from sluicegate.protocols.flow.peer import FlowPeer
 from sluicegate.protocols.flow.requests.refusals import REFUSAL_CODES, refuse
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.connection import FlowConnection
 
 BulkRequest: TypeAlias = QueueStatus | CutRangeFrame | CursorBind | CursorRequest | StageRows | CommitRows | AbortRows
 BULK_REQUESTS: Final = (QueueStatus, CutRangeFrame, CursorBind, CursorRequest, StageRows, CommitRows, AbortRows)
 
 
-async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
+async def begin_reading(peer: FlowPeer, asked: Read) -> None:
     """Answer READ, and begin."""
     try:
-        handle = await _queue(connection, asked.queue, READ_ONLY)
+        handle = await _queue(peer, asked.queue, READ_ONLY)
         if not 0 < asked.first <= asked.end or not asked.columns or asked.columns & ~ALL:
             text = f"sequences {asked.first} to {asked.end}, columns {asked.columns:#x}; known are {ALL:#x}"
             raise RequestRefused(codes.REQUEST_INVALID, text)
         if asked.cursor:
-            await connection.services.cursors.ask(HeartbeatCursor(asked.queue, asked.cursor, asked.epoch))
+            await peer.services.cursors.ask(HeartbeatCursor(asked.queue, asked.cursor, asked.epoch))
         overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
         if asked.partition >= len(overviews):
             text = f"{asked.queue!r} has no partition {asked.partition}, but 0 to {len(overviews) - 1}"
             raise RequestRefused(codes.NOT_FOUND, text)
     except RequestRefused as refusal:
-        refuse(connection, asked.flow_id, asked.request_id, refusal.code, str(refusal))
+        refuse(peer, asked.flow_id, asked.request_id, refusal.code, str(refusal))
     except CursorRefused as refused:
-        refuse(connection, asked.flow_id, asked.request_id, REFUSAL_CODES[refused.code], str(refused))
+        refuse(peer, asked.flow_id, asked.request_id, REFUSAL_CODES[refused.code], str(refused))
     except pykka.ActorDeadError:
-        refuse(connection, asked.flow_id, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
+        refuse(peer, asked.flow_id, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
     else:
-        if connection.is_released():
+        if peer.is_released:
             return
         chunk_bytes = min(asked.chunk_bytes or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
-        incarnation = connection.services.incarnation
-        connection.ids.answered(asked.flow_id)
-        connection.send(Reading(asked.flow_id, asked.request_id, incarnation, chunk_bytes).encode())
-        connection.reading.add(
-            connection,
+        incarnation = peer.services.incarnation
+        peer.ids.answered(asked.flow_id)
+        peer.send(Reading(asked.flow_id, asked.request_id, incarnation, chunk_bytes).encode())
+        peer.reading.add(
             ReadingFlow(
                 asked.flow_id,
                 handle.cell,
@@ -100,17 +97,17 @@ async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
         )
 
 
-async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes:
+async def answer_bulk(peer: FlowPeer, asked: BulkRequest) -> bytes:
     """Return the answer to a request. Raises RequestRefused, PeerViolation, CursorRefused, StagingRefused."""
     if isinstance(asked, (StageRows, CommitRows, AbortRows)):
         try:
-            return (await _answer_staging(connection, asked)).encode()
+            return (await _answer_staging(peer, asked)).encode()
         except StagingRefused as refused:
             if refused.code == OF_ANOTHER:
-                connection.services.clients.denials.deny(TRANSACTION_OF_ANOTHER, connection.client, str(refused))
+                peer.services.clients.denials.deny(TRANSACTION_OF_ANOTHER, peer.client, str(refused))
             raise
     if isinstance(asked, CutRangeFrame):
-        handle = await _queue(connection, asked.queue, READ_ONLY)
+        handle = await _queue(peer, asked.queue, READ_ONLY)
         cut = AskPartitions(asked.partition, FindRangeEnd(asked.first, asked.usage_bytes, asked.messages_count))
         try:
             ends: list[int] = await handle.cell.ask(cut)
@@ -118,29 +115,29 @@ async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes
             raise RequestRefused(codes.NOT_FOUND, str(error)) from None
         return RangeCut(asked.request_id, ends[0]).encode()
     if isinstance(asked, QueueStatus):
-        handle = await _queue(connection, asked.queue, READ_ONLY)
+        handle = await _queue(peer, asked.queue, READ_ONLY)
         overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
         positions = tuple(
             [Position(each.number, each.low, each.low, each.synced_end, 0, each.partition_id) for each in overviews]
         )
-        incarnation, vpn = connection.services.incarnation, connection.services.clients.vpn
+        incarnation, vpn = peer.services.incarnation, peer.services.clients.vpn
         return Positions(frames.QUEUE_STATUS, asked.request_id, 0, incarnation, "", positions, vpn).encode()
     if isinstance(asked, CursorBind):
-        return (await _bind_cursor(connection, asked)).encode()
-    return (await _ask_cursor(connection, asked)).encode()
+        return (await _bind_cursor(peer, asked)).encode()
+    return (await _ask_cursor(peer, asked)).encode()
 
 
 # --- cursors ---
 
 
-async def _bind_cursor(connection: "FlowConnection", asked: CursorBind) -> Positions:
-    await _queue(connection, asked.queue, CONSUME)
+async def _bind_cursor(peer: FlowPeer, asked: CursorBind) -> Positions:
+    await _queue(peer, asked.queue, CONSUME)
     default = CursorLimits()
     request = BindCursor(
         asked.queue,
         asked.cursor,
         asked.mode,
-        asked.instance or connection.client,
+        asked.instance or peer.client,
         asked.start or EARLIEST,
         CursorLimits(
             asked.lag_bytes_max or default.lag_bytes_max,
@@ -148,14 +145,14 @@ async def _bind_cursor(connection: "FlowConnection", asked: CursorBind) -> Posit
             asked.heartbeat_ms or default.heartbeat_ms,
         ),
     )
-    bound: CursorBound = await connection.services.cursors.ask(request)
-    positions, vpn = _positions_of(bound.positions), connection.services.clients.vpn
+    bound: CursorBound = await peer.services.cursors.ask(request)
+    positions, vpn = _positions_of(bound.positions), peer.services.clients.vpn
     return Positions(frames.BIND_CURSOR, asked.request_id, bound.epoch, bound.incarnation, "", positions, vpn)
 
 
-async def _ask_cursor(connection: "FlowConnection", asked: CursorRequest) -> Positions:
-    await _queue(connection, asked.queue, CONSUME)
-    directory = connection.services.cursors
+async def _ask_cursor(peer: FlowPeer, asked: CursorRequest) -> Positions:
+    await _queue(peer, asked.queue, CONSUME)
+    directory = peer.services.cursors
     kind, queue, cursor, epoch = asked.kind, asked.queue, asked.cursor, asked.epoch
     by_partition = dict(asked.sequences)
     found: list[CursorPosition] = []
@@ -176,7 +173,7 @@ async def _ask_cursor(connection: "FlowConnection", asked: CursorRequest) -> Pos
         if not named:
             raise RequestRefused(codes.NOT_FOUND, f"queue {queue!r} has no cursor {cursor!r}")
         found, epoch, batch_ref = named[0].positions, named[0].epoch, named[0].batch_ref
-    incarnation, vpn = connection.services.incarnation, connection.services.clients.vpn
+    incarnation, vpn = peer.services.incarnation, peer.services.clients.vpn
     return Positions(kind, asked.request_id, epoch, incarnation, batch_ref, _positions_of(found), vpn)
 
 
@@ -192,26 +189,26 @@ def _positions_of(found: list[CursorPosition]) -> tuple[Position, ...]:
 # --- staged publishing ---
 
 
-async def _answer_staging(connection: "FlowConnection", asked: StageRows | CommitRows | AbortRows) -> StagingAnswer:
-    directory, user = connection.services.staging, connection.identity.user
+async def _answer_staging(peer: FlowPeer, asked: StageRows | CommitRows | AbortRows) -> StagingAnswer:
+    directory, user = peer.services.staging, peer.identity.user
     if isinstance(asked, StageRows):
-        batches = batches_of(asked, connection.client, connection.runtime.clock.wall_ms())
-        _check_rights(connection, batches)
-        connection.read_control.published([], connection.publishing.unanswered_count)
+        batches = batches_of(asked, peer.client, peer.runtime.clock.wall_ms())
+        _check_rights(peer, batches)
+        peer.read_control.published([], peer.publishing.unanswered_count)
         staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches, user))
         return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
     if isinstance(asked, CommitRows):
         done: StagedCommitted = await directory.ask(CommitStaged(asked.transaction, list(asked.attempts), user))
         if not done.already:
-            connection.count_received(done.messages_count)  # what is staged is not published
+            peer.count_received(done.messages_count)  # what is staged is not published
         return StagingAnswer(frames.COMMIT_STAGED, asked.request_id, done.messages_count, done.already)
     is_gone: bool = await directory.ask(AbortStaged(asked.transaction, user))
     return StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, not is_gone)
 
 
-def _check_rights(connection: "FlowConnection", batches: list[MessageBatch]) -> None:
+def _check_rights(peer: FlowPeer, batches: list[MessageBatch]) -> None:
     """Raise RequestRefused unless the client may publish all of this, which happens when it commits."""
-    rights = connection.identity.rights
+    rights = peer.identity.rights
     try:
         for batch in batches:
             for topic in {batch.topic} if batch.topics is None else set(batch.topics):
@@ -224,16 +221,16 @@ def _check_rights(connection: "FlowConnection", batches: list[MessageBatch]) -> 
 # --- what both need ---
 
 
-async def _queue(connection: "FlowConnection", name: str, needed: str) -> QueueHandle:
+async def _queue(peer: FlowPeer, name: str, needed: str) -> QueueHandle:
     """Return a queue that the client has a right to, and may receive from. Raises RequestRefused."""
     try:
-        connection.identity.rights.check_receiving()
+        peer.identity.rights.check_receiving()
     except ClientDenied as denied:
         raise RequestRefused(codes.PERMISSION_DENIED, denied.text) from None
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name, connection.identity.rights))
+    handle: QueueHandle | None = await peer.services.queues.ask(FindQueue(name, peer.identity.rights))
     if handle is None:
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
-    reason = handle.state.denial(connection.client, connection.identity.user, needed)
+    reason = handle.state.denial(peer.client, peer.identity.user, needed)
     if reason:
         raise RequestRefused(codes.PERMISSION_DENIED, reason)
     return handle

@@ -1,7 +1,5 @@
 """The first words of a client: what is in force for it, and who it is."""
 
-from typing import TYPE_CHECKING
-
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.flow.codec.compression import DEFLATE
 from sluicegate.protocols.flow.codec.frames.session import (
@@ -14,58 +12,54 @@ from sluicegate.protocols.flow.codec.frames.session import (
     Welcome,
 )
 from sluicegate.protocols.flow.codec.limits import KEEP_ALIVE_MS_MIN
+from sluicegate.protocols.flow.peer import FlowPeer
 from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge
 
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.connection import FlowConnection
 
-
-def greet(connection: "FlowConnection", hello: Hello) -> None:
-    """Answer HELLO: the client's wishes, brought into the limits."""
-    assert connection.sasl is not None, "the transport comes before its bytes"
+def greet(peer: FlowPeer, hello: Hello) -> Welcome | None:
+    """Return the answer to HELLO: the client's wishes, brought into the limits. None: it is not let in."""
+    assert peer.sasl is not None, "the transport comes before its bytes"
     if hello.vpn:
         try:
-            connection.sasl.enter(connection.vpns.named(hello.vpn, connection.services, hello.client_name))
+            peer.sasl.enter(peer.vpns.named(hello.vpn, peer.services, hello.client_name))
         except ClientDenied as denied:
-            connection.not_admitted(denied)
-            return
-    limits = connection.services.limits
+            peer.not_admitted(denied)
+            return None
+    limits = peer.services.limits
     wish_ms = hello.keep_alive_ms or limits.keep_alive_ms
-    welcome = Welcome(
-        product=connection.services.product,
+    peer.named(hello.client_name or f"#flow/{peer.runtime.next_urn()}")
+    return Welcome(
+        product=peer.services.product,
         keep_alive_ms=min(max(wish_ms, KEEP_ALIVE_MS_MIN), limits.keep_alive_ms),
         frame_bytes_max=limits.frame_bytes_max,
         flows_max=limits.flows_max,
         features=(DEFLATE,) if limits.compresses and DEFLATE in hello.features else (),
-        mechanisms=tuple(connection.sasl.offered()),
+        mechanisms=tuple(peer.sasl.offered()),
     )
-    connection.greeted(hello.client_name or f"#flow/{connection.runtime.next_urn()}", welcome)
 
 
-async def authenticate(connection: "FlowConnection", said: Auth) -> None:
-    """Answer AUTH: with a mechanism it begins an exchange, else it goes on with one."""
-    assert connection.sasl is not None, "the transport comes before its bytes"
+async def authenticate(peer: FlowPeer, said: Auth) -> AuthAnswer | None:
+    """Return the answer to AUTH: with a mechanism it begins an exchange, else it goes on with one. None: it is over."""
+    assert peer.sasl is not None, "the transport comes before its bytes"
     try:
         if said.mechanism:
-            step = await connection.sasl.begin(said.mechanism, said.data)
+            step = await peer.sasl.begin(said.mechanism, said.data)
         else:
-            step = connection.sasl.step(said.data)
+            step = peer.sasl.step(said.data)
     except ClientDenied as denied:
-        connection.not_admitted(denied)
-        return
+        peer.not_admitted(denied)
+        return None
     except AuthenticationFailed as failure:
-        connection.not_authenticated(str(failure))
-        connection.auth_answer(AuthAnswer(AUTH_FAILED, None))
-        return
-    if connection.is_released():
-        return  # its connection has ended meanwhile
+        peer.not_authenticated(str(failure))
+        return AuthAnswer(AUTH_FAILED, None)
+    if peer.is_released:
+        return None  # its connection has ended meanwhile
     if isinstance(step, Challenge):
-        connection.auth_answer(AuthAnswer(AUTH_CHALLENGE, step.data))
-        return
+        return AuthAnswer(AUTH_CHALLENGE, step.data)
     try:
-        connection.enter(connection.sasl.services)
-        connection.authenticated(step.principal)
+        peer.enter(peer.sasl.services)
+        peer.authenticated(step.principal)
     except ClientDenied as denied:
-        connection.not_admitted(denied)
-        return
-    connection.auth_answer(AuthAnswer(AUTH_DONE, step.data or None))
+        peer.not_admitted(denied)
+        return None
+    return AuthAnswer(AUTH_DONE, step.data or None)

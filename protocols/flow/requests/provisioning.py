@@ -3,7 +3,7 @@
 Flow: provisioning.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
@@ -31,17 +31,15 @@ from sluicegate.protocols.flow.codec.frames.provision import (
     Provision,
     Provisioned,
 )
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.connection import FlowConnection
+from sluicegate.protocols.flow.peer import FlowPeer
 
 _DURABLE: Final[dict[int, bool | None]] = {AS_TEMPLATES_SAY: None, DURABLE: True, TEMPORARY: False}
 
 
-async def answer_provision(connection: "FlowConnection", asked: Provision) -> bytes:
+async def answer_provision(peer: FlowPeer, asked: Provision) -> bytes:
     """Return the answer to a request. Raises RequestRefused."""
     try:
-        return (await _answer(connection, asked)).encode()
+        return (await _answer(peer, asked)).encode()
     except QueueInvalid as invalid:
         raise RequestRefused(codes.REQUEST_INVALID, str(invalid)) from None
     except QueueExists as exists:
@@ -58,8 +56,8 @@ async def answer_provision(connection: "FlowConnection", asked: Provision) -> by
         raise RequestRefused(codes.PERMISSION_DENIED, beyond_rights.text) from None
 
 
-async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned:
-    queues, rights = connection.services.queues, connection.identity.rights
+async def _answer(peer: FlowPeer, asked: Provision) -> Provisioned:
+    queues, rights = peer.services.queues, peer.identity.rights
     if asked.kind == PROVISION:
         attributes = _attributes_of(asked)
         if asked.name:

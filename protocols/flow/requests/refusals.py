@@ -1,13 +1,11 @@
 """PublishFailed requests: the codes of what actors refuse, and which of them make sense to try again."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.messaging.bulk import durable_cursors as cursors
 from sluicegate.messaging.bulk import staging
 from sluicegate.protocols.flow.codec import codes
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.connection import FlowConnection
+from sluicegate.protocols.flow.peer import FlowPeer
 
 RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
 
@@ -37,6 +35,6 @@ REFUSAL_CODES: Final[dict[str, int]] = {
 _FOR_NOW: Final = frozenset({codes.TOO_MANY, codes.IN_USE, codes.NOT_STORED, codes.SPOOL_FULL, codes.NOT_PUBLISHED})
 
 
-def refuse(connection: "FlowConnection", flow_id: int, request_id: int, code: int, text: str) -> None:
+def refuse(peer: FlowPeer, flow_id: int, request_id: int, code: int, text: str) -> None:
     """Answer a request with an ERROR that says whether it makes sense to try again."""
-    connection.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)
+    peer.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)

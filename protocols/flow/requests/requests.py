@@ -4,7 +4,7 @@ Flow ids and the number of flows are looked at here; a request that may go on is
 `bulk_requests` or `provisioning`, for these have to ask other actors.
 """
 
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import pykka
 
@@ -19,17 +19,13 @@ from sluicegate.protocols.flow.codec.frames.partition import PartitionsAck
 from sluicegate.protocols.flow.codec.frames.provision import Provision
 from sluicegate.protocols.flow.codec.frames.rows import Read
 from sluicegate.protocols.flow.codec.frames.stage import StageRows
-from sluicegate.protocols.flow.codec.frames.subscription import Subscribe
 from sluicegate.protocols.flow.codec.limits import REQUESTS_MAX, STAGES_MAX
 from sluicegate.protocols.flow.engine.events import FlowEvent
-from sluicegate.protocols.flow.requests.bind import RETRY_AFTER_MS, bind, close_publisher, open_publisher
+from sluicegate.protocols.flow.peer import FlowPeer
+from sluicegate.protocols.flow.requests.bind import RETRY_AFTER_MS, bind, open_publisher
 from sluicegate.protocols.flow.requests.bulk import BULK_REQUESTS, BulkRequest, answer_bulk, begin_reading
 from sluicegate.protocols.flow.requests.provisioning import answer_provision
 from sluicegate.protocols.flow.requests.refusals import REFUSAL_CODES, refuse
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.connection import FlowConnection
-
 
 # Requests that need no flow: how many may wait for their answers, and who answers them.
 
@@ -46,24 +42,24 @@ class SessionRequests:
         self._open_count = 0
         self._stages_count = 0  # of them, those that hold rows
 
-    def take(self, connection: "FlowConnection", asked: SessionRequest) -> None:
+    def take(self, peer: FlowPeer, asked: SessionRequest) -> None:
         """Carry out a request."""
         is_stage = isinstance(asked, StageRows)
         if self._open_count >= REQUESTS_MAX or (is_stage and self._stages_count >= STAGES_MAX):
             text = f"a connection has at most {REQUESTS_MAX} requests without answer, {STAGES_MAX} of them STAGE"
-            refuse(connection, SESSION, asked.request_id, codes.TOO_MANY, text)
+            refuse(peer, SESSION, asked.request_id, codes.TOO_MANY, text)
             return
         self._open_count += 1
         self._stages_count += int(is_stage)
-        connection.carry_out(self._carry_out(connection, asked))
+        peer.carry_out(self._carry_out(peer, asked))
 
-    async def _carry_out(self, connection: "FlowConnection", asked: SessionRequest) -> None:
+    async def _carry_out(self, peer: FlowPeer, asked: SessionRequest) -> None:
         code, text, answer = codes.NONE, "", b""
         try:
             if isinstance(asked, Provision):
-                answer = await answer_provision(connection, asked)
+                answer = await answer_provision(peer, asked)
             else:
-                answer = await answer_bulk(connection, asked)
+                answer = await answer_bulk(peer, asked)
         except RequestRefused as refusal:
             code, text = refusal.code, str(refusal)
         except PeerViolation as violation:
@@ -76,61 +72,57 @@ class SessionRequests:
             self._open_count -= 1
             self._stages_count -= int(isinstance(asked, StageRows))
         if code == codes.NONE:
-            connection.send(answer)
+            peer.send(answer)
         else:
-            refuse(connection, SESSION, asked.request_id, code, text)
+            refuse(peer, SESSION, asked.request_id, code, text)
 
 
-def take_request(connection: "FlowConnection", event: FlowEvent) -> None:
-    """See to a request. Raises PeerViolation."""
+def take_flow_request(peer: FlowPeer, event: FlowEvent) -> None:
+    """See to a request that opens, ends or steers a flow. Raises PeerViolation."""
     if isinstance(event, OpenPub):
-        if _take_flow_id(connection, event.flow_id, event.request_id):
-            connection.carry_out(open_publisher(connection, event))
+        if _take_flow_id(peer, event.flow_id, event.request_id):
+            peer.carry_out(open_publisher(peer, event))
     elif isinstance(event, Bind):
-        if _take_flow_id(connection, event.flow_id, event.request_id):
-            connection.carry_out(bind(connection, event))
+        if _take_flow_id(peer, event.flow_id, event.request_id):
+            peer.carry_out(bind(peer, event))
     elif isinstance(event, Read):
-        if _take_flow_id(connection, event.flow_id, event.request_id):
-            connection.carry_out(begin_reading(connection, event))
-    elif isinstance(event, SESSION_REQUESTS):
-        connection.session_requests.take(connection, event)
-    elif isinstance(event, Subscribe):
-        connection.subscribing.take(connection, event)
+        if _take_flow_id(peer, event.flow_id, event.request_id):
+            peer.carry_out(begin_reading(peer, event))
     elif isinstance(event, FlowEnd):
-        _end_flow(connection, event)
+        _end_flow(peer, event)
     elif isinstance(event, PartitionsAck):
-        flow = connection.consuming.flows.get(event.flow_id)
+        flow = peer.consuming.flows.get(event.flow_id)
         if flow is None:
-            connection.ids.check_ended(event.flow_id)
+            peer.ids.check_ended(event.flow_id)
         else:
-            connection.consuming.acknowledge(flow, event.number)
+            peer.consuming.acknowledge(flow, event.number)
 
 
-def _take_flow_id(connection: "FlowConnection", flow_id: int, request_id: int) -> bool:
+def _take_flow_id(peer: FlowPeer, flow_id: int, request_id: int) -> bool:
     """Give a flow id to a request, unless the connection has too many flows. Raises PeerViolation."""
-    connection.ids.take(flow_id)
-    flows_max = connection.services.limits.flows_max
-    sides = (connection.publishing, connection.consuming, connection.browsing, connection.reading)
+    peer.ids.take(flow_id)
+    flows_max = peer.services.limits.flows_max
+    sides = (peer.publishing, peer.consuming, peer.browsing, peer.reading)
     flows_count = sum([len(side.flows) for side in sides])
-    if connection.ids.pending_count + flows_count > flows_max:
+    if peer.ids.pending_count + flows_count > flows_max:
         text = f"a connection has at most {flows_max} flows"
-        connection.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
+        peer.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
         return False
     return True
 
 
-def _end_flow(connection: "FlowConnection", event: FlowEnd) -> None:
+def _end_flow(peer: FlowPeer, event: FlowEnd) -> None:
     flow_id = event.flow_id
     if event.kind == CLOSE_PUB:
-        publisher = connection.publishing.flows.get(flow_id)
+        publisher = peer.publishing.flows.get(flow_id)
         if publisher is not None:
-            close_publisher(connection, publisher)
+            peer.close_publisher(publisher)
     else:
-        consumer = connection.consuming.flows.get(flow_id)
+        consumer = peer.consuming.flows.get(flow_id)
         if consumer is not None:
-            connection.consuming.remove(consumer)
+            peer.consuming.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
-        connection.browsing.unbind(flow_id)
-        connection.reading.remove(flow_id)
-    connection.ids.check_ended(flow_id)
-    connection.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well
+        peer.browsing.unbind(flow_id)
+        peer.reading.remove(flow_id)
+    peer.ids.check_ended(flow_id)
+    peer.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well

@@ -1,0 +1,233 @@
+"""One flow client, as the handlers of its requests see it: engine, identity, and what it has on its connection.
+
+`protocols.flow.connection` derives from `FlowPeer`: it is called by the transport and by other actors, and dispatches
+to the handlers.
+"""
+
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from sluicegate.actors.messages.queues import UnbindFlow
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.clients.rights import (
+    LOGINS_BUSY,
+    NOT_AUTHENTICATED,
+    TOO_MANY_CONNECTIONS,
+    VPN_DOWN,
+    VPN_UNKNOWN,
+    ClientDenied,
+)
+from sluicegate.messaging.observability.events import (
+    CLIENT_CONNECTED,
+    CLIENT_DISCONNECTED,
+    CLIENT_FLOW_CLOSED,
+    EventKind,
+)
+from sluicegate.protocols.connection.identity import Identity
+from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.read_control import ReadControl
+from sluicegate.protocols.connection.sasl import SaslDialogue
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.session import Error
+from sluicegate.protocols.flow.datapath.browsing import BrowsingSide
+from sluicegate.protocols.flow.datapath.bulk_reads import ReadingSide
+from sluicegate.protocols.flow.datapath.consuming import ConsumingSide, FlowIds
+from sluicegate.protocols.flow.datapath.output import Output
+from sluicegate.protocols.flow.datapath.publishing import PublisherFlow, PublishingSide
+from sluicegate.protocols.flow.datapath.subscribing import SubscribingSide
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.flow.engine.frame_rules import CLOSED
+from sluicegate.protocols.flow.publishers.messages import ReleasePublisher
+from sluicegate.protocols.flow.services import FlowServices
+from sluicegate.protocols.security.authentication import Principal
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+
+log = logging.getLogger("sluicegate.flow")
+
+DENIAL_CODES: Final[dict[str, int]] = {
+    LOGINS_BUSY: codes.LIMIT_EXCEEDED,
+    TOO_MANY_CONNECTIONS: codes.LIMIT_EXCEEDED,
+    VPN_DOWN: codes.VPN_UNAVAILABLE,
+    VPN_UNKNOWN: codes.VPN_NOT_ALLOWED,
+}
+
+
+class FlowPeer(Behaviour):
+    """What a connection and the handlers of its requests share."""
+
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[FlowServices]) -> None:
+        self.cell = cell
+        self.runtime = cell.runtime
+        services = vpns.default
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the client is in
+        self.client = ""  # its name, from HELLO on
+        self.identity = Identity(services.clients, cell.runtime.clock)
+        self.ids = FlowIds()
+        self.engine = FlowEngine(
+            is_gateway=True,
+            frame_bytes_max=services.limits.frame_bytes_max,
+            connect_timeout_ms=services.limits.connect_timeout_ms,
+            keep_alive_ms=services.limits.keep_alive_ms,
+            now_ms=cell.runtime.clock.now_ms(),
+        )
+        self.read_control = ReadControl(cell.inbox)
+        self.output = Output(cell, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
+        self.consuming = ConsumingSide(self.output.flows, self.engine.send, cell.runtime.dispatcher)
+        self.publishing = PublishingSide(
+            publisher=self._publisher(services),
+            client="",
+            counters=services.counters,
+        )
+        self.browsing = BrowsingSide(self.output.flows, cell.runtime.clock.wall_ms, services.counters)
+        self.reading = ReadingSide(self.output, services.counters, self.carry_out)
+        self.subscribing = SubscribingSide(cell, services)
+        self.sasl: SaslDialogue[FlowServices] | None = None  # None until the transport is there
+        self.is_released = False  # every flow was let go of: what is answered now comes too late
+        self._peer: PeerInfo | None = None
+        self._clock = cell.runtime.clock
+        self._counters = services.counters
+        self._transport: ByteTransport | None = None
+        self._is_known = False  # it has shown who it is
+
+    # --- who it is ---
+
+    def enter(self, services: FlowServices) -> None:
+        """Be in the message VPN of these services; not later than when the client has shown who it is."""
+        if services is not self.services:
+            self.services = services
+            self.identity.enter(services.clients)
+            self.publishing.publisher = self._publisher(services)
+
+    def _publisher(self, services: FlowServices) -> Publisher:
+        address, rng = self.cell.inbox, self.runtime.rng
+        return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
+
+    def named(self, client: str) -> None:
+        """Know the client's name, from HELLO on."""
+        self.client = client
+        self.publishing.client = client
+
+    def authenticated(self, principal: Principal) -> None:
+        """Note who the client is, and give it its place. Raises ClientDenied."""
+        assert self._peer is not None, "the transport comes before its bytes"
+        self.identity.authenticated(principal)
+        rights = self.identity.admit(self.client, self._peer.host)
+        self.publishing.publisher.rights = rights
+        self.read_control.limit(rights)
+        self._is_known = True
+        self.tell(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
+
+    def not_authenticated(self, why: str) -> None:
+        """Count and log a failed authentication. The client does not hear why."""
+        text = f"401 Unauthorized: flow client at {self.peer_name()}: {why}"
+        assert self.sasl is not None, "the transport comes before its bytes"
+        self.sasl.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
+        self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
+
+    def not_admitted(self, denied: ClientDenied) -> None:
+        """End the connection of a client that is who it says, and may not come in."""
+        self._counters.count(self._counters.refused, denied.reason)
+        self.end(DENIAL_CODES.get(denied.reason, codes.NOT_AUTHENTICATED), denied.text)
+
+    def peer_name(self) -> str:
+        """Return where the client is, for logs."""
+        return "?" if self._peer is None else f"{self._peer.host}:{self._peer.port}"
+
+    # --- requests ---
+
+    def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+        """Have a request of the client carried out; a failure is ours, and costs the connection."""
+        run_for(self.cell, self, request)
+
+    def refuse_request(self, flow_id: int, request_id: int, code: int, text: str, retry_after_ms: int | None) -> None:
+        """Answer a request with an error; the flow id that it asked for is used up."""
+        self.ids.answered(flow_id)
+        self.send(Error(flow_id, request_id, code, text, retry_after_ms).encode())
+
+    def close_publisher(self, flow: PublisherFlow) -> None:
+        """Let go of a publisher; what is remembered of it lies with its name."""
+        self.publishing.remove(flow.flow_id)
+        if flow.named is not None:
+            self.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
+        self.tell(CLIENT_FLOW_CLOSED, f"publisher flow {flow.shown()} closed")
+
+    def count_received(self, count: int) -> None:
+        """Count messages that the client has published in other ways than by PUBLISH."""
+        self._counters.messages_received += count
+
+    def tell(self, kind: EventKind, what: str) -> None:
+        """Tell operators what the client did."""
+        self.services.events.emit(kind, what, client=self.client)
+
+    # --- what goes out ---
+
+    def flush(self) -> None:
+        """Write now what there is to say."""
+        self.output.flush()
+
+    def _gather(self) -> None:
+        """Tell the engine what publishers are to hear once in a turn."""
+        if self.publishing.has_news:
+            for ack in self.publishing.acks():
+                self.engine.send(ack.encode())
+
+    def _cut_off(self) -> None:
+        """End the connection of a client that goes on asking and takes no answers."""
+        self._counters.count(self._counters.violated, "answers_not_read")
+        log.info("client %r at %s goes on asking and reads no answers", self.client, self.peer_name())
+        self.fail()
+
+    def send(self, data: bytes) -> None:
+        """Answer something at the end of this turn."""
+        self.output.send(data)
+
+    def _ask_flush(self) -> None:
+        if self.engine.has_output or self.output.flows or self.publishing.has_news:
+            self.output.ask_flush()
+
+    # --- the end ---
+
+    def _violated(self, code: int, text: str) -> None:
+        self._counters.count(self._counters.violated, codes.NAMES[code].replace(" ", "_"))
+        log.info("client %r at %s broke a rule (%s): %s", self.client, self.peer_name(), codes.NAMES[code], text)
+        self._close_transport()
+
+    def end(self, code: int, text: str) -> None:
+        """End the connection for what only we know to be wrong."""
+        if self.engine.phase != CLOSED:
+            self.engine.fail(code, text)
+            self._violated(code, text)
+
+    def _close_transport(self) -> None:
+        self.flush()
+        self._release()
+        if self._transport is not None:
+            self._transport.close_after_flush()
+
+    def _release(self) -> None:
+        """Let go of every flow: what was delivered and not settled is delivered to somebody again."""
+        if self.is_released:
+            return
+        self.is_released = True
+        for publisher in list(self.publishing.flows.values()):
+            self.close_publisher(publisher)
+        for consumer in list(self.consuming.flows.values()):
+            self.consuming.remove(consumer)
+            consumer.queue.inbox.post(UnbindFlow(consumer.urn))
+        self.subscribing.end(self.services.router)
+        for flow_id in list(self.browsing.flows):
+            self.browsing.unbind(flow_id)
+        for flow_id in list(self.reading.flows):
+            self.reading.remove(flow_id)
+        if self._is_known:
+            self.tell(CLIENT_DISCONNECTED, f"flow client at {self.peer_name()} disconnected")
+
+    def fail(self) -> None:
+        """Our own mistake: the client gets its messages again over another connection."""
+        self._release()
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,88 @@
+"""Carrying out SUBSCRIBE and UNSUBSCRIBE, and answering once it is in force. Flow: subscriptions."""
+
+from sluicegate.actors.messages.router import AddSubscription, JoinGroup
+from sluicegate.messaging.clients.rights import ClientDenied
+from sluicegate.messaging.message.batch import AT_MOST_ONCE
+from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
+from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.selectors.lexer import SelectorError
+from sluicegate.messaging.topics.syntax import TopicError, parse_filter, parse_shared, syntax_of
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frame import SESSION, SUBSCRIBE
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
+from sluicegate.protocols.flow.datapath.subscribing import end_of
+from sluicegate.protocols.flow.peer import FlowPeer
+
+
+def take_subscribe(peer: FlowPeer, asked: Subscribe) -> None:
+    """Carry out a request; nothing more is read from the client until it is answered."""
+    peer.subscribing.unanswered_count += 1
+    peer.read_control.busy(True)
+    peer.carry_out(_carry_out(peer, asked))
+
+
+async def _carry_out(peer: FlowPeer, asked: Subscribe) -> None:
+    code, text = codes.REQUEST_INVALID, ""
+    subscribing = peer.subscribing
+    try:
+        if asked.kind == SUBSCRIBE:
+            await _subscribe(peer, asked)
+        else:
+            await _unsubscribe(peer, asked.topic_filter)
+    except (TopicError, SelectorError, PriorityInvalid) as error:
+        text = str(error)
+    except ClientDenied as denied:
+        code, text = codes.PERMISSION_DENIED, denied.text
+    finally:
+        subscribing.unanswered_count -= 1
+        if subscribing.unanswered_count == 0:
+            peer.read_control.busy(False)
+    if text:
+        peer.refuse_request(SESSION, asked.request_id, code, text, None)
+    else:
+        peer.send(Subscribed(asked.kind, asked.request_id).encode())
+
+
+async def _subscribe(peer: FlowPeer, asked: Subscribe) -> None:
+    services, rights, filters = peer.services, peer.identity.rights, peer.subscribing.filters
+    text = asked.topic_filter
+    selector = services.selectors.compile(asked.selector) if asked.selector.strip() else None
+    priorities = priorities_of(list(asked.priorities))
+    is_new = text not in filters
+    count = len(filters) - (not is_new)
+    shared = parse_shared(text)
+    if shared is not None:
+        if selector is not None or priorities:
+            allowed = "a filter of the client's own"
+            raise TopicError("a selector or priority of a group", text=text, level=None, allowed=allowed)
+        rights.check_share(shared.share_name)
+        rights.check_subscription(shared.filter, count, is_new=is_new, share_name=shared.share_name)
+        filters[text] = shared
+        join = JoinGroup(_subscriber(peer), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False)
+        await services.router.ask(join)
+        return
+    topic_filter = parse_filter(text, syntax_of(text))
+    selects = "" if selector is None else selector.text
+    rights.check_subscription(topic_filter, count, is_new=is_new, selector=selects)
+    filters[text] = topic_filter
+    await services.router.ask(
+        AddSubscription(
+            _subscriber(peer),
+            topic_filter,
+            AT_MOST_ONCE,
+            retained_if_new=False,
+            retained_if_known=False,
+            selector=selector,
+            priorities=priorities,
+        )
+    )
+
+
+async def _unsubscribe(peer: FlowPeer, text: str) -> None:
+    found = peer.subscribing.filters.pop(text, None)
+    if found is not None:
+        await peer.services.router.ask(end_of(found, _subscriber(peer)))
+
+
+def _subscriber(peer: FlowPeer) -> Subscriber:
+    return peer.subscribing.subscriber(peer.client, peer.identity.rights.profile.dto_local_priority)
