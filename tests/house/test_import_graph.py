@@ -36,16 +36,6 @@ KNOWN: dict[str, set[str]] = {
         "sluicegate.gateway.node.servers",
         "sluicegate.gateway.node.vpn",
     },
-    "sluicegate.protocols.flow.client.aio": {
-        "sluicegate.protocols.flow.client.aio.bulk",
-        "sluicegate.protocols.flow.client.aio.client",
-        "sluicegate.protocols.flow.client.aio.consumer",
-        "sluicegate.protocols.flow.client.aio.owner",
-        "sluicegate.protocols.flow.client.aio.publisher",
-        "sluicegate.protocols.flow.client.aio.queues",
-        "sluicegate.protocols.flow.client.aio.subscriber",
-        "sluicegate.protocols.flow.client.aio.wire",
-    },
 }
 
 

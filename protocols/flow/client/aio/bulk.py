@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from enum import IntFlag
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from sluicegate.messaging.bulk.durable_cursors import TAP
+from sluicegate.protocols.flow.client.aio.base import ClientBase
 from sluicegate.protocols.flow.client.aio.owner import FlowOwner
 from sluicegate.protocols.flow.client.session.range_flow import RangeFlow
 from sluicegate.protocols.flow.client.session.requests import Answer, Request
@@ -29,9 +30,6 @@ from sluicegate.protocols.flow.codec.frames.cursor import (
 from sluicegate.protocols.flow.codec.frames.rows import RowsReceived
 from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, StagingAnswer, write_stage
 from sluicegate.protocols.flow.codec.limits import ATTEMPTS_MAX, CHUNK_BYTES_MAX, ROWS_MAX
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.client.aio.client import Client
 
 A = TypeVar("A", Positions, RangeCut, StagingAnswer)
 
@@ -113,7 +111,7 @@ class RangeReader(FlowOwner):
     `async for` ends when the range is through, or all of it that can be read now: `next_sequence` says where to go on.
     """
 
-    def __init__(self, client: "Client", flow: RangeFlow) -> None:
+    def __init__(self, client: ClientBase, flow: RangeFlow) -> None:
         super().__init__(client, flow)
         self._range = flow
         self.next_sequence = flow.next_sequence  # behind the last chunk that the program has
@@ -142,7 +140,7 @@ class RangeReader(FlowOwner):
 class Bulk:
     """The requests in bulk of one client. A request whose connection breaks is said again, but for `stage`."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: ClientBase) -> None:
         self._client = client
 
     # --- reading ---

@@ -1,9 +1,10 @@
 """A consumer on asyncio, over an `Inbox`."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.messaging.message.outcomes import ACCEPTED
+from sluicegate.protocols.flow.client.aio.base import ClientBase
 from sluicegate.protocols.flow.client.aio.owner import FlowOwner, M, Receiving
 from sluicegate.protocols.flow.client.messages import Delivery, QueueMessage
 from sluicegate.protocols.flow.client.session.browse_flow import BrowseFlow
@@ -11,10 +12,6 @@ from sluicegate.protocols.flow.client.session.flow import QueueFlow
 from sluicegate.protocols.flow.client.session.inbox import Inbox
 from sluicegate.protocols.flow.codec.frames.partition import PartitionState
 from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.client.aio.client import Client
-
 
 # What consumers and browsers have in common on asyncio: messages of a queue that wait until the program takes them.
 
@@ -25,7 +22,7 @@ WINDOW_MAX: Final = 1_000_000  # messages
 class QueueReceiver(FlowOwner, Receiving[M]):
     """Gets messages of a queue."""
 
-    def __init__(self, client: "Client", flow: QueueFlow) -> None:
+    def __init__(self, client: ClientBase, flow: QueueFlow) -> None:
         FlowOwner.__init__(self, client, flow)
         Receiving.__init__(self)
         self._queue_flow = flow
@@ -79,7 +76,7 @@ class Consumer(QueueReceiver[Delivery]):
 
     def __init__(
         self,
-        client: "Client",
+        client: ClientBase,
         queue: str,
         *,
         window: int,
@@ -169,7 +166,7 @@ class Browser(QueueReceiver[QueueMessage]):
     they would have got. When the queue is gone, receiving raises ConsumerEnded.
     """
 
-    def __init__(self, client: "Client", queue: str, *, window: int, selector: str) -> None:
+    def __init__(self, client: ClientBase, queue: str, *, window: int, selector: str) -> None:
         """Raises ValueError for limits that make no sense."""
         check_wishes(queue, window, selector)
         self._shown = BrowseFlow(queue, window=window, selector=selector)

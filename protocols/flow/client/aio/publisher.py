@@ -3,16 +3,14 @@
 import asyncio
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from sluicegate.protocols.flow.client.aio.owner import FlowOwner, WaitingLine
+from sluicegate.protocols.flow.client.aio.base import ClientBase, WaitingLine
+from sluicegate.protocols.flow.client.aio.owner import FlowOwner
 from sluicegate.protocols.flow.client.errors import PublishRefused
 from sluicegate.protocols.flow.client.messages import Message
 from sluicegate.protocols.flow.client.session.outbox import Outbox, Outgoing
 from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX, WINDOW_MAX
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.client.aio.client import Client
 
 BYTES_MAX_DEFAULT: Final = 64 * 1024 * 1024
 NEXT: Final = 0  # the sequence behind the last one
@@ -25,7 +23,7 @@ class Publisher(FlowOwner):
     keeps them, as many as its window has room for, and sends them when there is one again.
     """
 
-    def __init__(self, client: "Client", name: str, *, window: int, window_bytes: int) -> None:
+    def __init__(self, client: ClientBase, name: str, *, window: int, window_bytes: int) -> None:
         """Raises ValueError for limits that make no sense."""
         if not 0 < window <= WINDOW_MAX:
             raise ValueError(f"window={window}; it is 1 to {WINDOW_MAX} messages")

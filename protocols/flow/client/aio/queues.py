@@ -6,8 +6,8 @@ Flow: provisioning. The attributes are those of `docs/queues.md`.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from sluicegate.protocols.flow.client.aio.base import ClientBase
 from sluicegate.protocols.flow.client.session.requests import Request
 from sluicegate.protocols.flow.codec.frame import ALTER, DEPROVISION, PROVISION
 from sluicegate.protocols.flow.codec.frames.provision import (
@@ -18,9 +18,6 @@ from sluicegate.protocols.flow.codec.frames.provision import (
     Provisioned,
 )
 from sluicegate.protocols.flow.codec.limits import ATTRIBUTES_BYTES_MAX
-
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.client.aio.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class Queues:
     done is not known then.
     """
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: ClientBase) -> None:
         self._client = client
 
     async def create(

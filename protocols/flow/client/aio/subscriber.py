@@ -2,28 +2,26 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
+from sluicegate.protocols.flow.client.aio.base import ClientBase, Listener
 from sluicegate.protocols.flow.client.aio.owner import Receiving
 from sluicegate.protocols.flow.client.errors import ClientClosed
 from sluicegate.protocols.flow.client.messages import Received
 from sluicegate.protocols.flow.client.session.direct_inbox import Subscription
 from sluicegate.protocols.flow.codec.limits import SELECTOR_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
 
-if TYPE_CHECKING:
-    from sluicegate.protocols.flow.client.aio.client import Client
-
 WAITING_BYTES_DEFAULT: Final = 16 * 1024 * 1024
 
 
-class Subscriber(Receiving[Received]):
+class Subscriber(Receiving[Received], Listener):
     """Gets direct messages on topics. Made by `Client.subscriber`, open within `async with`; a client has one at most.
 
     At most once: what is published while there is no connection does not come, and what the program does not take in
     time is dropped and counted. Who is to miss nothing consumes a queue that subscribes.
     """
 
-    def __init__(self, client: "Client", *, waiting_bytes_max: int) -> None:
+    def __init__(self, client: ClientBase, *, waiting_bytes_max: int) -> None:
         """Raises ValueError for a limit that makes no sense."""
         if waiting_bytes_max <= 0:
             raise ValueError("waiting_bytes_max is more than 0")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from sluicegate.protocols.flow.client.aio.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
+from sluicegate.protocols.flow.client.aio.base import DEFAULT_OPTIONS
+from sluicegate.protocols.flow.client.aio.client import WINDOW_DEFAULT, Client
 from sluicegate.protocols.flow.client.aio.consumer import (
     BROWSE_WINDOW_DEFAULT,
     UNSETTLED_MAX_DEFAULT,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sluicegate.protocols.flow.client.aio.owner import WaitingLine
+from sluicegate.protocols.flow.client.aio.base import WaitingLine
 from support.network.event_loops import RunOnLoop
 
 
