@@ -161,6 +161,11 @@ class MqttClient(Behaviour, Flushed):
         """Whether the client reads slower than we write."""
         return self.write_control is not None and self.write_control.paused
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of the client is being carried out; events behind it are queued."""
+        return self._queued_events is not None
+
     def peer_name(self) -> str:
         """Return the client's address, for logs."""
         return f"{self.peer.host}:{self.peer.port}" if self.peer is not None else "?"
@@ -205,7 +210,7 @@ class MqttClient(Behaviour, Flushed):
         if attached.delivering is not None:
             return attached.delivering
         delivering = self.begin_delivering(attached)
-        if self._queued_events is not None:
+        if self.is_busy:
             delivering.hold()
         return delivering
 

@@ -269,7 +269,7 @@ async def test_a_client_that_goes_while_subscriptions_are_taken_from_it_may_come
 
     def comes_and_goes() -> None:
         connection.received(mqtt.connect("device", level=5, clean_start=False, properties=mqtt.session_expiry(60)))
-        assert connection.is_asking
+        assert connection.is_busy
         connection.closed(None)
 
     asyncio.get_running_loop().call_soon(comes_and_goes)
