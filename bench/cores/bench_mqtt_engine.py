@@ -15,8 +15,8 @@ from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.engine import engine as engine_module
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
 from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
 
 READ_BYTES: Final = 256 * 1024
@@ -128,7 +128,7 @@ def encode_numbered(level: int, identifiers: list[int] | None = None) -> float:
     """Send 2500 rows at QoS 1 and join them for one write."""
     engine = opened(level)
     options = DeliveryOptions(1, False, identifiers)
-    to_send = RowsOut(rows(2500), 0, 2500, 1, options, None, WALL_MS, None)
+    to_send = PublishRun(rows(2500), 0, 2500, 1, options, None, WALL_MS, None)
 
     def action() -> None:
         engine.publish(to_send, 1, dup=False)

@@ -47,7 +47,7 @@ from sluicegate.protocols.amqp.registry.registry import Registry
 from sluicegate.protocols.flow.publishers.directory import PublisherDirectory
 from sluicegate.protocols.flow.publishers.messages import RestorePublishers
 from sluicegate.protocols.http.consuming.flows import HttpFlows
-from sluicegate.protocols.mqtt.session.directory import Sessions
+from sluicegate.protocols.mqtt.session.directory import SessionDirectory
 from sluicegate.protocols.mqtt.session.messages import RestoreSessions
 from sluicegate.protocols.mqtt.session.room import SessionRoom
 from sluicegate.storage.catalog.partition_owners import staging_owner_row
@@ -207,9 +207,9 @@ class MessageVpn:
         """What MQTT sessions count for."""
         return self._sessions().room
 
-    def _sessions(self) -> Sessions:
+    def _sessions(self) -> SessionDirectory:
         sessions = self.sessions.behaviour
-        assert isinstance(sessions, Sessions)
+        assert isinstance(sessions, SessionDirectory)
         return sessions
 
     @property
@@ -350,7 +350,7 @@ class MessageVpn:
             "sessions",
             lambda cell: LoopActor(
                 cell,
-                Sessions(
+                SessionDirectory(
                     cell,
                     space=self.space,
                     router=self.router,

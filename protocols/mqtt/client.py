@@ -25,8 +25,8 @@ from sluicegate.protocols.connection.write_control import WriteControl
 from sluicegate.protocols.mqtt.codec.events import DisconnectReceived, MqttEvent, Will
 from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 from sluicegate.protocols.mqtt.codec.reason_codes import SUCCESS
-from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
-from sluicegate.protocols.mqtt.datapath.publishing import PublishingSide
+from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
+from sluicegate.protocols.mqtt.datapath.publishing import PublishHandler
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.services import MqttServices
 from sluicegate.protocols.mqtt.session.messages import SessionReleased
@@ -53,12 +53,12 @@ class AttachedSession:
         self.will = will
         self.receive_maximum = receive_maximum  # what the client takes unacknowledged
         # Each is made by `MqttClient` when it is needed.
-        self.publishing: PublishingSide | None = None  # until it publishes
-        self.delivering: DeliveringSide | None = None  # until anything but direct messages may come for it
+        self.publishing: PublishHandler | None = None  # until it publishes
+        self.delivering: Deliverer | None = None  # until anything but direct messages may come for it
         self.writes: SessionWrites | None = None  # until the session is stored
         self.explains = explains  # the client wants to read why a publish was refused [3.1.2-29]
 
-    def says_goodbye(self, event: DisconnectReceived, session_expiry_s_max: int) -> None:
+    def apply_disconnect(self, event: DisconnectReceived, session_expiry_s_max: int) -> None:
         """Take what the client's DISCONNECT says of its session and its will [3.14.4-3]."""
         if event.session_expiry_s >= 0:
             self.session.expiry_s = min(event.session_expiry_s, session_expiry_s_max)
@@ -78,10 +78,10 @@ class AttachedSession:
             _end(self.delivering)
 
 
-def _end(delivering: DeliveringSide) -> None:
+def _end(delivering: Deliverer) -> None:
     delivering.remember()
     for flow_id, bound in delivering.flows.items():
-        bound.give_back_unsent(flow_id, delivering.held)
+        bound.give_back_unsent(flow_id, delivering.queued)
         extra = bound.extra
         awaited = [] if extra is None or bound.is_named_queue else extra.ids.awaited_ranges()
         if extra is not None and awaited:
@@ -99,13 +99,13 @@ class TurnBudget:
 
     def __init__(self, cell: ActorCell) -> None:
         self._cell = cell
-        self._asked_count = 0
+        self._asks_count = 0
         self._filters_count = 0
 
     def ask(self, actor: ActorCell, message: object) -> LoopFuture[Any]:
         """Ask an actor on the client's behalf: the first few times in a turn at once, if it has nothing else to do."""
-        self._asked_count += 1
-        return actor.ask_now(message) if self._asked_count <= ASKED_NOW_MAX else actor.ask(message)
+        self._asks_count += 1
+        return actor.ask_now(message) if self._asks_count <= ASKED_NOW_MAX else actor.ask(message)
 
     def next_filter(self) -> LoopFuture[None] | None:
         """Return what to wait for before one more filter is looked at: the others' sockets; None: nothing yet.
@@ -172,20 +172,20 @@ class MqttClient(Behaviour, Flushed):
 
     # --- what is made on first use ---
 
-    def publishing(self) -> PublishingSide:
+    def publishing(self) -> PublishHandler:
         """Return the way in, made with the first publish: many clients never do."""
         attached = self.attached
         assert attached is not None
         return self._begin_publishing(attached) if attached.publishing is None else attached.publishing
 
-    def _begin_publishing(self, attached: AttachedSession) -> PublishingSide:
+    def _begin_publishing(self, attached: AttachedSession) -> PublishHandler:
         services, session, writes = self.services, attached.session, self.writes(attached)
         publisher = Publisher(
             space=services.space, spool=services.spool, address=self.cell.inbox, rng=self.cell.runtime.rng
         )
         publisher.rights = self.identity.rights
         publisher.hears_of_retained = self.engine.level == 5
-        attached.publishing = PublishingSide(
+        attached.publishing = PublishHandler(
             engine=self.engine,
             level=self.engine.level,
             session=session,
@@ -201,11 +201,11 @@ class MqttClient(Behaviour, Flushed):
         )
         return attached.publishing
 
-    def delivering(self) -> DeliveringSide | None:
+    def delivering(self) -> Deliverer | None:
         """Return the way out for what is not direct, if there is one."""
         return None if self.attached is None else self.attached.delivering
 
-    def delivering_of(self, attached: AttachedSession) -> DeliveringSide:
+    def delivering_of(self, attached: AttachedSession) -> Deliverer:
         """Return the way out for what is not direct; what it delivers waits for the answer to the present request."""
         if attached.delivering is not None:
             return attached.delivering
@@ -214,10 +214,10 @@ class MqttClient(Behaviour, Flushed):
             delivering.hold()
         return delivering
 
-    def begin_delivering(self, attached: AttachedSession) -> DeliveringSide:
+    def begin_delivering(self, attached: AttachedSession) -> Deliverer:
         """Make the way out for what is not direct."""
         services, runtime = self.services, self.cell.runtime
-        delivering = attached.delivering = DeliveringSide(
+        delivering = attached.delivering = Deliverer(
             engine=self.engine,
             level=self.engine.level,
             session=attached.session,
@@ -358,15 +358,15 @@ class MqttClient(Behaviour, Flushed):
         """
         self.attached = None
         try:
-            if self.engine.goodbye is not None:
-                attached.says_goodbye(self.engine.goodbye, self.services.session_expiry_s_max)
+            if self.engine.disconnected_by is not None:
+                attached.apply_disconnect(self.engine.disconnected_by, self.services.session_expiry_s_max)
             attached.release()
-            self._tell_disconnected(attached)
+            self._report_disconnected(attached)
         except Exception:
             log.exception("taking the session of %r off its connection failed", attached.session.client_id)
         return SessionReleased(attached.session, attached.will, self.cell)
 
-    def _tell_disconnected(self, attached: AttachedSession) -> None:
+    def _report_disconnected(self, attached: AttachedSession) -> None:
         """Tell operators that the client's session has left its connection."""
         events, client = self.services.events, attached.session.client_id
         if attached.publishing is not None and attached.publishing.has_flow:

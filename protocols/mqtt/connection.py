@@ -41,7 +41,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
 from sluicegate.protocols.mqtt.datapath.direct import send_direct, send_rows
 from sluicegate.protocols.mqtt.datapath.publishing import PublishRefused, not_stored_code
 from sluicegate.protocols.mqtt.engine.partial_packet import misses_much
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut, wall_ms_for
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun, wall_ms_for
 from sluicegate.protocols.mqtt.requests.connect import connect
 from sluicegate.protocols.mqtt.requests.enhanced_auth import EnhancedAuthentication
 from sluicegate.protocols.mqtt.requests.flows import flow_gone
@@ -77,11 +77,11 @@ class MqttConnection(MqttClient):
         self.cell.inbox.accepts_inline = False
         self.services.counters.bytes_received += len(data)
         now_ms, wall_ms = self._dispatcher.both_ms()
-        heard = self.engine.feed(data, now_ms, wall_ms)
-        if heard.first is not None:
-            self._handle(heard.first)
-            if heard.further:
-                self._handle_all(heard.further, 0)
+        received = self.engine.feed(data, now_ms, wall_ms)
+        if received.first is not None:
+            self._handle(received.first)
+            if received.further:
+                self._handle_all(received.further, 0)
         if self.engine.partial is not None or self._unfinished is not None:
             self.count_unfinished()
             if misses_much(self.engine.partial) and self.transport is not None:
@@ -276,7 +276,7 @@ class MqttConnection(MqttClient):
             self.services.space.offline_count += batch.count
         elif self.write_control is None or not self.write_control.drops_direct(batch.count):
             wall_ms = wall_ms_for(batch, self.cell.runtime.clock)
-            rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
+            rows = PublishRun(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
             send_rows(self.engine, self.services.counters, rows, 0, dup=False)
 
     def _confirmed(self, message: Confirmed) -> None:

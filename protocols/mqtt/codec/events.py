@@ -126,7 +126,7 @@ class AcknowledgementReceived:
     """A run of PUBACK, PUBREC, PUBREL or PUBCOMP with ascending packet ids and equal reason code."""
 
     def __init__(self, kind: int, first: int, last: int, reason_code: int) -> None:
-        self.kind = kind  # packet type: PUBACK, PUBREC, PUBREL or PUBCOMP of `first_bytes`
+        self.kind = kind  # packet type: PUBACK, PUBREC, PUBREL or PUBCOMP of `fixed_header`
         self.first = first
         self.last = last  # inclusive
         self.reason_code = reason_code  # 3.x: 0
@@ -228,7 +228,7 @@ _NOTHING: Final[list[MqttEvent]] = []  # what most reads bring besides their fir
 
 @final
 @mypyc_attr(free_list_len=1)
-class Heard:
+class ReceivedEvents:
     """What one read brought, in wire order: mostly one event, of which a list would cost 300 instructions."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from sluicegate.actors.messages.data import Deliveries
 from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.messaging.message.address import Address
-from sluicegate.protocols.mqtt.datapath.inflight_out import DeliverySource
+from sluicegate.protocols.mqtt.datapath.inflight_out import DeliveryOrigin
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription
 
@@ -11,7 +11,7 @@ from sluicegate.protocols.mqtt.session.session import ExtraSubscription
 class BoundFlow:
     """A flow of this connection and what its messages are delivered as."""
 
-    __slots__ = ("extra", "ids", "is_named_queue", "latest", "queue", "sources")
+    __slots__ = ("extra", "ids", "is_named_queue", "latest", "origins", "queue")
 
     def __init__(
         self, queue: Address, extra: ExtraSubscription | None, ids: SentIds | None, *, is_named_queue: bool
@@ -20,13 +20,13 @@ class BoundFlow:
         self.extra = extra  # None: the session's own queue, where each topic has its own options
         self.ids = ids  # None: of a named queue
         self.is_named_queue = is_named_queue
-        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
-        self.latest: DeliverySource | None = None  # of these, the one that delivered last: mostly there is one
+        self.origins: dict[int, DeliveryOrigin] = {}  # by partition number: that of its present epoch
+        self.latest: DeliveryOrigin | None = None  # of these, the one that delivered last: mostly there is one
 
     def give_back_unsent(self, flow_id: int, held: list[Deliveries] | None) -> None:
         """Give back what the client was not sent, before the flow ends; `held` is what waits behind a request."""
-        for source in self.sources.values():
-            source.give_back_unsent()
+        for origin in self.origins.values():
+            origin.give_back_unsent()
         for message in held or ():
             for delivery in message.deliveries:
                 if message.flow.flow_id == flow_id and not delivery.redelivered:

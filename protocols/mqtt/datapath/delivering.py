@@ -28,12 +28,12 @@ from sluicegate.protocols.mqtt.codec.message_properties import delivery_properti
 from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
 from sluicegate.protocols.mqtt.datapath.direct import send_rows
-from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
-from sluicegate.protocols.mqtt.datapath.received_qos2 import TakenRuns
+from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_ORIGIN, DeliveryOrigin, InflightOut, InflightRun
+from sluicegate.protocols.mqtt.datapath.received_qos2 import ReceivedQos2
 from sluicegate.protocols.mqtt.datapath.retained import RetainedOut
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun, wall_ms_for
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut, wall_ms_for
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.subscriptions import qos_of
@@ -41,7 +41,7 @@ from sluicegate.protocols.mqtt.session.subscriptions import qos_of
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
 
 
-class DeliveringSide:
+class Deliverer:
     """What one connection sends that is to be settled, or is retained, and how its client settles it."""
 
     def __init__(
@@ -61,15 +61,15 @@ class DeliveringSide:
         self._counters = counters
         self._events = events
         self._clock = clock
-        self.held: list[Deliveries] | None = None  # what comes behind the answer to a request; None: there is none
+        self.queued: list[Deliveries] | None = None  # what comes behind the answer to a request; None: there is none
         self._engine = engine
         self._level = level
         self._session = session
         self._dispatcher = dispatcher
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
-        self._taken: TakenRuns | None = None  # until the client has taken a QoS 2 message
+        self._received_qos2: ReceivedQos2 | None = None  # until the client has taken a QoS 2 message
         self.window = window
-        self.ids = OutboundIds(session.not_sent_again)
+        self.ids = InflightOut(session.not_sent_again)
         self.flows: dict[int, BoundFlow] = {}
         for sent in [session.ids, *[extra.ids for extra in session.shares.values()]]:
             for _, packet_id, count, _ in sent.remembered_runs():
@@ -96,48 +96,48 @@ class DeliveringSide:
         mosquitto_sub leaves with the last message it wants. An answer written to it then resets the connection, and
         acknowledgements that we have not read are lost.
         """
-        self.held = []
+        self.queued = []
 
     def go_on(self) -> None:
         """Send what was kept."""
-        held, self.held = self.held, None
-        for message in held or ():
+        queued, self.queued = self.queued, None
+        for message in queued or ():
             self.deliver(message)
 
     def deliver(self, message: Deliveries) -> None:
         """Send what a partition delivered on one of this connection's flows."""
-        if self.held is not None:
-            self.held.append(message)
+        if self.queued is not None:
+            self.queued.append(message)
             return
         bound = self.flows.get(message.flow.flow_id)
         if bound is None:
             return  # unbound meanwhile: the partition takes its messages back
         for delivery in message.deliveries:
-            source = bound.latest
-            if source is None or source.epoch != delivery.epoch or source.partition is not message.partition:
-                source = bound.latest = self._source_of(bound, message, delivery.epoch)
-            self._deliver(bound, source, message.partition_number, delivery)
+            origin = bound.latest
+            if origin is None or origin.epoch != delivery.epoch or origin.partition is not message.partition:
+                origin = bound.latest = self._origin_of(bound, message, delivery.epoch)
+            self._deliver(bound, origin, message.partition_number, delivery)
 
-    def _source_of(self, bound: BoundFlow, message: Deliveries, epoch: int) -> DeliverySource:
-        source = bound.sources.get(message.partition_number)
-        if source is None or source.epoch != epoch or source.partition is not message.partition:
-            source = DeliverySource(message.partition, message.flow.flow_id, epoch, bound.ids)
-            bound.sources[message.partition_number] = source
-            self._take_over(source)
-        return source
+    def _origin_of(self, bound: BoundFlow, message: Deliveries, epoch: int) -> DeliveryOrigin:
+        origin = bound.origins.get(message.partition_number)
+        if origin is None or origin.epoch != epoch or origin.partition is not message.partition:
+            origin = DeliveryOrigin(message.partition, message.flow.flow_id, epoch, bound.ids)
+            bound.origins[message.partition_number] = origin
+            self._take_over(origin)
+        return origin
 
-    def _take_over(self, source: DeliverySource) -> None:
+    def _take_over(self, origin: DeliveryOrigin) -> None:
         """Settle under a new epoch what the client had before: its ledger was made anew, and delivers that again."""
-        ids = source.ids
+        ids = origin.ids
         if ids is None:
             return
-        held = self.ids.hand_over(source)
-        for known in (held, ids.taken):
+        in_flight = self.ids.move_to(origin)
+        for known in (in_flight, ids.received):
             if known.total > 0:
-                source.known_below = max(source.known_below, known.end())
-        source.held = held if held.total > 0 else None
+                origin.known_below = max(origin.known_below, known.end())
+        origin.in_flight = in_flight if in_flight.total > 0 else None
 
-    def _deliver(self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery) -> None:
+    def _deliver(self, bound: BoundFlow, origin: DeliveryOrigin, partition: int, delivery: Delivery) -> None:
         batch, start, stop, publication = delivery.batch, delivery.start_row, delivery.stop_row, delivery.publication
         wall_ms, redelivered = wall_ms_for(batch, self._clock), delivery.redelivered
         table = self._session.table
@@ -147,70 +147,70 @@ class DeliveringSide:
             if self._level == 5:
                 properties = delivery_properties(partition, delivery, is_named_queue=bound.is_named_queue)
             qos = qos_of(batch, options.qos)
-            rows = RowsOut(batch, start, stop, qos, options, properties, wall_ms, publication, redelivered)
-            self._deliver_rows(source, delivery.first_sequence, rows)
+            rows = PublishRun(batch, start, stop, qos, options, properties, wall_ms, publication, redelivered)
+            self._deliver_rows(origin, delivery.first_sequence, rows)
         elif table.uniform_qos >= 0:
             qos, options = qos_of(batch, table.uniform_qos), table.uniform_options
-            rows = RowsOut(batch, start, stop, qos, options, None, wall_ms, publication, redelivered)
-            self._deliver_rows(source, delivery.first_sequence, rows)
+            rows = PublishRun(batch, start, stop, qos, options, None, wall_ms, publication, redelivered)
+            self._deliver_rows(origin, delivery.first_sequence, rows)
         else:
             own = batch.publisher == self._session.client_id
             for first_row, end_row, options in table.runs(batch, start, stop, own=own):
                 qos = qos_of(batch, options.qos)
-                rows = RowsOut(batch, first_row, end_row, qos, options, None, wall_ms, publication, redelivered)
-                self._deliver_rows(source, delivery.first_sequence + first_row - start, rows)
+                rows = PublishRun(batch, first_row, end_row, qos, options, None, wall_ms, publication, redelivered)
+                self._deliver_rows(origin, delivery.first_sequence + first_row - start, rows)
 
-    def _deliver_rows(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+    def _deliver_rows(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
         """Send rows that are all to be had alike, and complete what was sent of them before."""
-        if first_sequence < source.known_below:
-            self._send_unknown(source, first_sequence, rows)
+        if first_sequence < origin.known_below:
+            self._send_unknown(origin, first_sequence, rows)
         else:
-            self._send_rows(source, first_sequence, rows)
+            self._send_rows(origin, first_sequence, rows)
 
-    def _send_unknown(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+    def _send_unknown(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
         """Send what the client neither has taken nor, under an id of this connection, has yet to answer."""
-        ids = source.ids
+        ids = origin.ids
         assert ids is not None, "nothing is known of other queues"
         offset = rows.start - first_sequence
-        for start, stop in ids.taken.within(first_sequence, rows.stop - offset):
+        for start, stop in ids.received.within(first_sequence, rows.stop - offset):
             ids.unsettled.discard(start, stop)
-            self._settle(source, start, stop, ACCEPTED)
-        for start, stop in ids.taken.outside(first_sequence, rows.stop - offset):
+            self._settle(origin, start, stop, ACCEPTED)
+        for start, stop in ids.received.outside(first_sequence, rows.stop - offset):
             unknown = [(start, stop)]
-            if source.held is not None:
-                unknown = source.held.outside(start, stop)
-                self._give_credit(source.held.count_within(start, stop))  # it was taken when they were sent
+            if origin.in_flight is not None:
+                unknown = origin.in_flight.outside(start, stop)
+                self._give_credit(origin.in_flight.count_within(start, stop))  # it was taken when they were sent
             for first, end in unknown:
-                self._send_rows(source, first, rows.part(first + offset, end + offset))
+                self._send_rows(origin, first, rows.part(first + offset, end + offset))
 
-    def _send_rows(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+    def _send_rows(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
         start, stop = rows.start, rows.stop
-        ids = source.ids
+        ids = origin.ids
         if ids is not None and (ids.remembered or first_sequence < ids.maybe_sent_below):
-            self._send_again(source, ids, first_sequence, rows)
+            self._send_again(origin, ids, first_sequence, rows)
             return
         if rows.qos <= 0:
-            self._pass_by(source, first_sequence, rows)
+            self._pass_by(origin, first_sequence, rows)
             return
         while start < stop:
-            run = self.ids.allocate(stop - start, first_sequence, rows.qos, source)
+            run = self.ids.allocate(stop - start, first_sequence, rows.qos, origin)
             count = run.count
             its = rows if count == rows.stop - rows.start else rows.part(start, start + count)
-            if self._waits_for_the_store(source, rows.qos):
+            if self._waits_for_the_store(origin, rows.qos):
                 run.waits = True
-                self._send_when_safe(source, its, run, dup=False)
+                self._send_when_safe(origin, its, run, dup=False)
             else:
-                self._send(source, first_sequence, its, run.first_packet_id, dup=False)
+                self._send(origin, first_sequence, its, run.first_packet_id, dup=False)
             start += count
             first_sequence += count
 
-    def _pass_by(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+    def _pass_by(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
         """Send rows at most once, or not at all where nobody asks for them (any more); they are done with."""
         if rows.qos == 0:
-            self._send(source, first_sequence, rows, 0, dup=False)
-        self._settle(source, first_sequence, first_sequence + rows.stop - rows.start, ACCEPTED)
+            self._send(origin, first_sequence, rows, 0, dup=False)
+        self._settle(origin, first_sequence, first_sequence + rows.stop - rows.start, ACCEPTED)
 
-    def _send_again(self, source: DeliverySource, ids: SentIds, first_sequence: int, rows: RowsOut) -> None:
+    def _send_again(self, origin: DeliveryOrigin, ids: SentIds, first_sequence: int, rows: PublishRun) -> None:
         """Send rows some of which the client had on an earlier connection, or may have had [3.3.1-1] [4.4.0-1].
 
         Those are completed at their QoS, whatever is asked for since [3.10.4-3].
@@ -218,7 +218,7 @@ class DeliveringSide:
         row = rows.start
         while row < rows.stop:
             packet_id, qos = ids.recall(first_sequence)
-            known = self.ids.take(packet_id, first_sequence, qos, source) if packet_id else None
+            known = self.ids.take(packet_id, first_sequence, qos, origin) if packet_id else None
             run, dup, count = known, known is not None, 1
             if run is None:
                 qos = rows.qos
@@ -228,63 +228,65 @@ class DeliveringSide:
                 if dup:
                     count = min(count, ids.maybe_sent_below - first_sequence)
                 if qos > 0:
-                    run = self.ids.allocate(count, first_sequence, qos, source)
+                    run = self.ids.allocate(count, first_sequence, qos, origin)
                     count = run.count
             its = rows.part(row, row + count)
             its.qos = qos
             if run is None:
-                self._pass_by(source, first_sequence, its)
-            elif self._waits_for_the_store(source, qos):
+                self._pass_by(origin, first_sequence, its)
+            elif self._waits_for_the_store(origin, qos):
                 run.waits = known is None
-                self._send_when_safe(source, its, run, dup=dup)
+                self._send_when_safe(origin, its, run, dup=dup)
             else:
-                self._send(source, first_sequence, its, run.first_packet_id, dup=dup)
+                self._send(origin, first_sequence, its, run.first_packet_id, dup=dup)
             row += count
             first_sequence += count
 
-    def _waits_for_the_store(self, source: DeliverySource, qos: int) -> bool:
+    def _waits_for_the_store(self, origin: DeliveryOrigin, qos: int) -> bool:
         """Return whether rows go out once the store has the ids of those before them, and theirs if they are QoS 2."""
-        return (qos == EXACTLY_ONCE or source.unsent_count > 0) and self._session.is_durable
+        return (qos == EXACTLY_ONCE or origin.unsent_count > 0) and self._session.is_durable
 
-    def _send_when_safe(self, source: DeliverySource, rows: RowsOut, run: OutboundRun, *, dup: bool) -> None:
+    def _send_when_safe(self, origin: DeliveryOrigin, rows: PublishRun, run: InflightRun, *, dup: bool) -> None:
         """Send once a restart would know the ids.
 
         Else the messages would come again under others, or their ids would stand for other messages, which the client
         would take for the same.
         """
-        ids, packet_id = source.ids, run.first_packet_id
+        ids, packet_id = origin.ids, run.first_packet_id
         if rows.qos == EXACTLY_ONCE and ids is not None:
             ids.exactly_once.add(run.first_sequence, packet_id, run.count)
         first, end = run.first_sequence, run.first_sequence + run.count
-        source.wait(first, end, given_first=not (dup or rows.redelivered))
-        self._before_exactly_once(lambda: self._send_stored(source, rows, run, packet_id, dup=dup), rows.publication)
+        origin.wait(first, end, given_first=not (dup or rows.redelivered))
+        self._before_exactly_once(lambda: self._send_stored(origin, rows, run, packet_id, dup=dup), rows.publication)
 
     def _send_stored(
-        self, source: DeliverySource, rows: RowsOut, run: OutboundRun, packet_id: int, *, dup: bool
+        self, origin: DeliveryOrigin, rows: PublishRun, run: InflightRun, packet_id: int, *, dup: bool
     ) -> None:
         """Send rows, unless they would come twice.
 
         If the store has refused them, their publisher sends them again; if their flow has ended, another consumer gets
         them. The client may have some of them from before: it gets PUBREL for those of QoS 2.
         """
-        source.waited(run.first_sequence, run.first_sequence + run.count)
+        origin.waited(run.first_sequence, run.first_sequence + run.count)
         is_new, run.waits = run.waits, False
         last = packet_id + rows.stop - rows.start - 1
         if self.ids.run_of(packet_id, last, rows.qos) is not run:
             return  # it was sent on an earlier connection, and is answered
         is_refused = rows.publication is not None and rows.publication.refused
-        if source.flow_id in self.flows and not is_refused:
-            self._send(source, run.first_sequence, rows, packet_id, dup=dup)
+        if origin.flow_id in self.flows and not is_refused:
+            self._send(origin, run.first_sequence, rows, packet_id, dup=dup)
         elif is_refused or is_new or rows.qos != EXACTLY_ONCE:
             self._settle_all(self.ids.acknowledge(packet_id, last), RELEASED)
         else:
             self._withdraw(packet_id, last)
 
-    def _send(self, source: DeliverySource, first_sequence: int, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
+    def _send(
+        self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun, packet_id: int, *, dup: bool
+    ) -> None:
         try:
             skipped = send_rows(self._engine, self._counters, rows, packet_id, dup=dup)
         except Exception:
-            self._reject_unwritable(source, first_sequence, rows)
+            self._reject_unwritable(origin, first_sequence, rows)
             raise
         if rows.qos:
             for row in skipped:
@@ -292,7 +294,7 @@ class DeliveringSide:
                 its_id = packet_id + row - rows.start
                 self._settle_all(self.ids.acknowledge(its_id, its_id), ACCEPTED)
 
-    def _reject_unwritable(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+    def _reject_unwritable(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
         """Reject those rows that cannot be written (`protocols.connection.unwritable`). Some go out long after they
         came.
         """
@@ -301,9 +303,9 @@ class DeliveringSide:
                 encode_at_most_once(rows.batch.select([row]), self._level, rows.wall_ms)
             except Exception as error:
                 first = first_sequence + row - rows.start
-                if source.ids is not None:
-                    source.ids.answered(first, first + 1)
-                source.partition.post(Settle(source.flow_id, source.epoch, first, first + 1, REJECTED))
+                if origin.ids is not None:
+                    origin.ids.answered(first, first + 1)
+                origin.partition.post(Settle(origin.flow_id, origin.epoch, first, first + 1, REJECTED))
                 tell_unwritable(self._events, self._counters, first, error, client=self._session.client_id)
 
     # --- answers of the client ---
@@ -330,72 +332,72 @@ class DeliveringSide:
                 self._settle_all(self.ids.acknowledge(first, last), REJECTED if refuses else ACCEPTED)
         elif kind == PUBREC and not refuses:  # what was sent together is answered together
             self.ids.release_run(run)
-            self._take_released(run)
-            self._say_released(first, last)
+            self._note_received(run)
+            self._send_pubrel(first, last)
         else:
             self.ids.acknowledge_run(run)
             outcome = REJECTED if refuses else ACCEPTED
-            self._settle(run.source, run.first_sequence, run.first_sequence + run.count, outcome)
+            self._settle(run.origin, run.first_sequence, run.first_sequence + run.count, outcome)
         return True
 
-    def _take_released(self, run: OutboundRun) -> None:
+    def _note_received(self, run: InflightRun) -> None:
         self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
-        self._taken_runs().take(run)
+        self._received_runs().take(run)
 
     def _released(self, first: int, last: int) -> None:
         """The messages are the client's now; say so with PUBREL once a restart would remember it."""
         count = 0
         for run in self.ids.release(first, last):
             count += run.count
-            self._take_released(run)
+            self._note_received(run)
         if count == last - first + 1:
-            self._say_released(first, last)
+            self._send_pubrel(first, last)
             return
         for packet_id in range(first, last + 1):  # a repeated PUBREC, or an id that stands for nothing
             if packet_id in self.ids.released or self._level < 5:
-                self._say_released(packet_id, packet_id)
+                self._send_pubrel(packet_id, packet_id)
             else:
                 self._engine.acknowledge(PUBREL, packet_id, packet_id, PACKET_IDENTIFIER_NOT_FOUND)
 
-    def _taken_runs(self) -> TakenRuns:
-        if self._taken is None:
-            self._taken = TakenRuns(
-                self._session, before_exactly_once=self._before_exactly_once, settle=self._settle_taken
+    def _received_runs(self) -> ReceivedQos2:
+        if self._received_qos2 is None:
+            self._received_qos2 = ReceivedQos2(
+                self._session, before_exactly_once=self._before_exactly_once, settle=self._settle_received
             )
-        return self._taken
+        return self._received_qos2
 
-    def _say_released(self, first: int, last: int) -> None:
+    def _send_pubrel(self, first: int, last: int) -> None:
         if self._session.is_durable:
             self._before_exactly_once(lambda: self._engine.acknowledge(PUBREL, first, last), None)
         else:
             self._engine.acknowledge(PUBREL, first, last)
 
-    def resend_releases(self) -> None:
+    def resend_pubrels(self) -> None:
         """Send PUBREL again for every id that was released on an earlier connection [4.4.0-1]."""
         for first, end in self.ids.released.ranges():
             self._engine.acknowledge(PUBREL, first, end - 1)
 
     # --- settlement ---
 
-    def _settle_all(self, answered: list[OutboundRun], outcome: int) -> None:
+    def _settle_all(self, answered: list[InflightRun], outcome: int) -> None:
         for run in answered:
-            self._settle(run.source, run.first_sequence, run.first_sequence + run.count, outcome)
+            self._settle(run.origin, run.first_sequence, run.first_sequence + run.count, outcome)
 
-    def _settle_taken(self, run: OutboundRun) -> None:
-        self._settle(run.source, run.first_sequence, run.first_sequence + run.count, ACCEPTED, keep_credit=True)
+    def _settle_received(self, run: InflightRun) -> None:
+        self._settle(run.origin, run.first_sequence, run.first_sequence + run.count, ACCEPTED, keep_credit=True)
 
-    def _settle(self, source: DeliverySource, first: int, end: int, outcome: int, *, keep_credit: bool = False) -> None:
+    def _settle(self, origin: DeliveryOrigin, first: int, end: int, outcome: int, *, keep_credit: bool = False) -> None:
         if not keep_credit:
             self._give_credit(end - first)
-        if source is RETAINED_SOURCE:
+        if origin is RETAINED_ORIGIN:
             self.retained.settled(first, end)
             return
-        ids = source.ids
+        ids = origin.ids
         if ids is not None:
             ids.answered(first, end)
-            if source.held is not None:
-                source.held.discard(first, end)
-        source.partition.deliver_now(Settle(source.flow_id, source.epoch, first, end, outcome))
+            if origin.in_flight is not None:
+                origin.in_flight.discard(first, end)
+        origin.partition.deliver_now(Settle(origin.flow_id, origin.epoch, first, end, outcome))
 
     def _give_credit(self, count: int) -> None:
         """Return credit, and let go on who waits for it: retained messages first, they are older."""
@@ -433,32 +435,32 @@ class DeliveringSide:
                     elif self.ids.release_kept(packet_id):
                         self._session.released.add(packet_id, packet_id + 1)
                         self.window.take(1)
-                        self._say_released(packet_id, packet_id)
+                        self._send_pubrel(packet_id, packet_id)
 
     def _withdraw(self, first: int, last: int) -> None:
         """Have the client forget messages that it may have and that are not sent to it again."""
         for run in self.ids.release(first, last):
-            if run.source.ids is not None:
-                run.source.ids.answered(run.first_sequence, run.first_sequence + run.count)
+            if run.origin.ids is not None:
+                run.origin.ids.answered(run.first_sequence, run.first_sequence + run.count)
             self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
-            self._say_released(run.first_packet_id, run.first_packet_id + run.count - 1)
+            self._send_pubrel(run.first_packet_id, run.first_packet_id + run.count - 1)
 
     def disown(self, ids: SentIds) -> None:
         """Send nothing again of a queue: the client's subscription has ended. Before its flow ends."""
-        if self._taken is not None:
-            self._taken.settle_of(ids)
+        if self._received_qos2 is not None:
+            self._received_qos2.settle_of(ids)
         self.forget_settled(ids, [])
         self.ids.disown(ids)
 
     def remember(self) -> None:
         """Have the session know, at the end, what was sent and not answered: it is sent again under the same ids."""
-        if self._taken is not None:
-            self._taken.settle_all()  # the directory stores the ids now
-            self._taken = None  # which knows this side: together they would wait for the cycle collector
+        if self._received_qos2 is not None:
+            self._received_qos2.settle_all()  # the directory stores the ids now
+            self._received_qos2 = None  # which knows this side: together they would wait for the cycle collector
         session, own = self._session, self._session.ids
         for run in self.ids.unanswered():
-            ids, first, is_once = run.source.ids, run.first_packet_id, run.qos == EXACTLY_ONCE
-            if run.source is RETAINED_SOURCE:
+            ids, first, is_once = run.origin.ids, run.first_packet_id, run.qos == EXACTLY_ONCE
+            if run.origin is RETAINED_ORIGIN:
                 continue  # the session has what was sent of these
             if ids is not None:
                 ids.answered(run.first_sequence, run.first_sequence + run.count)

@@ -6,8 +6,8 @@ from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun, wall_ms_for
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut, wall_ms_for
 from sluicegate.protocols.mqtt.session.session import Session
 from sluicegate.protocols.mqtt.session.subscriptions import NOT_WANTED
 
@@ -15,7 +15,7 @@ TOO_LARGE: Final = "packet_too_large"  # why rows that a client cannot take are 
 
 
 def send_rows(
-    engine: MqttEngine, counters: ProtocolCounters, rows: RowsOut, first_packet_id: int, *, dup: bool
+    engine: MqttEngine, counters: ProtocolCounters, rows: PublishRun, first_packet_id: int, *, dup: bool
 ) -> list[int]:
     """Send rows as `MqttEngine.publish` does, and count them; return those too large for the client."""
     skipped = engine.publish(rows, first_packet_id, dup=dup)
@@ -38,5 +38,5 @@ def send_direct(
     own = batch.publisher == session.client_id
     for start, stop, options in table.runs(batch, 0, batch.count, own=own):
         if options is not NOT_WANTED:
-            rows = RowsOut(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None)
+            rows = PublishRun(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None)
             send_rows(engine, counters, rows, 0, dup=False)

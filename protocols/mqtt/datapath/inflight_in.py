@@ -30,7 +30,7 @@ class Unanswered:
 
 
 @final
-class PublishesIn:
+class InflightIn:
     """The publishes of one connection that are not answered yet, and the QoS 2 ids of its session.
 
     `received` are ids of QoS 2 publishes between PUBREC and PUBREL: the same id again is a repetition [4.3.3-10].

@@ -17,20 +17,20 @@ from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 
 
 @final
-class DeliverySource:
+class DeliveryOrigin:
     """Where settlements of delivered messages go: a partition, under the flow and epoch they were delivered with."""
 
-    __slots__ = ("epoch", "flow_id", "held", "ids", "known_below", "partition", "unsent", "unsent_count")
+    __slots__ = ("epoch", "flow_id", "ids", "in_flight", "known_below", "partition", "unsent", "unsent_count")
 
     def __init__(self, partition: Address, flow_id: int, epoch: int, ids: SentIds | None) -> None:
         self.partition = partition
         self.flow_id = flow_id
         self.epoch = epoch
         self.ids = ids  # None: packet ids mean nothing beyond this connection
-        self.held: RangeSet | None = None  # what the client had, unanswered, when this source took its place
+        self.in_flight: RangeSet | None = None  # what the client had, unanswered, when this source took its place
         self.unsent_count = 0  # runs that wait until a restart would know their ids; what comes behind waits too
         self.unsent: RangeSet | None = None  # of what waits so, what nobody was given before
-        self.known_below = 0  # only messages below may be in `held`, or among those that the client has taken
+        self.known_below = 0  # only messages below may be in `in_flight`, or among those that the client has taken
 
     def wait(self, first: int, end: int, *, given_first: bool) -> None:
         """Note a run that waits for the store."""
@@ -61,28 +61,28 @@ class _Nowhere(Address):
 
 
 # Retained messages sent because of a subscription come from no queue. Their "sequences" are numbers of the session.
-RETAINED_SOURCE: Final = DeliverySource(_Nowhere(), 0, 0, None)
+RETAINED_ORIGIN: Final = DeliveryOrigin(_Nowhere(), 0, 0, None)
 
 
 @final
 @mypyc_attr(free_list_len=1)
-class OutboundRun:
+class InflightRun:
     """Consecutive packet ids that stand for consecutive sequences of one source."""
 
-    __slots__ = ("count", "first_packet_id", "first_sequence", "qos", "source", "waits")
+    __slots__ = ("count", "first_packet_id", "first_sequence", "origin", "qos", "waits")
 
-    def __init__(self, first_packet_id: int, count: int, first_sequence: int, qos: int, source: DeliverySource) -> None:
+    def __init__(self, first_packet_id: int, count: int, first_sequence: int, qos: int, origin: DeliveryOrigin) -> None:
         self.first_packet_id = first_packet_id
         self.count = count
         self.first_sequence = first_sequence
         self.qos = qos
-        self.source = source
+        self.origin = origin
         self.waits = False  # for the store to have its ids: the client was sent nothing under them
 
-    def cut_off(self, count: int) -> "OutboundRun":
+    def cut_off(self, count: int) -> "InflightRun":
         """Keep the first `count` messages; return the others."""
         first_packet_id, first_sequence = self.first_packet_id + count, self.first_sequence + count
-        rest = OutboundRun(first_packet_id, self.count - count, first_sequence, self.qos, self.source)
+        rest = InflightRun(first_packet_id, self.count - count, first_sequence, self.qos, self.origin)
         self.count = count
         return rest
 
@@ -91,7 +91,7 @@ FIRST_PACKET_ID: Final = 1
 
 
 @final
-class OutboundIds:
+class InflightOut:
     """The packet ids in use towards one client.
 
     An id is in use from its PUBLISH until PUBACK, PUBCOMP, or a PUBREC that refuses [2.2.1-4]. Between PUBREC and
@@ -108,12 +108,12 @@ class OutboundIds:
         self._used = RangeSet()
         # The only run there is, if it came when there was none: where each message comes alone, its id is answered
         # before the next is given out, and a dict would cost 800 instructions for it.
-        self._lone: OutboundRun | None = None
-        self._runs: dict[int, OutboundRun] = {}
+        self._lone: InflightRun | None = None
+        self._runs: dict[int, InflightRun] = {}
         self._kept = RangeSet()  # ids the client knows from an earlier connection, not sent again yet
         self._next = FIRST_PACKET_ID
 
-    def allocate(self, count: int, first_sequence: int, qos: int, source: DeliverySource) -> OutboundRun:
+    def allocate(self, count: int, first_sequence: int, qos: int, origin: DeliveryOrigin) -> InflightRun:
         """Take up to `count` ids in a row, as many as are free there. Some id is free: windows see to that."""
         used = self._used
         first, end = used.first_outside(self._next, PACKET_ID_MAX + 1)
@@ -124,20 +124,20 @@ class OutboundIds:
             count = end - first
         used.add(first, first + count)
         self._next = first + count
-        run = OutboundRun(first, count, first_sequence, qos, source)
+        run = InflightRun(first, count, first_sequence, qos, origin)
         self._note(run)
-        if qos == EXACTLY_ONCE and source.ids is None:
+        if qos == EXACTLY_ONCE and origin.ids is None:
             self._not_sent_again.add(first, first + count)
         return run
 
-    def take(self, packet_id: int, sequence: int, qos: int, source: DeliverySource) -> OutboundRun | None:
+    def take(self, packet_id: int, sequence: int, qos: int, origin: DeliveryOrigin) -> InflightRun | None:
         """Take one certain id, which the client knows from an earlier connection; return None if it was not free."""
         if packet_id in self._kept:
             self._kept.remove(packet_id, packet_id + 1)
         elif packet_id in self._used:
             return None
         self._used.add(packet_id, packet_id + 1)
-        run = OutboundRun(packet_id, 1, sequence, qos, source)
+        run = InflightRun(packet_id, 1, sequence, qos, origin)
         self._note(run)
         return run
 
@@ -156,8 +156,8 @@ class OutboundIds:
 
     def disown(self, ids: SentIds) -> None:
         """Remember no more what was sent of a queue: the client's subscription has ended."""
-        for run in [each for each in self.unanswered() if each.source.ids is ids]:
-            run.source.ids = None
+        for run in [each for each in self.unanswered() if each.origin.ids is ids]:
+            run.origin.ids = None
             if run.qos == EXACTLY_ONCE:
                 self._not_sent_again.add(run.first_packet_id, run.first_packet_id + run.count)
 
@@ -180,29 +180,29 @@ class OutboundIds:
         self._used.add(first, end)
         self._next = max(self._next, end)
 
-    def run_of(self, first: int, last: int, qos: int) -> OutboundRun | None:
+    def run_of(self, first: int, last: int, qos: int) -> InflightRun | None:
         """Return the run that has exactly these ids, both included, and was sent at this QoS; None if there is none."""
         run = self._run_of(first, last + 1)
         return run if run is not None and run.qos == qos and not run.waits else None
 
-    def acknowledge_run(self, run: OutboundRun) -> None:
+    def acknowledge_run(self, run: InflightRun) -> None:
         """Free the ids of a run, for a PUBACK or a refusing PUBREC."""
         self._take_run(run)
         self._used.discard(run.first_packet_id, run.first_packet_id + run.count)
 
-    def release_run(self, run: OutboundRun) -> None:
+    def release_run(self, run: InflightRun) -> None:
         """Note a PUBREC for a run: its messages are the client's, the ids wait for PUBCOMP."""
         self._take_run(run)
         self.released.add(run.first_packet_id, run.first_packet_id + run.count)
 
-    def acknowledge(self, first: int, last: int) -> list[OutboundRun]:
+    def acknowledge(self, first: int, last: int) -> list[InflightRun]:
         """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
         answered = self._take_runs(first, last + 1)
         for each in answered:
             self._used.discard(each.first_packet_id, each.first_packet_id + each.count)
         return answered
 
-    def release(self, first: int, last: int) -> list[OutboundRun]:
+    def release(self, first: int, last: int) -> list[InflightRun]:
         """Note a PUBREC: the messages are the client's, the ids wait for PUBCOMP. Return what they stood for."""
         answered = self._take_runs(first, last + 1)
         for each in answered:
@@ -233,26 +233,26 @@ class OutboundIds:
                 packet_id = run.first_packet_id + run.count
         return False
 
-    def unanswered(self) -> list[OutboundRun]:
+    def unanswered(self) -> list[InflightRun]:
         """Return the runs whose messages the client has not answered for, in the order sent."""
         return list(self._runs.values()) if self._lone is None else [self._lone]
 
-    def hand_over(self, source: DeliverySource) -> RangeSet:
+    def move_to(self, origin: DeliveryOrigin) -> RangeSet:
         """Let what is unanswered stand for messages of a source that takes the place of others; return which."""
-        held = RangeSet()
+        in_flight = RangeSet()
         for run in self.unanswered():
-            if run.source.ids is source.ids:
-                run.source = source
-                held.add(run.first_sequence, run.first_sequence + run.count)
-        return held
+            if run.origin.ids is origin.ids:
+                run.origin = origin
+                in_flight.add(run.first_sequence, run.first_sequence + run.count)
+        return in_flight
 
-    def _take_runs(self, first: int, end: int) -> list[OutboundRun]:
+    def _take_runs(self, first: int, end: int) -> list[InflightRun]:
         run = self._run_of(first, end)
         if run is not None and not run.waits:
             self._take_run(run)
             return [run]
         runs = self._by_first_id()
-        answered: list[OutboundRun] = []
+        answered: list[InflightRun] = []
         packet_id = first
         while packet_id < end:
             run = runs.get(packet_id)
@@ -272,19 +272,19 @@ class OutboundIds:
             if count < run.count:
                 rest = run.cut_off(count)
                 runs[rest.first_packet_id] = rest
-            if run.qos == EXACTLY_ONCE and run.source.ids is None:
+            if run.qos == EXACTLY_ONCE and run.origin.ids is None:
                 self._not_sent_again.discard(packet_id, packet_id + count)
             answered.append(run)
             packet_id += count
         return answered
 
-    def _note(self, run: OutboundRun) -> None:
+    def _note(self, run: InflightRun) -> None:
         if self._lone is None and not self._runs:
             self._lone = run
         else:
             self._by_first_id()[run.first_packet_id] = run
 
-    def _run_of(self, first: int, end: int) -> OutboundRun | None:
+    def _run_of(self, first: int, end: int) -> InflightRun | None:
         """Return the run that has exactly these ids, None if there is none."""
         run = self._lone
         if run is None:
@@ -293,16 +293,16 @@ class OutboundIds:
             return None
         return run
 
-    def _take_run(self, run: OutboundRun) -> None:
+    def _take_run(self, run: InflightRun) -> None:
         first = run.first_packet_id
         if run is self._lone:
             self._lone = None
         else:
             del self._runs[first]
-        if run.qos == EXACTLY_ONCE and run.source.ids is None:
+        if run.qos == EXACTLY_ONCE and run.origin.ids is None:
             self._not_sent_again.discard(first, first + run.count)
 
-    def _by_first_id(self) -> dict[int, OutboundRun]:
+    def _by_first_id(self) -> dict[int, InflightRun]:
         """Return the runs by their first ids, in the order sent, to be changed; none is alone any more."""
         lone = self._lone
         if lone is not None:
@@ -310,7 +310,7 @@ class OutboundIds:
             self._runs[lone.first_packet_id] = lone
         return self._runs
 
-    def _run_holding(self, packet_id: int) -> OutboundRun | None:
+    def _run_holding(self, packet_id: int) -> InflightRun | None:
         if packet_id not in self._used or packet_id in self.released:
             return None
         for run in self.unanswered():
@@ -318,9 +318,9 @@ class OutboundIds:
                 return run
         return None
 
-    def _break_up(self, run: OutboundRun) -> None:
+    def _break_up(self, run: InflightRun) -> None:
         """Give every id of a run an entry of its own, so that ids out of order are found at once."""
         del self._runs[run.first_packet_id]
         for step in range(run.count):
             packet_id = run.first_packet_id + step
-            self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)
+            self._runs[packet_id] = InflightRun(packet_id, 1, run.first_sequence + step, run.qos, run.origin)

@@ -32,7 +32,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     TOPIC_NAME_INVALID,
     UNSPECIFIED_ERROR,
 )
-from sluicegate.protocols.mqtt.datapath.inflight_in import PublishesIn, Unanswered
+from sluicegate.protocols.mqtt.datapath.inflight_in import InflightIn, Unanswered
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.session.room import SessionRoom
 from sluicegate.protocols.mqtt.session.session import Session
@@ -65,7 +65,7 @@ class PublishRefused(Exception):
         self.reason_code = reason_code
 
 
-class PublishingSide:
+class PublishHandler:
     """What one client publishes.
 
     A refusal inside a batch concerns single messages, so a batch that is refused is tried again message by message.
@@ -97,7 +97,7 @@ class PublishingSide:
         self._opens_flow = opens_flow  # once, before the first guaranteed message
         self.has_flow = False
         self._free_topic = ""  # the last that is nobody's reserve: mostly the next one is the same
-        self.line = PublishesIn(session.received)
+        self.line = InflightIn(session.received)
 
     def publish(self, event: PublishReceived) -> None:
         """Publish a run of PUBLISH packets. Raises PublishRefused for a 3.x client that cannot be told otherwise."""

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import final
 
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.protocols.mqtt.datapath.inflight_out import OutboundRun
+from sluicegate.protocols.mqtt.datapath.inflight_out import InflightRun
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import Session
 
 
 @final
-class TakenRuns:
+class ReceivedQos2:
     """Those of one connection."""
 
     def __init__(
@@ -23,18 +23,18 @@ class TakenRuns:
         session: Session,
         *,
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
-        settle: Callable[[OutboundRun], None],
+        settle: Callable[[InflightRun], None],
     ) -> None:
         self._session = session
         self._before_exactly_once = before_exactly_once
         self._settle = settle
-        self._unsettled: dict[int, OutboundRun] = {}  # by first packet id
+        self._unsettled: dict[int, InflightRun] = {}  # by first packet id
 
-    def take(self, run: OutboundRun) -> None:
+    def take(self, run: InflightRun) -> None:
         """Settle a run, at once where nobody sends it again: its ids are known to be the client's."""
-        ids, first, end = run.source.ids, run.first_sequence, run.first_sequence + run.count
+        ids, first, end = run.origin.ids, run.first_sequence, run.first_sequence + run.count
         if ids is not None:
-            ids.takes(first, end)
+            ids.add_received(first, end)
         if ids is None or not self._session.is_durable:
             self._settle(run)
             return
@@ -47,7 +47,7 @@ class TakenRuns:
     def settle_of(self, ids: SentIds) -> None:
         """Settle now what is of one queue."""
         for packet_id, run in list(self._unsettled.items()):
-            if run.source.ids is ids:
+            if run.origin.ids is ids:
                 self._stored(packet_id)
 
     def settle_all(self) -> None:
@@ -58,6 +58,6 @@ class TakenRuns:
     def _stored(self, packet_id: int) -> None:
         run = self._unsettled.pop(packet_id, None)
         if run is not None:  # else it was settled before
-            if run.source.ids is not None:
-                run.source.ids.unsettled.discard(run.first_sequence, run.first_sequence + run.count)
+            if run.origin.ids is not None:
+                run.origin.ids.unsettled.discard(run.first_sequence, run.first_sequence + run.count)
             self._settle(run)

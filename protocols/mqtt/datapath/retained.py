@@ -16,9 +16,9 @@ from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.topics.retained import RetainedScan
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.mqtt.datapath.direct import send_rows
-from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_SOURCE, OutboundIds, OutboundRun
+from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_ORIGIN, InflightOut, InflightRun
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 from sluicegate.protocols.mqtt.session.session import RetainedSent, RetainedWanted, Session
 from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions, GrantedSubscription
 
@@ -35,7 +35,7 @@ class RetainedOut:
         *,
         engine: MqttEngine,
         session: Session,
-        ids: OutboundIds,
+        ids: InflightOut,
         window: CreditWindow[Address],
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         counters: ProtocolCounters,
@@ -111,7 +111,7 @@ class RetainedOut:
             return
         self._window.take(1)
         self._number += 1
-        run = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE)
+        run = self._ids.allocate(1, self._number, qos, RETAINED_ORIGIN)
         sent = self._session.retained_sent[self._number] = RetainedSent(run.first_packet_id, batch, qos, identifier)
         self._send_when_safe(sent, run, wall_ms)
 
@@ -119,12 +119,12 @@ class RetainedOut:
         """Send, under their ids, those that an earlier connection did not answer for, or did not send any more."""
         for number, sent in list(self._session.retained_sent.items()):
             self._ids.keep(sent.packet_id)
-            run = self._ids.take(sent.packet_id, number, sent.qos, RETAINED_SOURCE)
+            run = self._ids.take(sent.packet_id, number, sent.qos, RETAINED_ORIGIN)
             assert run is not None, "it was kept"
             self._window.take(1)
             self._send_when_safe(sent, run, wall_ms)
 
-    def _send_when_safe(self, sent: RetainedSent, run: OutboundRun, wall_ms: int) -> None:
+    def _send_when_safe(self, sent: RetainedSent, run: InflightRun, wall_ms: int) -> None:
         """Send once a restart would know the id, if it is of QoS 2: nobody sends it again then, under no id."""
         if sent.qos == EXACTLY_ONCE and not sent.was_sent and self._session.is_durable:
             run.waits = True
@@ -132,7 +132,7 @@ class RetainedOut:
         else:
             self._send_known(sent, run, wall_ms)
 
-    def _send_known(self, sent: RetainedSent, run: OutboundRun, wall_ms: int) -> None:
+    def _send_known(self, sent: RetainedSent, run: InflightRun, wall_ms: int) -> None:
         """Send with DUP what was sent before [3.3.1-1]."""
         run.waits = False
         dup, sent.was_sent = sent.was_sent, True
@@ -146,7 +146,7 @@ class RetainedOut:
     def _send(self, batch: MessageBatch, qos: int, packet_id: int, identifier: int, dup: bool, wall_ms: int) -> None:
         # What is retained was published with RETAIN, so it goes out with it [311:3.3.1-8].
         options = DeliveryOptions(qos, True, [identifier] if identifier else None)
-        rows = RowsOut(batch, 0, 1, qos, options, None, wall_ms, None)
+        rows = PublishRun(batch, 0, 1, qos, options, None, wall_ms, None)
         if send_rows(self._engine, self._counters, rows, packet_id, dup=dup) and qos:
             # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
             for run in self._ids.acknowledge(packet_id, packet_id):

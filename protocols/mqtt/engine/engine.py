@@ -17,7 +17,7 @@ from typing import Final, final
 from mypy_extensions import i64, u8
 
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
-from sluicegate.protocols.mqtt.codec.events import ConnectReceived, DisconnectReceived, Heard, PeerViolated
+from sluicegate.protocols.mqtt.codec.events import ConnectReceived, DisconnectReceived, PeerViolated, ReceivedEvents
 from sluicegate.protocols.mqtt.codec.fixed_header import (
     AUTHENTICATING,
     BEFORE_CONNECT,
@@ -69,8 +69,8 @@ from sluicegate.protocols.mqtt.codec.wire import is_padded, read_length
 from sluicegate.protocols.mqtt.engine.auth_exchange import NO_DIALOGUE, AuthenticationDialogue
 from sluicegate.protocols.mqtt.engine.partial_packet import PartialPacket, misses_much
 from sluicegate.protocols.mqtt.engine.publish_reader import PublishReader
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 from sluicegate.protocols.mqtt.engine.publish_writer import NONE_SKIPPED, PublishWriter
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
 
 _PINGRESP: Final = b"\xd0\x00"
 _NO_PIECES: Final[list[bytes]] = []  # of all engines that write one piece at a time; nothing is added to it
@@ -101,7 +101,7 @@ class MqttEngine:
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self.answered_bytes = 0  # ever; messages are no answers
         self._limits = limits
-        self._first_bytes = BEFORE_CONNECT
+        self._fixed_headers = BEFORE_CONNECT
         self._packet_bytes_max = limits.connect_bytes_max
         self._connect: ConnectReceived | None = None  # while it waits for an answer
         self._topic_alias_maximum = 0  # the client's
@@ -115,27 +115,27 @@ class MqttEngine:
         self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
         self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
         self._authentication = NO_DIALOGUE
-        self.goodbye: DisconnectReceived | None = None  # the client's DISCONNECT, from when it is read
+        self.disconnected_by: DisconnectReceived | None = None  # the client's DISCONNECT, from when it is read
 
     # --- the three verbs ---
 
-    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> Heard:
+    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> ReceivedEvents:
         """Return what the client said; after a violation, PeerViolated is the last. No bytes: a packet was placed."""
-        heard = Heard()
+        received = ReceivedEvents()
         if self._stage != _ENDED:
             if self.partial is not None and len(data := self.partial.join(data)) > 0:
                 self.partial = None
             try:
-                pos = self._read(data, wall_ms, heard)
+                pos = self._read(data, wall_ms, received)
                 if pos > 0 or (self._stage == _OPEN and misses_much(self.partial)):
                     self._last_packet_ms = now_ms
                 if pos < len(data) and self._stage != _ENDED:
                     self.partial = PartialPacket(data, pos)
             except PeerViolation as violation:
-                self._heard_violation(violation, heard)
+                self._add_violation(violation, received)
             except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
-                self._heard_violation(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"), heard)
-        return heard
+                self._add_violation(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"), received)
+        return received
 
     def tick(self, now_ms: int) -> PeerViolated | None:
         """Bring time. Once a second is enough: keep alive may be exceeded by as much."""
@@ -203,7 +203,7 @@ class MqttEngine:
         """
         connect = self._asked("accept")
         if connect is None:
-            return self.goodbye is not None
+            return self.disconnected_by is not None
         client_id = connect.client_id if assigned_client_id is None else assigned_client_id
         if client_id == "":
             raise LocalMisuse("a client without id has to be given one [3.1.3-6]")
@@ -227,7 +227,7 @@ class MqttEngine:
         self._keep_alive_ms = (server_keep_alive_s if overridden else connect.keep_alive_s) * 1500
         self._connect = None
         self._stage = _OPEN
-        self._first_bytes = CONNECTED[self.level]
+        self._fixed_headers = CONNECTED[self.level]
         self._authentication.accepted()
         if self._pings_early:
             self._queue(_PINGRESP * self._pings_early)
@@ -273,7 +273,7 @@ class MqttEngine:
         if self._may_send():
             self._answer(encode_unsuback(packet_id, codes, self.level))
 
-    def publish(self, rows: RowsOut, first_packet_id: int, *, dup: bool) -> list[int]:
+    def publish(self, rows: PublishRun, first_packet_id: int, *, dup: bool) -> list[int]:
         """Send rows; return those too large for this client, which are to be taken as delivered.
 
         The first row has `first_packet_id`, each further one the next id, skipped rows too; QoS 0 has no ids.
@@ -307,21 +307,21 @@ class MqttEngine:
 
     # --- reading ---
 
-    def _read(self, data: bytes, wall_ms: int, heard: Heard) -> i64:
+    def _read(self, data: bytes, wall_ms: int, received: ReceivedEvents) -> i64:
         """Read whole packets; return the position behind the last. Refuse by the fixed header what it can tell."""
         pos: i64 = 0
         end: i64 = len(data)
         while pos < end and self._stage != _ENDED:
             first_byte: i64 = data[pos]
-            if self._first_bytes[first_byte]:
-                raise refusal(self._first_bytes, first_byte)
+            if self._fixed_headers[first_byte]:
+                raise refusal(self._fixed_headers, first_byte)
             packet_type = first_byte >> 4
             if packet_type == PUBLISH:
-                stop = self._publish_reader().read(data, pos, end, wall_ms, heard)
+                stop = self._publish_reader().read(data, pos, end, wall_ms, received)
             elif PUBACK <= packet_type <= PUBCOMP:
-                stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, heard)
+                stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, received)
             else:
-                stop = self._read_single(data, pos, end, packet_type, heard)
+                stop = self._read_single(data, pos, end, packet_type, received)
             if stop == pos:
                 break  # incomplete
             pos = stop
@@ -333,7 +333,7 @@ class MqttEngine:
             self._reader = PublishReader(self.level, self._limits, self._client_id)
         return self._reader
 
-    def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, heard: Heard) -> i64:
+    def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, received: ReceivedEvents) -> i64:
         """Read one packet of a type that does not come in runs."""
         length, body = read_length(data, pos + 1, end)
         if length < 0:
@@ -354,20 +354,20 @@ class MqttEngine:
         elif packet_type == PINGREQ:
             self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
         elif packet_type == SUBSCRIBE:
-            heard.add(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
+            received.add(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
         elif packet_type == UNSUBSCRIBE:
-            heard.add(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
+            received.add(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
         elif packet_type == CONNECT:
-            self._read_connect(data, body, stop, heard)
+            self._read_connect(data, body, stop, received)
         elif packet_type == DISCONNECT:
-            self._read_disconnect(data, body, stop, heard)
+            self._read_disconnect(data, body, stop, received)
         else:
             auth = decode_auth(data, body, stop)
             self._authentication.received(auth)
-            heard.add(auth)
+            received.add(auth)
         return stop
 
-    def _read_connect(self, data: bytes, body: int, stop: int, heard: Heard) -> None:
+    def _read_connect(self, data: bytes, body: int, stop: int, received: ReceivedEvents) -> None:
         protocol = read_protocol(data, body, stop)
         self.level = protocol.level  # from here on there is a form to answer in
         self._stage = _ASKING
@@ -382,23 +382,23 @@ class MqttEngine:
         self._packet_bytes_max = self._limits.packet_bytes_max
         self._client_id = connect.client_id
         self._topic_alias_maximum = connect.topic_alias_maximum
-        self._first_bytes = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
-        heard.add(connect)
+        self._fixed_headers = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
+        received.add(connect)
 
-    def _read_disconnect(self, data: bytes, body: int, stop: int, heard: Heard) -> None:
+    def _read_disconnect(self, data: bytes, body: int, stop: int, received: ReceivedEvents) -> None:
         event = decode_disconnect(data, body, stop, self.level)
         if event.session_expiry_s > 0 and self._expires_at_close:
             raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 (3.14.2.2.2)")
-        self.goodbye = event
-        heard.add(event)
+        self.disconnected_by = event
+        received.add(event)
         self._end()
 
     # --- ending and writing ---
 
-    def _heard_violation(self, violation: PeerViolation, heard: Heard) -> None:
+    def _add_violation(self, violation: PeerViolation, received: ReceivedEvents) -> None:
         if self._stage == _ASKING:
-            heard.drop()  # CONNECT is refused, and nothing that came with it is processed [3.1.4-6]
-        heard.add(self._violated(violation))
+            received.drop()  # CONNECT is refused, and nothing that came with it is processed [3.1.4-6]
+        received.add(self._violated(violation))
 
     def _violated(self, violation: PeerViolation) -> PeerViolated:
         """End because of the peer: queue the answer its version has for it; return what to report."""

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.mqtt.codec.errors import PeerViolation
-from sluicegate.protocols.mqtt.codec.events import Heard, PublishReceived
+from sluicegate.protocols.mqtt.codec.events import PublishReceived, ReceivedEvents
 from sluicegate.protocols.mqtt.codec.limits import (
     PROPERTIES_CACHE_BYTES_MAX,
     PROPERTIES_CACHE_ENTRIES_MAX,
@@ -93,7 +93,7 @@ class PublishReader:
         self._wire_start = 0
         self._wire_stop = 0
 
-    def read(self, data: bytes, pos: i64, end: i64, wall_ms: int, heard: Heard) -> i64:
+    def read(self, data: bytes, pos: i64, end: i64, wall_ms: int, received: ReceivedEvents) -> i64:
         """Append the PUBLISH packets from `pos` on as events; return the position behind the last complete one."""
         self._wall_ms = wall_ms
         try:
@@ -110,18 +110,18 @@ class PublishReader:
                     )
                 if stop > end:
                     if self.apart:
-                        pos = self._read_apart(data, pos, body, end, heard)
+                        pos = self._read_apart(data, pos, body, end, received)
                     break
                 topic_end = body + 2 + (data[body] << 8 | data[body + 1])
                 if topic_end > stop:
                     raise PeerViolation(MALFORMED_PACKET, "topic runs past the end of the PUBLISH")
                 if data[pos] & 0x06:
-                    pos = self._read_numbered(data, pos, body, topic_end, stop, end, heard)
+                    pos = self._read_numbered(data, pos, body, topic_end, stop, end, received)
                 else:
-                    pos = self._read_at_most_once(data, pos, body, topic_end, stop, end, heard)
+                    pos = self._read_at_most_once(data, pos, body, topic_end, stop, end, received)
         finally:
             if self._count > 0:
-                self._end_run(data, heard)
+                self._end_run(data, received)
         return pos
 
     def acknowledged(self, count: int) -> None:
@@ -129,7 +129,7 @@ class PublishReader:
         self.unacknowledged_count = max(self.unacknowledged_count - count, 0)
 
     def _read_at_most_once(
-        self, data: bytes, pos: i64, body: i64, topic_end: i64, stop: i64, end: i64, heard: Heard
+        self, data: bytes, pos: i64, body: i64, topic_end: i64, stop: i64, end: i64, received: ReceivedEvents
     ) -> i64:
         """Read a QoS 0 packet and those with an equal head behind it."""
         first_byte = data[pos]
@@ -141,7 +141,7 @@ class PublishReader:
             if topic_end == stop:
                 raise PeerViolation(MALFORMED_PACKET, "PUBLISH ends before its properties")
             if data[topic_end] != 0:
-                return self._read_with_properties(data, pos, topic, 0, topic_end, stop, heard)
+                return self._read_with_properties(data, pos, topic, 0, topic_end, stop, received)
             payload_at += 1
         if topic == "":
             raise _no_topic()
@@ -150,7 +150,7 @@ class PublishReader:
             raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
         in_columns = self._run == 0 and not self._run_is_wire
         if first_byte != WIRE_FIRST_BYTE or padded or in_columns:
-            self._begin_columns(first_byte, data, heard)
+            self._begin_columns(first_byte, data, received)
             self._append_row(topic, data[payload_at:stop], None)
             return stop
         size = stop - pos
@@ -163,7 +163,7 @@ class PublishReader:
             while after <= last_start and data[after : after + head_bytes] == head:
                 after += size
         if self._run != 0:
-            self._end_run(data, heard)
+            self._end_run(data, received)
             self._run = 0
             self._run_is_wire = True
             self._wire_start = pos
@@ -174,7 +174,7 @@ class PublishReader:
         return after
 
     def _read_numbered(
-        self, data: bytes, pos: i64, body: i64, topic_end: i64, stop: i64, end: i64, heard: Heard
+        self, data: bytes, pos: i64, body: i64, topic_end: i64, stop: i64, end: i64, received: ReceivedEvents
     ) -> i64:
         """Read a packet of QoS 1 or 2 and those with an equal head behind it."""
         first_byte = data[pos]
@@ -190,16 +190,16 @@ class PublishReader:
                 raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
             if data[topic_end + 2] != 0:
                 packet_id = data[topic_end] << 8 | data[topic_end + 1]
-                return self._read_with_properties(data, pos, topic, packet_id, topic_end + 2, stop, heard)
+                return self._read_with_properties(data, pos, topic, packet_id, topic_end + 2, stop, received)
         if topic == "":
             raise _no_topic()
         if stop == end and self._count == 0 and len(self.apart) == 0:
             batch = self._alone(first_byte, topic, data[pos + payload_at : stop])
             packet_id = data[topic_end] << 8 | data[topic_end + 1]
-            heard.add(PublishReceived(batch, packet_id, packet_id, _NO_IDS))
+            received.add(PublishReceived(batch, packet_id, packet_id, _NO_IDS))
             self.unacknowledged_count += 1
             return stop
-        self._begin_columns(first_byte, data, heard)
+        self._begin_columns(first_byte, data, received)
         last_start = min(end - size, pos + (room - 1) * size)
         head = data[pos:topic_end] if pos < last_start else b""  # the last packet is compared with none
         payloads = self._payloads
@@ -230,13 +230,13 @@ class PublishReader:
         self.unacknowledged_count += count
         return pos
 
-    def _read_apart(self, data: bytes, pos: i64, body: i64, end: i64, heard: Heard) -> i64:
+    def _read_apart(self, data: bytes, pos: i64, body: i64, end: i64, received: ReceivedEvents) -> i64:
         """Read a packet of which all is here but its payload. See `partial_packet`."""
         topic_end = body + 2 + (data[body] << 8 | data[body + 1])
         if data[pos] & 0x06:
-            pos = self._read_numbered(data, pos, body, topic_end, end, end, heard)
+            pos = self._read_numbered(data, pos, body, topic_end, end, end, received)
         else:
-            pos = self._read_at_most_once(data, pos, body, topic_end, end, end, heard)
+            pos = self._read_at_most_once(data, pos, body, topic_end, end, end, received)
         self._payloads[-1] = self.apart
         self._payload_bytes += len(self.apart)
         self.apart = b""
@@ -265,7 +265,7 @@ class PublishReader:
         return room
 
     def _read_with_properties(
-        self, data: bytes, pos: i64, topic: str, packet_id: int, properties_at: i64, stop: i64, heard: Heard
+        self, data: bytes, pos: i64, topic: str, packet_id: int, properties_at: i64, stop: i64, received: ReceivedEvents
     ) -> i64:
         """Read one packet of 5.0 whose property section is not empty. `packet_id` is 0 for QoS 0."""
         length, start = read_varint(data, properties_at, stop)
@@ -276,7 +276,7 @@ class PublishReader:
         topic = self._resolve(topic, properties.alias)
         headers = properties.headers(self._wall_ms)
         # Nothing can fail from here on: a message is in all columns of a run or in none.
-        self._begin_columns(data[pos], data, heard)
+        self._begin_columns(data[pos], data, received)
         if packet_id:
             if packet_id != self._id_last + 1:
                 if self._id_last > 0:
@@ -336,11 +336,11 @@ class PublishReader:
             raise PeerViolation(PROTOCOL_ERROR, f"Topic Alias {alias} is used before it is set (3.3.4)")
         return known
 
-    def _begin_columns(self, first_byte: i64, data: bytes, heard: Heard) -> None:
+    def _begin_columns(self, first_byte: i64, data: bytes, received: ReceivedEvents) -> None:
         """Make sure that the open run is one of columns, with this packet's DUP, QoS and RETAIN."""
         run = first_byte & _FLAGS
         if self._run != run or self._run_is_wire:
-            self._end_run(data, heard)
+            self._end_run(data, received)
             self._run = run
             self._payloads = []
 
@@ -369,10 +369,10 @@ class PublishReader:
             self._topics = [self._topic] * self._count + [topic] * count
         self._count += count
 
-    def _end_run(self, data: bytes, heard: Heard) -> None:
+    def _end_run(self, data: bytes, received: ReceivedEvents) -> None:
         """Report the open run, if there is one."""
         if self._count > 0:
-            heard.add(PublishReceived(self._batch(data), self._id_first, self._id_last, self._ids_before))
+            received.add(PublishReceived(self._batch(data), self._id_first, self._id_last, self._ids_before))
             self._count = 0
             self._topics = None
             self._payloads = _NO_PAYLOADS

@@ -21,7 +21,7 @@ from sluicegate.protocols.mqtt.codec.properties import (
 )
 from sluicegate.protocols.mqtt.codec.wire import string, varint
 from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, WireBatch, dialect_of
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 
 NO_ALIAS: Final = 0
 
@@ -127,7 +127,7 @@ class PublishWriter:
         self._kept_for = -1  # payload length for which it is right; -1: for none
         self._id_bytes = 3 if self._is_v5 else 2  # with the empty property section
 
-    def alone(self, rows: RowsOut, packet_id: int, *, dup: bool) -> bytes:
+    def alone(self, rows: PublishRun, packet_id: int, *, dup: bool) -> bytes:
         """Return the packet of a single row if its head is that of the one before; empty if not, and `write` has to."""
         batch = rows.batch
         if batch.topics is not None or batch.topic != self._kept_topic:
@@ -147,7 +147,7 @@ class PublishWriter:
         id_at = packet_id * 3
         return b"%s%s%s" % (self._kept_head, _id_table()[id_at : id_at + self._id_bytes], payload)
 
-    def write(self, pieces: list[bytes], rows: RowsOut, first_packet_id: int, *, dup: bool) -> list[int]:
+    def write(self, pieces: list[bytes], rows: PublishRun, first_packet_id: int, *, dup: bool) -> list[int]:
         """Append the rows; return those too large for the client, which it never gets [3.1.2-25]."""
         batch, start, stop = rows.batch, rows.start, rows.stop
         _check(batch, start, stop, rows.qos, first_packet_id, dup)
@@ -269,7 +269,7 @@ class PublishWriter:
         return alias
 
 
-def _first_byte(rows: RowsOut, dup: bool) -> int:
+def _first_byte(rows: PublishRun, dup: bool) -> int:
     return 0x30 | (8 if dup else 0) | rows.qos << 1 | (1 if rows.retains() else 0)
 
 

@@ -68,7 +68,7 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | N
         return
     if not client.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
-        due = will if client.engine.goodbye is None and not client.is_closing else None
+        due = will if client.engine.disconnected_by is None and not client.is_closing else None
         released = SessionReleased(claimed.session, due, client.cell)
         client.services.sessions.inbox.post(released)
         return
@@ -92,7 +92,7 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | N
     for text in revoked:
         session.retained_wanted.pop(text, None)  # what it has yet to bring goes out as the session begins
     _begin(client, attached)
-    _tell_connected(client, event, session, claimed.present)
+    _report_connected(client, event, session, claimed.present)
     if revoked:
         await revoke(client, session, revoked)
         await client.writes(attached).store_subscriptions()
@@ -216,7 +216,7 @@ def _begin(client: MqttClient, attached: AttachedSession) -> None:
     session = attached.session
     if session.has_deliveries:
         delivering = client.begin_delivering(attached)
-        delivering.resend_releases()
+        delivering.resend_pubrels()
         wall_ms = client.cell.runtime.clock.wall_ms()
         delivering.retained.resend(wall_ms)
         delivering.retained.go_on(wall_ms)
@@ -224,7 +224,7 @@ def _begin(client: MqttClient, attached: AttachedSession) -> None:
         client.connect_subscriber(session.subscriber)
 
 
-def _tell_connected(client: MqttClient, event: ConnectReceived, session: Session, resumed: bool) -> None:
+def _report_connected(client: MqttClient, event: ConnectReceived, session: Session, resumed: bool) -> None:
     events = client.services.events
     if not events.admits(CLIENT_CONNECTED):  # many come at once
         return

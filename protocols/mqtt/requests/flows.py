@@ -16,7 +16,7 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.mqtt.client import MqttClient
 from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
-from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 
@@ -78,7 +78,7 @@ async def bind_flow(
         handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile
 
 
-async def _match_ids(delivering: DeliveringSide, handle: QueueHandle, ids: SentIds) -> None:
+async def _match_ids(delivering: Deliverer, handle: QueueHandle, ids: SentIds) -> None:
     """Free the packet ids of messages that are gone: settled as the broker crashed, purged, or of another queue."""
     partition_id = handle.target.partitions[0].partition_id
     if ids.remembered:
@@ -87,7 +87,7 @@ async def _match_ids(delivering: DeliveringSide, handle: QueueHandle, ids: SentI
             found: FoundSequences = await handle.cell.ask(LookUpSequences(ids.kept_ranges()))
             unsettled = found.unsettled
         delivering.forget_settled(ids, unsettled)
-    ids.are_of(partition_id)
+    ids.set_partition(partition_id)
 
 
 def flow_gone(client: MqttClient, message: FlowGone) -> None:
@@ -96,7 +96,7 @@ def flow_gone(client: MqttClient, message: FlowGone) -> None:
         return
     bound = client.attached.delivering.flows.pop(message.flow_id, None)
     if bound is not None and bound.extra is not None and message.may_return:
-        _later(client, bound.extra)
+        _bind_later(client, bound.extra)
 
 
 def _not_bound(client: MqttClient, extra: ExtraSubscription, refusal: BindRefused) -> None:
@@ -104,15 +104,15 @@ def _not_bound(client: MqttClient, extra: ExtraSubscription, refusal: BindRefuse
     counters = client.services.counters
     counters.count(counters.dropped, "bind_refused")
     if refusal.code != PERMISSION_DENIED:
-        _later(client, extra)
+        _bind_later(client, extra)
 
 
-def _later(client: MqttClient, extra: ExtraSubscription) -> None:
+def _bind_later(client: MqttClient, extra: ExtraSubscription) -> None:
     client.cell.after(REBIND_MS, lambda: _bind_again(client, extra))
 
 
 def _bind_again(client: MqttClient, extra: ExtraSubscription) -> None:
-    if _is_wanted(client, extra):
+    if _may_bind(client, extra):
         bound = run(client.cell.runtime, _bind_to_named_queue(client, extra))
         bound.then(lambda done: client.cell.do(done.get))
 
@@ -122,7 +122,7 @@ async def _bind_to_named_queue(client: MqttClient, extra: ExtraSubscription) -> 
     try:
         wanted = FindQueue(extra.queue_name, client.identity.rights, consumes=True)
         handle = await client.services.queues.ask(wanted)
-        if handle is not None and _is_wanted(client, extra):
+        if handle is not None and _may_bind(client, extra):
             await bind_flow(client, handle, extra, is_named_queue=True)
     except ClientDenied as denied:
         _not_bound(client, extra, BindRefused(PERMISSION_DENIED, denied.text))
@@ -132,7 +132,7 @@ async def _bind_to_named_queue(client: MqttClient, extra: ExtraSubscription) -> 
         log.debug("queue %r was deleted as a flow was to be bound to it", extra.queue_name)
 
 
-def _is_wanted(client: MqttClient, extra: ExtraSubscription) -> bool:
+def _may_bind(client: MqttClient, extra: ExtraSubscription) -> bool:
     """Return whether the client is there, still has the subscription, and has no flow for it."""
     attached = client.attached
     if attached is None or attached.session.queues.get(extra.filter_text) is not extra:

@@ -59,7 +59,7 @@ class _Refused(Exception):
 
 
 @final
-class _Asked:
+class _SubscribeOptions:
     """What a SUBSCRIBE asks of all its subscriptions."""
 
     def __init__(
@@ -87,8 +87,8 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
         if attached is None:
             return
         try:
-            asked = _asked(client, event)
-            code, found = await _subscribe(client, attached.session, request, asked)
+            options = _options_of(client, event)
+            code, found = await _subscribe(client, attached.session, request, options)
         except TopicError as error:
             code, found = TOPIC_FILTER_INVALID, None
             reasons.append(str(error))
@@ -139,7 +139,7 @@ async def _subscribe(
     client: MqttClient,
     session: Session,
     request: SubscriptionRequest,
-    asked: _Asked,
+    options: _SubscribeOptions,
 ) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
     text = request.filter_text
     if client.services.limits.refuse_control_characters and has_unwanted_characters(text):
@@ -148,21 +148,21 @@ async def _subscribe(
     if text.startswith(SHARE_PREFIX):
         if request.no_local:
             return PROTOCOL_ERROR, None
-        if asked.selector is not None:
+        if options.selector is not None:
             reason = "a selector on a shared subscription; allowed: on a topic filter, and on $queue/NAME"
             raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
-        return await _subscribe_shared(client, session, request, asked), None
+        return await _subscribe_shared(client, session, request, options), None
     if queue_name is not None:
-        return await _subscribe_queue(client, session, request, asked, queue_name), None
+        return await _subscribe_queue(client, session, request, options, queue_name), None
     topic_filter = parse_filter(text, Syntax.MQTT)
     rights = client.identity.rights
     known = session.table.by_filter.get(text)
-    is_known = known is not None and known.selector == asked.selector
+    is_known = known is not None and known.selector == options.selector
     rights.check_subscription(
         topic_filter,
         _count(session) - (known is not None),
         is_new=known is None,
-        selector="" if asked.selector is None or is_known else asked.selector.text,
+        selector="" if options.selector is None or is_known else options.selector.text,
     )
     qos = _granted_qos(client, request)
     subscriber = client.subscriber(session)
@@ -174,9 +174,9 @@ async def _subscribe(
         request.no_local,
         request.retain_as_published,
         request.retain_handling,
-        asked.identifier,
-        asked.selector,
-        asked.priorities,
+        options.identifier,
+        options.selector,
+        options.priorities,
     )
     if known is None or not known.is_as(granted):
         session.changed(text)
@@ -190,21 +190,23 @@ async def _subscribe(
             qos,
             retained_if_new=request.retain_handling <= SEND_IF_NEW,
             retained_if_known=request.retain_handling == SEND_ALWAYS,
-            selector=asked.selector,
-            priorities=asked.priorities,
+            selector=options.selector,
+            priorities=options.priorities,
         ),
     )
     return qos, None if added.retained is None else (granted, added.retained)
 
 
-def _asked(client: MqttClient, event: SubscribeReceived) -> _Asked:
+def _options_of(client: MqttClient, event: SubscribeReceived) -> _SubscribeOptions:
     """Return what the properties of a SUBSCRIBE ask for. Raises _Refused."""
     selector = _selector(client, event.selectors)
     try:
         priorities = priorities_of(event.priorities)
     except PriorityInvalid as error:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
-    return _Asked(event.subscription_identifier, selector, priorities, _partition_count(event.partition_counts))
+    return _SubscribeOptions(
+        event.subscription_identifier, selector, priorities, _partition_count(event.partition_counts)
+    )
 
 
 def _partition_count(texts: list[str]) -> int:
@@ -242,7 +244,9 @@ async def _make_queue(client: MqttClient, session: Session, subscriber: Subscrib
     await bind_flow(client, handle, None, is_named_queue=False)
 
 
-async def _subscribe_shared(client: MqttClient, session: Session, request: SubscriptionRequest, asked: _Asked) -> int:
+async def _subscribe_shared(
+    client: MqttClient, session: Session, request: SubscriptionRequest, options: _SubscribeOptions
+) -> int:
     shared = parse_shared(request.filter_text, Syntax.MQTT)
     assert shared is not None, "the filter begins with the prefix"
     known = session.shares.get(request.filter_text)
@@ -251,7 +255,7 @@ async def _subscribe_shared(client: MqttClient, session: Session, request: Subsc
     others_count = _count(session) - (known is not None)
     rights.check_subscription(shared.filter, others_count, is_new=known is None, share_name=shared.share_name)
     qos = _granted_qos(client, request)
-    count = asked.partition_count
+    count = options.partition_count
     if count and qos == 0:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "partitions at QoS 0, where there is no queue; allowed: QoS 1, 2")
     if known is not None and qos == 0:
@@ -262,7 +266,7 @@ async def _subscribe_shared(client: MqttClient, session: Session, request: Subsc
         joined: GroupJoined = await client.services.router.ask(join)
     except ShareRefused as refusal:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(refusal)) from None
-    extra = _extra(request, asked.identifier)
+    extra = _extra(request, options.identifier)
     extra.qos = qos
     extra.queue_name = "" if joined.queue is None else joined.queue.name
     if known is not None and qos > 0:
@@ -278,26 +282,26 @@ async def _subscribe_queue(
     client: MqttClient,
     session: Session,
     request: SubscriptionRequest,
-    asked: _Asked,
+    options: _SubscribeOptions,
     queue_name: str,
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
-    wanted = FindQueue(queue_name, client.identity.rights, consumes=True)
-    handle: QueueHandle | None = await client.services.queues.ask(wanted)
+    find_queue = FindQueue(queue_name, client.identity.rights, consumes=True)
+    handle: QueueHandle | None = await client.services.queues.ask(find_queue)
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
     qos_max = client.services.limits.maximum_qos
     if qos_max == 0:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "mqtt.maximum_qos is 0, and with QoS 0 nothing is settled")
-    extra = _extra(request, asked.identifier)
+    extra = _extra(request, options.identifier)
     extra.qos = min(max(1, request.qos), qos_max)  # a flow settles, and QoS 0 has nothing to settle with
     extra.queue_name = queue_name
-    extra.selector = asked.selector
+    extra.selector = options.selector
     known = session.queues.get(request.filter_text)
     if known is None or not known.is_as(extra):
         session.changed(request.filter_text)
-    if known is not None and known.selector != asked.selector:
+    if known is not None and known.selector != options.selector:
         await _end_flow(client, session.queues.pop(request.filter_text))  # what it holds is given back
         known = None
     try:
@@ -373,7 +377,7 @@ async def _end_flow(client: MqttClient, extra: ExtraSubscription) -> None:
     flows = attached.delivering.flows
     for flow_id, bound in list(flows.items()):
         if bound.extra is extra:
-            bound.give_back_unsent(flow_id, attached.delivering.held)
+            bound.give_back_unsent(flow_id, attached.delivering.queued)
             bound.queue.post(UnbindFlow(flow_id, may_return=False))
             del flows[flow_id]
 

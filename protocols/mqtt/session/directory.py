@@ -27,7 +27,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_shared
 from sluicegate.protocols.mqtt.codec.events import Will
-from sluicegate.protocols.mqtt.session.entry import Entry
+from sluicegate.protocols.mqtt.session.entry import SessionEntry
 from sluicegate.protocols.mqtt.session.messages import (
     ClaimSession,
     RestoreSessions,
@@ -57,7 +57,7 @@ STORE_AGAIN_MS = 1000  # after the store has refused how the session of a client
 
 
 @final
-class Sessions(Behaviour):
+class SessionDirectory(Behaviour):
     """All MQTT sessions of a message VPN."""
 
     def __init__(
@@ -79,13 +79,13 @@ class Sessions(Behaviour):
         self._clients = clients
         self._selectors = selectors
         self._row_prefix = space.row_prefix
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, SessionEntry] = {}
         self.room = SessionRoom(clients)
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
-        self._wills: dict[int, tuple[Entry, Publication]] = {}  # by token: on their way to the store
-        self._storing: dict[int, Entry] = {}  # by token: whose rows are on their way to the store
+        self._wills: dict[int, tuple[SessionEntry, Publication]] = {}  # by token: on their way to the store
+        self._storing: dict[int, SessionEntry] = {}  # by token: whose rows are on their way to the store
         self._last_token = 0
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self._runtime.rng)
 
@@ -149,27 +149,27 @@ class Sessions(Behaviour):
             self._end(entry)
             entry = None
         if client_id in self._ended:  # the answer says that there is no session: a crash must not bring it back
-            place = Entry(Session(client_id, expiry_s=message.expiry_s))
+            place = SessionEntry(Session(client_id, expiry_s=message.expiry_s))
             self.room.count(place, message.will_bytes)  # else others would take it, and there would be too many
             await self._ended[client_id]
             self.room.forget(place)
         return self._bring(entry, message)
 
-    def _check_user(self, entry: Entry | None, message: ClaimSession) -> None:
+    def _check_user(self, entry: SessionEntry | None, message: ClaimSession) -> None:
         if entry is not None and entry.session.user not in (ANONYMOUS, message.user):
             text = f"403 Client Name Already In Use: the session {message.client_id!r} is another user's"
             self._clients.denials.deny(SESSION_OF_ANOTHER, message.client_id, text)
             raise ClientDenied(SESSION_OF_ANOTHER, text)
 
-    def _check_room(self, entry: Entry | None, message: ClaimSession) -> None:
+    def _check_room(self, entry: SessionEntry | None, message: ClaimSession) -> None:
         self.room.check(entry, message.client_id, is_kept=message.expiry_s > 0, will_bytes=message.will_bytes)
 
-    def _bring(self, entry: Entry | None, message: ClaimSession) -> SessionClaimed:
+    def _bring(self, entry: SessionEntry | None, message: ClaimSession) -> SessionClaimed:
         """Give a session that no connection has, or a new one, to the client's connection."""
         present = entry is not None
         if entry is None:
             session = Session(message.client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
-            entry = self._entries[message.client_id] = Entry(session)
+            entry = self._entries[message.client_id] = SessionEntry(session)
         else:
             entry.stop_timers()
             entry.write_no_more()
@@ -181,7 +181,7 @@ class Sessions(Behaviour):
         self.room.count(entry, message.will_bytes)
         return SessionClaimed(session, present)
 
-    async def _take_over(self, entry: Entry, message: ClaimSession) -> None:
+    async def _take_over(self, entry: SessionEntry, message: ClaimSession) -> None:
         """Take a session from the connection that has it, which ends."""
         connection = entry.connection
         assert connection is not None
@@ -205,7 +205,7 @@ class Sessions(Behaviour):
             return  # taken over meanwhile
         self._park(entry, message)
 
-    def _park(self, entry: Entry, released: SessionReleased) -> None:
+    def _park(self, entry: SessionEntry, released: SessionReleased) -> None:
         """Keep a session until its client returns or it expires."""
         session = entry.session
         entry.connection = None
@@ -226,17 +226,17 @@ class Sessions(Behaviour):
             entry.released.set(None)
             entry.released = None
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, entry: SessionEntry) -> None:
         """Count a session that no connection has."""
         self.room.count(entry, 0 if entry.will is None else entry.will.usage_bytes())
 
-    def _set_timers(self, entry: Entry, will_ms: int, expiry_ms: int) -> None:
+    def _set_timers(self, entry: SessionEntry, will_ms: int, expiry_ms: int) -> None:
         if entry.will is not None:
             entry.will_timer = self._cell.after(will_ms, lambda: self._will_is_due(entry))
         if entry.session.expiry_s != NEVER_EXPIRES:
             self._set_expiry_timer(entry, expiry_ms)
 
-    def _set_expiry_timer(self, entry: Entry, left_ms: int) -> None:
+    def _set_expiry_timer(self, entry: SessionEntry, left_ms: int) -> None:
         step_ms = min(left_ms, TIMER_MS_MAX)
 
         def step() -> None:
@@ -247,7 +247,7 @@ class Sessions(Behaviour):
 
         entry.expiry_timer = self._cell.after(step_ms, step)
 
-    def _will_is_due(self, entry: Entry) -> None:
+    def _will_is_due(self, entry: SessionEntry) -> None:
         will, entry.will = entry.will, None
         entry.will_timer = None
         self._count(entry)
@@ -255,7 +255,7 @@ class Sessions(Behaviour):
             self._publish_will(entry, will)
             self._store(entry)
 
-    def _publish_will(self, entry: Entry, will: Will) -> None:
+    def _publish_will(self, entry: SessionEntry, will: Will) -> None:
         batch = will_batch(will, entry.session.client_id, self._runtime.clock.wall_ms())
         token = self._token()
         published = entry.will_published = self._publisher.publish(batch, token).publication
@@ -279,7 +279,7 @@ class Sessions(Behaviour):
         else:
             self._will_decided(message.token)
 
-    def _store_again(self, entry: Entry) -> None:
+    def _store_again(self, entry: SessionEntry) -> None:
         entry.store_timer = None
         if self._entries.get(entry.session.client_id) is entry:
             self._store(entry)
@@ -292,7 +292,7 @@ class Sessions(Behaviour):
             if entry.will_published is published:
                 entry.will_published = None
 
-    def _end(self, entry: Entry) -> None:
+    def _end(self, entry: SessionEntry) -> None:
         """End a session: its subscriptions, its queue, its rows. A will that is still due is due now."""
         session = entry.session
         entry.stop_timers()
@@ -346,7 +346,7 @@ class Sessions(Behaviour):
         """The store has nothing of a session any more. Until now its client had no other."""
         self._ended.pop(client_id).set()
 
-    def _store(self, entry: Entry) -> None:
+    def _store(self, entry: SessionEntry) -> None:
         session = entry.session
         row = session.state_row(will=will_to_row(entry.will), closed_wall_ms=entry.closed_wall_ms)
         session.stored_row = b""
@@ -394,7 +394,7 @@ class Sessions(Behaviour):
 
     async def _bring_back(self, stored: StoredSession, queue: QueueHandle | None, wall_ms: int) -> None:
         session = stored.session
-        entry = self._entries[session.client_id] = Entry(session)
+        entry = self._entries[session.client_id] = SessionEntry(session)
         subscriber = session.subscriber = Subscriber(session.client_id)
         if queue is not None:
             session.queue = queue
@@ -437,7 +437,7 @@ class Sessions(Behaviour):
     async def _match_queue(self, queue: QueueHandle, stored: StoredSession) -> None:
         """Note whose sequences the session's packet ids are of, and which messages a crash leaves in doubt."""
         ids = stored.session.ids
-        ids.are_of(queue.target.partitions[0].partition_id)
+        ids.set_partition(queue.target.partitions[0].partition_id)
         if not stored.closed_wall_ms:  # the client was there: its QoS 1 ids were not written
             found: FoundSequences = await queue.cell.ask(LookUpSequences([]))
             ids.maybe_sent_below = found.suspect_end
@@ -446,7 +446,7 @@ class Sessions(Behaviour):
         """Have the messages that are this client's alone wait for it in the queue of a shared subscription."""
         if extra.ids.partition_id != queue.target.partitions[0].partition_id:
             return  # another queue of the same name: the packet ids are freed when the client is back
-        ranges = extra.ids.ranges_of_the_client()
+        ranges = extra.ids.ranges_of_client()
         if not ranges:
             return
         found: FoundSequences = await queue.cell.ask(LookUpSequences(ranges))
@@ -461,6 +461,6 @@ class Sessions(Behaviour):
             window=CreditWindow(0),
             bound_order=flow_id,
         )
-        extra.ids.found_unsettled(found.unsettled)
+        extra.ids.restore_unsettled(found.unsettled)
         extra.parked = ParkedFlow(flow_id, queue.cell.inbox)
         queue.cell.inbox.post(RestoreSuspendedFlow(flow, found.unsettled))

@@ -10,7 +10,7 @@ from sluicegate.protocols.mqtt.session.session import Session
 
 
 @final
-class Entry:
+class SessionEntry:
     """One client's place in the directory."""
 
     def __init__(self, session: Session) -> None:

@@ -39,47 +39,47 @@ class IdRuns:
         firsts, counts = self._firsts, self._counts
         if firsts and first < firsts[-1] + counts[-1]:
             self.discard(first, first + count)
-            place = bisect_right(firsts, first)
+            index = bisect_right(firsts, first)
         else:
-            place = len(firsts)  # behind everything held: what a stream of deliveries does
-        before = place - 1
+            index = len(firsts)  # behind everything held: what a stream of deliveries does
+        before = index - 1
         shift = packet_id - first
-        if place and first == firsts[before] + counts[before] and shift == self._packet_ids[before] - firsts[before]:
+        if index and first == firsts[before] + counts[before] and shift == self._packet_ids[before] - firsts[before]:
             counts[before] += count
         else:
-            firsts.insert(place, first)
-            self._packet_ids.insert(place, packet_id)
-            counts.insert(place, count)
+            firsts.insert(index, first)
+            self._packet_ids.insert(index, packet_id)
+            counts.insert(index, count)
 
     def find(self, sequence: int) -> int:
         """Return the packet id of a sequence, 0 where there is none."""
-        place = bisect_right(self._firsts, sequence) - 1
-        if place < 0 or sequence >= self._firsts[place] + self._counts[place]:
+        index = bisect_right(self._firsts, sequence) - 1
+        if index < 0 or sequence >= self._firsts[index] + self._counts[index]:
             return 0
-        return self._packet_ids[place] + sequence - self._firsts[place]
+        return self._packet_ids[index] + sequence - self._firsts[index]
 
     def discard(self, first: int, end: int) -> None:
         """Forget those of the sequences `[first, end)` that are here."""
         firsts, packet_ids, counts = self._firsts, self._packet_ids, self._counts
-        place = max(bisect_right(firsts, first) - 1, 0)
-        while place < len(firsts) and firsts[place] < end:
-            start, its_id, count = firsts[place], packet_ids[place], counts[place]
+        index = max(bisect_right(firsts, first) - 1, 0)
+        while index < len(firsts) and firsts[index] < end:
+            start, its_id, count = firsts[index], packet_ids[index], counts[index]
             left = max(first - start, 0)
             behind = max(start + count - end, 0)
             if left >= count:
-                place += 1
+                index += 1
                 continue
             if behind:  # what answers in order leave
-                firsts[place], packet_ids[place], counts[place] = end, its_id + count - behind, behind
+                firsts[index], packet_ids[index], counts[index] = end, its_id + count - behind, behind
             else:
-                firsts.pop(place)
-                packet_ids.pop(place)
-                counts.pop(place)
+                firsts.pop(index)
+                packet_ids.pop(index)
+                counts.pop(index)
             if left:
-                firsts.insert(place, start)
-                packet_ids.insert(place, its_id)
-                counts.insert(place, left)
-                place += 1
+                firsts.insert(index, start)
+                packet_ids.insert(index, its_id)
+                counts.insert(index, left)
+                index += 1
             if behind:
                 return
 
@@ -88,8 +88,8 @@ class IdRuns:
 
 
 NOT_BOUND: Final = 0  # partition ids start at 1
-TAKEN_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first
-TAKEN_RANGES_STORED_MAX: Final = 100  # of what is settled: mostly there is one, and older ones are written long since
+RECEIVED_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first
+RECEIVED_RANGES_STORED_MAX: Final = 100  # settled ones: mostly there is one range; older ones were written long ago
 
 
 @final
@@ -107,7 +107,7 @@ class SentIds:
         self.remembered_once = IdRuns()
         self.exactly_once = IdRuns()  # what this connection sent at QoS 2; a restart must know it
         # The QoS 2 ones that the client has. A ledger that is made anew may not know it, and deliver them again.
-        self.taken = RangeSet()
+        self.received = RangeSet()
         self.unsettled = RangeSet()  # those of them that are settled once a restart would know that they are taken
         # QoS 1 ids are not written while the client is there. After a crash, a message below may have been sent, under
         # an id that nobody knows.
@@ -146,25 +146,25 @@ class SentIds:
         if self.exactly_once:
             self.exactly_once.discard(first, end)
 
-    def takes(self, first: int, end: int) -> None:
+    def add_received(self, first: int, end: int) -> None:
         """Note that the client has the QoS 2 messages `[first, end)`."""
-        taken = self.taken
-        taken.add(first, end)
-        if taken.ranges_count() > TAKEN_RANGES_MAX:
-            taken.discard(taken.lowest(), taken.lowest_end())
+        received = self.received
+        received.add(first, end)
+        if received.ranges_count() > RECEIVED_RANGES_MAX:
+            received.discard(received.lowest(), received.lowest_end())
 
-    def taken_to_store(self) -> list[tuple[int, int]]:
+    def received_to_store(self) -> list[tuple[int, int]]:
         """Return what the client has and a restart may find unsettled, in ranges."""
-        taken = self.taken.ranges()
-        place = len(taken) - TAKEN_RANGES_STORED_MAX
+        received = self.received.ranges()
+        start = len(received) - RECEIVED_RANGES_STORED_MAX
         if self.unsettled:
-            place = min(place, bisect_right([end for _, end in taken], self.unsettled.lowest()))
-        return taken[max(place, 0) :]
+            start = min(start, bisect_right([end for _, end in received], self.unsettled.lowest()))
+        return received[max(start, 0) :]
 
-    def are_of(self, partition_id: int) -> None:
+    def set_partition(self, partition_id: int) -> None:
         """Note whose sequences these are; what was taken of another queue says nothing of this one."""
         if partition_id != self.partition_id:
-            self.taken = RangeSet()
+            self.received = RangeSet()
             self.unsettled = RangeSet()
         self.partition_id = partition_id
 
@@ -179,15 +179,15 @@ class SentIds:
         """Return what a queue keeps for the client while it is away: what is remembered, and what it has unsettled."""
         return _united(self.kept_ranges(), self.unsettled.ranges())
 
-    def found_unsettled(self, ranges: list[tuple[int, int]]) -> None:
+    def restore_unsettled(self, ranges: list[tuple[int, int]]) -> None:
         """Note what a restart found unsettled. What the client has of it is settled when it is delivered once more."""
         for first, end in ranges:
-            for start, stop in self.taken.within(first, end):
+            for start, stop in self.received.within(first, end):
                 self.unsettled.add(start, stop)
 
-    def ranges_of_the_client(self) -> list[tuple[int, int]]:
+    def ranges_of_client(self) -> list[tuple[int, int]]:
         """Return what after a restart nobody else may have: it is remembered, or the client has taken it."""
-        return _united(self.kept_ranges(), self.taken.ranges())
+        return _united(self.kept_ranges(), self.received.ranges())
 
 
 def _united(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:

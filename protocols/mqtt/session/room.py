@@ -13,7 +13,7 @@ from sluicegate.messaging.clients.rights import SESSION_COUNT as DENIED_COUNT
 from sluicegate.messaging.clients.rights import UNRELEASED, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.usage import text_bytes
-from sluicegate.protocols.mqtt.session.entry import Entry
+from sluicegate.protocols.mqtt.session.entry import SessionEntry
 from sluicegate.protocols.mqtt.session.session import Session
 
 SESSION_BYTES: Final = 1024  # measured: 490 in the directory, and what a connection or its absence adds
@@ -31,7 +31,7 @@ class SessionRoom:
         self.kept_count = 0
         self.usage_bytes = 0
 
-    def check(self, entry: Entry | None, client_id: str, *, is_kept: bool, will_bytes: int) -> None:
+    def check(self, entry: SessionEntry | None, client_id: str, *, is_kept: bool, will_bytes: int) -> None:
         """Raise ClientDenied, counted and told, unless a client may have its session so. `entry`: it has one already.
 
         One that is kept, and takes no more than before, always may.
@@ -65,17 +65,17 @@ class SessionRoom:
         self.usage_bytes += size - session.received_bytes
         session.received_bytes = size
 
-    def count(self, entry: Entry, will_bytes: int) -> None:
+    def count(self, entry: SessionEntry, will_bytes: int) -> None:
         """Count a session as it is now."""
         self._count(entry, entry.session.is_durable, _usage(entry.session.client_id, will_bytes))
         self.count_received(entry.session)
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: SessionEntry) -> None:
         """Count a session no more."""
         self._count(entry, False, 0)
         self._count_received(entry.session, 0)
 
-    def _count(self, entry: Entry, is_kept: bool, size: int) -> None:
+    def _count(self, entry: SessionEntry, is_kept: bool, size: int) -> None:
         self.kept_count += is_kept - entry.counts_as_kept
         self.usage_bytes += size - entry.usage_bytes
         entry.counts_as_kept, entry.usage_bytes = is_kept, size

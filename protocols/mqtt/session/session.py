@@ -115,10 +115,10 @@ class RetainedWanted:
         self._found: list[tuple[str, RetainedMessage]] = []
         self._place = 0
 
-    def has_next(self, count_max: int, looked_max: int) -> bool:
+    def has_next(self, count_max: int, scan_max: int) -> bool:
         """Return whether a message is at hand, after looking for some more if there was none."""
         if self._place >= len(self._found):
-            self._found = self.scan.take(count_max, looked_max)
+            self._found = self.scan.take(count_max, scan_max)
             self._place = 0
         return len(self._found) > 0
 
@@ -336,16 +336,16 @@ class Session:
             return None
         sent = self.ids.sent_to_store()
         shared = [
-            [text, each.ids.partition_id, each.ids.sent_to_store(), each.ids.taken_to_store()]
+            [text, each.ids.partition_id, each.ids.sent_to_store(), each.ids.received_to_store()]
             for text, each in self.shares.items()
-            if each.ids.remembered or each.ids.exactly_once or each.ids.taken
+            if each.ids.remembered or each.ids.exactly_once or each.ids.received
         ]
         # A restart says PUBREL for what nobody sends again: the client may have it, and would pass over another one.
         released = [*self.released.ranges(), *self.not_sent_again.ranges()]
         if not (sent or shared or released or self.ids_were_stored):
             return None
         self.ids_were_stored = True
-        taken = [self.ids.partition_id, self.ids.taken_to_store()]
+        taken = [self.ids.partition_id, self.ids.received_to_store()]
         return orjson.dumps({"released": released, "sent": sent, "taken": taken, "shared": shared})
 
 

@@ -114,7 +114,7 @@ class StoredSession:
             session.ids.remember(*run)
         session.ids.partition_id, taken = row.get("taken", (NOT_BOUND, ()))  # earlier releases wrote none
         for first, end in taken:
-            session.ids.taken.add(first, end)
+            session.ids.received.add(first, end)
         by_text = {extra.filter_text: extra for extra in self.extras}
         for text, partition_id, sent, *more in row.get("shared", []):
             extra = by_text.get(text)
@@ -127,7 +127,7 @@ class StoredSession:
             for run in runs:
                 extra.ids.remember(*run)
             for first, end in more[0] if more else ():
-                extra.ids.taken.add(first, end)
+                extra.ids.received.add(first, end)
 
 
 def _runs(sent: Iterable[list[int]], once: set[int] | None) -> list[tuple[int, int, int, int]]:

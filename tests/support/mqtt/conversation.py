@@ -24,8 +24,8 @@ class Conversation:
 
     def hears(self, *packets: bytes) -> list[MqttEvent]:
         """The client's bytes arrive in one read."""
-        heard = self.engine.feed(b"".join(packets), self.now_ms, WALL_MS)
-        events = [] if heard.first is None else [heard.first, *heard.further]
+        received = self.engine.feed(b"".join(packets), self.now_ms, WALL_MS)
+        events = [] if received.first is None else [received.first, *received.further]
         self.events += events
         return events
 

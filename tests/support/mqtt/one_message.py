@@ -17,7 +17,7 @@ from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
-from sluicegate.protocols.mqtt.datapath.delivering import DeliveringSide
+from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.stored import StoredSession
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
@@ -55,7 +55,7 @@ class OneMessage:
 
     def _connect(self) -> None:
         self.conversation = connected(level=5)
-        self.side = DeliveringSide(
+        self.side = Deliverer(
             engine=self.conversation.engine,
             level=5,
             session=self.session,
@@ -71,7 +71,7 @@ class OneMessage:
     def _bind(self, queue: str) -> None:
         ids = {OWN: self.session.ids, SHARED: None if self.extra is None else self.extra.ids}.get(queue)
         if ids is not None:
-            ids.are_of(7)
+            ids.set_partition(7)
         self.side.flows[1] = BoundFlow(self.partition, self.extra, ids, is_named_queue=queue == NAMED)
 
     def publish(self, payload: bytes, qos: int) -> Publication:
@@ -129,7 +129,7 @@ class OneMessage:
 
     def give_back(self) -> None:
         """Have the queue know, before the flow ends, what was not sent."""
-        self.side.flows[1].give_back_unsent(1, self.side.held)
+        self.side.flows[1].give_back_unsent(1, self.side.queued)
         for message in self.partition.items:
             if isinstance(message, ReleaseUnsent):
                 release_unsent(self.ledger, message.flow_id, message.epoch, message.ranges)

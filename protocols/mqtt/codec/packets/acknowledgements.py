@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
-from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, Heard
+from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, ReceivedEvents
 from sluicegate.protocols.mqtt.codec.fixed_header import NAMES, PUBACK, PUBCOMP, PUBREC, PUBREL
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
 from sluicegate.protocols.mqtt.codec.packets.subscribe import read_packet_id
@@ -56,7 +56,9 @@ def _table(kind: int) -> bytes:
     return table
 
 
-def read_acknowledgements(data: bytes, pos: i64, end: i64, level: int, packet_bytes_max: int, heard: Heard) -> i64:
+def read_acknowledgements(
+    data: bytes, pos: i64, end: i64, level: int, packet_bytes_max: int, received: ReceivedEvents
+) -> i64:
     """Append the acknowledgements of one kind from `pos` on, as runs; return the position behind them.
 
     Stops before another type of packet, or one that is not complete. The caller has checked the first byte.
@@ -65,7 +67,7 @@ def read_acknowledgements(data: bytes, pos: i64, end: i64, level: int, packet_by
     kind = first_byte >> 4
     if end - pos == _PACKET_BYTES and data[pos + 1] == 2:  # it comes alone
         alone = read_packet_id(data, pos + 2, end)
-        heard.add(AcknowledgementReceived(kind, alone, alone, SUCCESS))
+        received.add(AcknowledgementReceived(kind, alone, alone, SUCCESS))
         return end
     table = _table(kind)
     run_first: i64 = 0  # 0: no run is open
@@ -88,14 +90,14 @@ def read_acknowledgements(data: bytes, pos: i64, end: i64, level: int, packet_by
                 pos = stop
             if run_first == 0 or run_last + 1 != first or run_code != reason_code:
                 if run_first:
-                    heard.add(AcknowledgementReceived(kind, run_first, run_last, run_code))
+                    received.add(AcknowledgementReceived(kind, run_first, run_last, run_code))
                 run_first = first
                 run_code = reason_code
             run_last = last
     finally:
         # Also in front of a violation: what was right before it counts.
         if run_first:
-            heard.add(AcknowledgementReceived(kind, run_first, run_last, run_code))
+            received.add(AcknowledgementReceived(kind, run_first, run_last, run_code))
     return pos
 
 

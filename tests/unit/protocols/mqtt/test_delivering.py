@@ -42,7 +42,7 @@ def test_a_qos_2_message_is_settled_once_the_store_knows_that_the_client_has_it(
     stored = its.after_a_crash()
     ids = stored.ids if queue == OWN else stored.shares[SHARE].ids
     assert (stored.released.ranges(), ids.remembered, ids.partition_id) == ([(1, 2)], False, 7)
-    assert ids.ranges_of_the_client() == [(1, 2)], "nobody else gets it"
+    assert ids.ranges_of_client() == [(1, 2)], "nobody else gets it"
 
     its.store_ids()
     assert its.settled() == [(1, 2)]

@@ -7,7 +7,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
-from sluicegate.protocols.mqtt.datapath.inflight_out import DeliverySource, OutboundIds, OutboundRun
+from sluicegate.protocols.mqtt.datapath.inflight_out import DeliveryOrigin, InflightOut, InflightRun
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 
 STEPS = st.lists(
@@ -24,12 +24,12 @@ KEPT_STEPS = st.lists(
     ),
     max_size=60,
 )
-SOURCE = DeliverySource(Address(), 1, 1, None)
+SOURCE = DeliveryOrigin(Address(), 1, 1, None)
 
 
 def test_an_id_that_the_client_knows_from_before_is_given_out_last() -> None:
     """[2.2.1-4]: it is free, and an acknowledgement of what came under it before may be late."""
-    ids = OutboundIds(RangeSet())
+    ids = InflightOut(RangeSet())
     ids.keep(5)
     ids.drop(5)
     first = ids.allocate(PACKET_ID_MAX, 1, AT_LEAST_ONCE, SOURCE)
@@ -40,7 +40,7 @@ def test_an_id_that_the_client_knows_from_before_is_given_out_last() -> None:
 
 def test_an_id_that_was_answered_is_given_out_again_behind_all_others() -> None:
     """[4.3.2-4]: until then a second PUBACK for it, which says nothing but the id, concerns no other message."""
-    ids = OutboundIds(RangeSet())
+    ids = InflightOut(RangeSet())
     ids.allocate(3, 1, AT_LEAST_ONCE, SOURCE)
     assert len(ids.acknowledge(2, 2)) == 1
     others = ids.allocate(PACKET_ID_MAX, 4, AT_LEAST_ONCE, SOURCE)
@@ -50,13 +50,13 @@ def test_an_id_that_was_answered_is_given_out_again_behind_all_others() -> None:
 
 
 def test_an_id_at_the_end_is_followed_by_the_first() -> None:
-    ids = OutboundIds(RangeSet())
+    ids = InflightOut(RangeSet())
     ids.restore_released(PACKET_ID_MAX, PACKET_ID_MAX + 1)
     assert ids.allocate(1, 1, AT_LEAST_ONCE, SOURCE).first_packet_id == 1
 
 
 def test_an_answer_to_what_waits_for_the_store_is_to_nothing_that_was_sent() -> None:
-    ids = OutboundIds(RangeSet())
+    ids = InflightOut(RangeSet())
     run = ids.allocate(3, 1, EXACTLY_ONCE, SOURCE)
     run.waits = True
 
@@ -72,9 +72,9 @@ def test_an_answer_to_what_waits_for_the_store_is_to_nothing_that_was_sent() -> 
 
 def test_what_is_unanswered_of_a_subscription_that_ends_is_not_sent_again() -> None:
     not_sent_again = RangeSet()
-    ids = OutboundIds(not_sent_again)
-    source = DeliverySource(Address(), 1, 1, sent := SentIds())
-    ids.allocate(2, 1, EXACTLY_ONCE, source)
+    ids = InflightOut(not_sent_again)
+    origin = DeliveryOrigin(Address(), 1, 1, sent := SentIds())
+    ids.allocate(2, 1, EXACTLY_ONCE, origin)
     assert not_sent_again.total == 0
 
     ids.disown(sent)
@@ -84,7 +84,7 @@ def test_what_is_unanswered_of_a_subscription_that_ends_is_not_sent_again() -> N
     assert not_sent_again.total == 0
 
 
-def meaning(runs: list[OutboundRun]) -> dict[int, int]:
+def meaning(runs: list[InflightRun]) -> dict[int, int]:
     """Return which sequence each packet id stands for."""
     return {run.first_packet_id + step: run.first_sequence + step for run in runs for step in range(run.count)}
 
@@ -94,7 +94,7 @@ def meaning(runs: list[OutboundRun]) -> dict[int, int]:
 def test_ids_stand_for_what_they_were_given_to(steps: list[tuple[str, int]]) -> None:
     """Goal: no order of answers loses an id, or gives one out that is in use. Method: same steps to a dict, compare."""
     not_sent_again, sent, released, sequence = RangeSet(), dict[int, int](), set[int](), 100
-    ids, exactly_once = OutboundIds(not_sent_again), set[int]()
+    ids, exactly_once = InflightOut(not_sent_again), set[int]()
     for step, number in steps:
         first, last = 1 + number, 1 + number + number % 3
         if step == "send":
@@ -137,19 +137,19 @@ def test_an_id_that_a_client_knows_from_before_goes_to_who_asks_for_it(
     steps: list[tuple[str, int]],
 ) -> None:
     """Goal: nothing else is sent under it, whatever is sent and answered meanwhile. Method: same steps to a dict."""
-    ids, kept, released, sent = OutboundIds(RangeSet()), set[int](), set[int](), dict[int, int]()
-    source = DeliverySource(Address(), 1, 1, SentIds())
+    ids, kept, released, sent = InflightOut(RangeSet()), set[int](), set[int](), dict[int, int]()
+    origin = DeliveryOrigin(Address(), 1, 1, SentIds())
     for sequence, (step, packet_id) in enumerate(steps):
         is_kept, is_free = packet_id in kept, packet_id not in kept | released | sent.keys()
         if step == "send":
-            run = ids.allocate(1, sequence, AT_LEAST_ONCE, source)
+            run = ids.allocate(1, sequence, AT_LEAST_ONCE, origin)
             assert run.first_packet_id not in kept | released | sent.keys()
             sent[run.first_packet_id] = sequence
         elif step == "answer":
             known = {packet_id: sent.pop(packet_id)} if packet_id in sent else {}
             assert meaning(ids.acknowledge(packet_id, packet_id)) == known
         elif step == "take":
-            took = ids.take(packet_id, sequence, AT_LEAST_ONCE, source) is not None
+            took = ids.take(packet_id, sequence, AT_LEAST_ONCE, origin) is not None
             assert took == (is_kept or is_free)
             sent |= {packet_id: sequence} if is_kept or is_free else {}
             kept.discard(packet_id)
@@ -164,16 +164,16 @@ def test_an_id_that_a_client_knows_from_before_goes_to_who_asks_for_it(
             kept.discard(packet_id)
             released |= {packet_id} if is_kept else set()
         elif step == "new epoch":
-            source = DeliverySource(Address(), 1, source.epoch + 1, source.ids)
-            held = ids.hand_over(source)
+            origin = DeliveryOrigin(Address(), 1, origin.epoch + 1, origin.ids)
+            held = ids.move_to(origin)
             assert [each for first, end in held.ranges() for each in range(first, end)] == sorted(sent.values())
         assert meaning(ids.unanswered()) == sent
-        assert all(run.source is source for run in ids.unanswered())
+        assert all(run.origin is origin for run in ids.unanswered())
         assert {each for first, end in ids.released.ranges() for each in range(first, end)} == released
 
 
 def test_a_message_that_comes_alone_is_answered_under_the_id_that_it_went_out_with() -> None:
-    ids = OutboundIds(RangeSet())
+    ids = InflightOut(RangeSet())
     for sequence in range(3):
         run = ids.allocate(1, sequence, 1, SOURCE)
         assert ids.run_of(run.first_packet_id, run.first_packet_id, 2) is None, "it went out with QoS 1"

@@ -11,8 +11,8 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK
+from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
-from sluicegate.protocols.mqtt.engine.rows_out import RowsOut
 from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
 from support.mqtt.conversation import WALL_MS, Conversation, all_rows, connected
 
@@ -47,7 +47,7 @@ def publishes(
     wall_ms: int = WALL_MS,
 ) -> list[int]:
     options = DeliveryOptions(qos, batch.retain, identifiers)
-    rows = RowsOut(batch, start, batch.count if stop is None else stop, qos, options, extra, wall_ms, None)
+    rows = PublishRun(batch, start, batch.count if stop is None else stop, qos, options, extra, wall_ms, None)
     return conversation.engine.publish(rows, first_packet_id, dup=dup)
 
 

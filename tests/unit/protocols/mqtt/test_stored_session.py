@@ -126,9 +126,9 @@ def test_packet_ids_that_an_earlier_release_wrote_one_by_one_are_read() -> None:
     stored = StoredSession("device", STATE, row, [], SHARED, SELECTORS, row_prefix=b"")
     ids, shared = stored.session.ids, stored.extras[0].ids
     assert ids.remembered_runs() == [(10, 1, 1, AT_LEAST_ONCE), (11, 2, 2, EXACTLY_ONCE)]
-    assert (ids.partition_id, ids.taken.ranges()) == (5, [(4, 10)])
+    assert (ids.partition_id, ids.received.ranges()) == (5, [(4, 10)])
     assert shared.remembered_runs() == [(5, 20, 2, EXACTLY_ONCE)]
-    assert (shared.partition_id, shared.taken.ranges()) == (6, [(1, 3)])
+    assert (shared.partition_id, shared.received.ranges()) == (6, [(1, 3)])
     assert stored.session.released.ranges() == [(7, 9), (30, 31)]
 
 

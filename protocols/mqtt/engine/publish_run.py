@@ -15,7 +15,7 @@ from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
 
 @final
 @mypyc_attr(free_list_len=1)
-class RowsOut:
+class PublishRun:
     """Rows `[start, stop)` of a batch that one client gets alike."""
 
     __slots__ = ("batch", "options", "properties", "publication", "qos", "redelivered", "start", "stop", "wall_ms")
@@ -42,10 +42,10 @@ class RowsOut:
         self.publication = publication  # what the rows are stored with; None: direct, retained, or stored long ago
         self.redelivered = redelivered  # they left their queue before, or may have
 
-    def part(self, start: int, stop: int) -> "RowsOut":
+    def part(self, start: int, stop: int) -> "PublishRun":
         """Return some of these rows, to go out in the same way."""
         publication, redelivered = self.publication, self.redelivered
-        return RowsOut(
+        return PublishRun(
             self.batch, start, stop, self.qos, self.options, self.properties, self.wall_ms, publication, redelivered
         )
 
