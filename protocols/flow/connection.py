@@ -62,7 +62,7 @@ class FlowConnection(FlowPeer):
         """Begin: the transport is ready."""
         self._transport = self.output.transport = transport
         self.read_control.attach(transport)
-        self.subscribing.write_control.attach(transport)
+        self.subscriptions.write_control.attach(transport)
         self._peer = peer
         self.sasl = SaslDialogue(self.vpns, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted)
         self.enter(self.sasl.services)
@@ -111,19 +111,19 @@ class FlowConnection(FlowPeer):
         self._release()
         self.identity.close()
         self.output.end()
-        self.reading.end()
+        self.bulk_reads.end()
         self.cell.stop()
 
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self.output.paused()
-        self.subscribing.write_control.writing_paused()
+        self.subscriptions.write_control.writing_paused()
         self._hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.output.resumed()
-        self.subscribing.write_control.writing_resumed()
+        self.subscriptions.write_control.writing_resumed()
         if not self._is_going:
             self._hold_back(False)
             self._ask_flush()
@@ -134,9 +134,9 @@ class FlowConnection(FlowPeer):
         return self.output.is_full
 
     def _hold_back(self, is_full: bool) -> None:
-        self.consuming.hold_back(is_full)
-        self.browsing.hold_back(is_full)
-        self.reading.hold_back(is_full)
+        self.consumers.hold_back(is_full)
+        self.browsers.hold_back(is_full)
+        self.bulk_reads.hold_back(is_full)
 
     # --- events of the engine ---
 
@@ -146,9 +146,9 @@ class FlowConnection(FlowPeer):
                 if isinstance(event, PublishesReceived):
                     self._publish(event)
                 elif isinstance(event, Settle):
-                    flow = self.consuming.flows.get(event.flow_id)
+                    flow = self.consumers.flows.get(event.flow_id)
                     if flow is not None:
-                        self.consuming.settle(flow, event)
+                        self.consumers.settle(flow, event)
                     else:
                         self.ids.check_ended(event.flow_id)
                 elif isinstance(event, Credit):
@@ -180,9 +180,9 @@ class FlowConnection(FlowPeer):
         else:
             take_flow_request(self, event)
 
-    async def _authenticate(self, said: Auth) -> None:
+    async def _authenticate(self, auth: Auth) -> None:
         """Answer AUTH, and go on with what came meanwhile."""
-        answer = await authenticate(self, said)
+        answer = await authenticate(self, auth)
         if answer is not None:
             self.read_control.busy(False)
             self._handle(self.engine.auth_answer(answer, self._clock.wall_ms()))
@@ -190,30 +190,30 @@ class FlowConnection(FlowPeer):
     def _publish(self, event: PublishesReceived) -> None:
         flow_id = event.flow_id
         self._counters.messages_received += len(event.sequences)
-        if flow_id and flow_id not in self.publishing.flows:
+        if flow_id and flow_id not in self.publishers.flows:
             self.ids.check_ended(flow_id)
         try:
-            self.publishing.publish(event, self._clock.wall_ms())
+            self.publishers.publish(event, self._clock.wall_ms())
         except FlowBroken as broken:
             self._break(flow_id, broken.code, broken.text)
-        self.read_control.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+        self.read_control.published(self.publishers.publisher.pressures, self.publishers.unanswered_count)
 
-    def _credit(self, said: Credit) -> None:
-        flow = self.consuming.flows.get(said.flow_id)
-        browsing = self.browsing.flows.get(said.flow_id)
-        reading = self.reading.flows.get(said.flow_id)
+    def _credit(self, credit: Credit) -> None:
+        flow = self.consumers.flows.get(credit.flow_id)
+        browser = self.browsers.flows.get(credit.flow_id)
+        bulk_read = self.bulk_reads.flows.get(credit.flow_id)
         if flow is not None:
-            self.consuming.credit(flow, said)
-        elif browsing is not None:
-            self.browsing.credit(browsing, said.delivery_id_max)
-        elif reading is not None:
-            self.reading.credit(reading, said.delivery_id_max)
+            self.consumers.credit(flow, credit)
+        elif browser is not None:
+            self.browsers.credit(browser, credit.delivery_id_max)
+        elif bulk_read is not None:
+            self.bulk_reads.credit(bulk_read, credit.delivery_id_max)
         else:
-            self.ids.check_ended(said.flow_id)
+            self.ids.check_ended(credit.flow_id)
 
     def _break(self, flow_id: int, code: int, text: str) -> None:
         """End a publisher whose client broke its rules."""
-        flow = self.publishing.flows.get(flow_id)
+        flow = self.publishers.flows.get(flow_id)
         if flow is not None:
             self.close_publisher(flow)
             self.send(Error(flow_id, NO_REQUEST, code, text, None).encode())
@@ -234,13 +234,13 @@ class FlowConnection(FlowPeer):
         if isinstance(message, Deliveries):
             self._deliver(message)
         elif isinstance(message, (MessageBatch, SharedDirect)):
-            self.output.flows.append(self.subscribing.receive(message, self._clock.wall_ms()))
+            self.output.flows.append(self.subscriptions.receive(message, self._clock.wall_ms()))
         elif isinstance(message, Confirmed):
-            self.publishing.confirmed(message.token)
-            self.read_control.answered(self.publishing.unanswered_count)
+            self.publishers.confirmed(message.token)
+            self.read_control.answered(self.publishers.unanswered_count)
         elif isinstance(message, PublishFailed):
-            self.publishing.confirmed(message.token, message.text())
-            self.read_control.answered(self.publishing.unanswered_count)
+            self.publishers.confirmed(message.token, message.text())
+            self.read_control.answered(self.publishers.unanswered_count)
         elif isinstance(message, Resume):
             self.read_control.resume()
         else:
@@ -248,43 +248,43 @@ class FlowConnection(FlowPeer):
         return None
 
     def _deliver(self, message: Deliveries) -> None:
-        before = self.consuming.sent_count
+        before = self.consumers.sent_count
         try:
-            self.consuming.deliver(message, self._clock.wall_ms())
+            self.consumers.deliver(message, self._clock.wall_ms())
         except Exception:
             reject_unwritable(message, check_writable, self._tell_unwritable)
             raise
-        self._counters.messages_sent += self.consuming.sent_count - before
+        self._counters.messages_sent += self.consumers.sent_count - before
 
     def _tell_unwritable(self, sequence: int, error: Exception) -> None:
         tell_unwritable(self.services.events, self._counters, sequence, error, client=self.client)
 
     def _receive_rare(self, message: Any) -> None:
         if isinstance(message, FlowState):
-            flow = self.consuming.by_urn.get(message.flow_id)
+            flow = self.consumers.by_urn.get(message.flow_id)
             if flow is not None:
                 self.ids.answered(flow.flow_id)
-                self.consuming.state(flow, set(message.partitions))
+                self.consumers.state(flow, set(message.partitions))
         elif isinstance(message, FlowGone):
-            flow = self.consuming.by_urn.get(message.flow_id)
+            flow = self.consumers.by_urn.get(message.flow_id)
             retry_after_ms = RETRY_AFTER_MS if message.may_return else None
             if flow is not None:
                 self.ids.answered(flow.flow_id)
-                self.consuming.end(flow, message.reason, retry_after_ms)
+                self.consumers.end(flow, message.reason, retry_after_ms)
             else:
-                self.browsing.end(message.flow_id, message.reason, retry_after_ms)
+                self.browsers.end(message.flow_id, message.reason, retry_after_ms)
         elif isinstance(message, Browsed):
-            self.browsing.shown(message)
+            self.browsers.shown(message)
         elif isinstance(message, Assignment):
-            flow = self.consuming.by_urn.get(message.flow_id)
+            flow = self.consumers.by_urn.get(message.flow_id)
             if flow is not None:
-                self.consuming.assignment(flow, message, self._clock.now_ms())
+                self.consumers.assignment(flow, message, self._clock.now_ms())
         else:
             assert isinstance(message, FencePublisher), f"nobody sends {message!r} here"
             self._fenced(message)
 
     def _fenced(self, message: FencePublisher) -> None:
-        for flow in list(self.publishing.flows.values()):
+        for flow in list(self.publishers.flows.values()):
             if flow.named is message.publisher:
                 self._break(flow.flow_id, codes.FENCED, "the publisher was opened again")
 

@@ -32,12 +32,12 @@ from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import Error
-from sluicegate.protocols.flow.datapath.browsing import BrowsingSide
-from sluicegate.protocols.flow.datapath.bulk_reads import ReadingSide
-from sluicegate.protocols.flow.datapath.consuming import ConsumingSide, FlowIds
+from sluicegate.protocols.flow.datapath.browsing import Browsers
+from sluicegate.protocols.flow.datapath.bulk_reads import BulkReads
+from sluicegate.protocols.flow.datapath.consuming import Consumers, FlowIds
 from sluicegate.protocols.flow.datapath.output import Output
-from sluicegate.protocols.flow.datapath.publishing import PublisherFlow, PublishingSide
-from sluicegate.protocols.flow.datapath.subscribing import SubscribingSide
+from sluicegate.protocols.flow.datapath.publishing import PublisherFlow, Publishers
+from sluicegate.protocols.flow.datapath.subscribing import Subscriptions
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
 from sluicegate.protocols.flow.publishers.messages import ReleasePublisher
@@ -76,15 +76,15 @@ class FlowPeer(Behaviour):
         )
         self.read_control = ReadControl(cell.inbox)
         self.output = Output(cell, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
-        self.consuming = ConsumingSide(self.output.flows, self.engine.send, cell.runtime.dispatcher)
-        self.publishing = PublishingSide(
+        self.consumers = Consumers(self.output.flows, self.engine.send, cell.runtime.dispatcher)
+        self.publishers = Publishers(
             publisher=self._publisher(services),
             client="",
             counters=services.counters,
         )
-        self.browsing = BrowsingSide(self.output.flows, cell.runtime.clock.wall_ms, services.counters)
-        self.reading = ReadingSide(self.output, services.counters, self.carry_out)
-        self.subscribing = SubscribingSide(cell, services)
+        self.browsers = Browsers(self.output.flows, cell.runtime.clock.wall_ms, services.counters)
+        self.bulk_reads = BulkReads(self.output, services.counters, self.carry_out)
+        self.subscriptions = Subscriptions(cell, services)
         self.sasl: SaslDialogue[FlowServices] | None = None  # None until the transport is there
         self.is_released = False  # every flow was let go of: what is answered now comes too late
         self._peer: PeerInfo | None = None
@@ -100,7 +100,7 @@ class FlowPeer(Behaviour):
         if services is not self.services:
             self.services = services
             self.identity.enter(services.clients)
-            self.publishing.publisher = self._publisher(services)
+            self.publishers.publisher = self._publisher(services)
 
     def _publisher(self, services: FlowServices) -> Publisher:
         address, rng = self.cell.inbox, self.runtime.rng
@@ -109,17 +109,17 @@ class FlowPeer(Behaviour):
     def named(self, client: str) -> None:
         """Know the client's name, from HELLO on."""
         self.client = client
-        self.publishing.client = client
+        self.publishers.client = client
 
     def authenticated(self, principal: Principal) -> None:
         """Note who the client is, and give it its place. Raises ClientDenied."""
         assert self._peer is not None, "the transport comes before its bytes"
         self.identity.authenticated(principal)
         rights = self.identity.admit(self.client, self._peer.host)
-        self.publishing.publisher.rights = rights
+        self.publishers.publisher.rights = rights
         self.read_control.limit(rights)
         self._is_known = True
-        self.tell(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
+        self.report(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
 
     def not_authenticated(self, why: str) -> None:
         """Count and log a failed authentication. The client does not hear why."""
@@ -150,16 +150,16 @@ class FlowPeer(Behaviour):
 
     def close_publisher(self, flow: PublisherFlow) -> None:
         """Let go of a publisher; what is remembered of it lies with its name."""
-        self.publishing.remove(flow.flow_id)
+        self.publishers.remove(flow.flow_id)
         if flow.named is not None:
             self.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
-        self.tell(CLIENT_FLOW_CLOSED, f"publisher flow {flow.shown()} closed")
+        self.report(CLIENT_FLOW_CLOSED, f"publisher flow {flow.shown()} closed")
 
     def count_received(self, count: int) -> None:
         """Count messages that the client has published in other ways than by PUBLISH."""
         self._counters.messages_received += count
 
-    def tell(self, kind: EventKind, what: str) -> None:
+    def report(self, kind: EventKind, what: str) -> None:
         """Tell operators what the client did."""
         self.services.events.emit(kind, what, client=self.client)
 
@@ -171,8 +171,8 @@ class FlowPeer(Behaviour):
 
     def _gather(self) -> None:
         """Tell the engine what publishers are to hear once in a turn."""
-        if self.publishing.has_news:
-            for ack in self.publishing.acks():
+        if self.publishers.has_news:
+            for ack in self.publishers.acks():
                 self.engine.send(ack.encode())
 
     def _cut_off(self) -> None:
@@ -186,7 +186,7 @@ class FlowPeer(Behaviour):
         self.output.send(data)
 
     def _ask_flush(self) -> None:
-        if self.engine.has_output or self.output.flows or self.publishing.has_news:
+        if self.engine.has_output or self.output.flows or self.publishers.has_news:
             self.output.ask_flush()
 
     # --- the end ---
@@ -213,18 +213,18 @@ class FlowPeer(Behaviour):
         if self.is_released:
             return
         self.is_released = True
-        for publisher in list(self.publishing.flows.values()):
+        for publisher in list(self.publishers.flows.values()):
             self.close_publisher(publisher)
-        for consumer in list(self.consuming.flows.values()):
-            self.consuming.remove(consumer)
+        for consumer in list(self.consumers.flows.values()):
+            self.consumers.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn))
-        self.subscribing.end(self.services.router)
-        for flow_id in list(self.browsing.flows):
-            self.browsing.unbind(flow_id)
-        for flow_id in list(self.reading.flows):
-            self.reading.remove(flow_id)
+        self.subscriptions.end(self.services.router)
+        for flow_id in list(self.browsers.flows):
+            self.browsers.unbind(flow_id)
+        for flow_id in list(self.bulk_reads.flows):
+            self.bulk_reads.remove(flow_id)
         if self._is_known:
-            self.tell(CLIENT_DISCONNECTED, f"flow client at {self.peer_name()} disconnected")
+            self.report(CLIENT_DISCONNECTED, f"flow client at {self.peer_name()} disconnected")
 
     def fail(self) -> None:
         """Our own mistake: the client gets its messages again over another connection."""

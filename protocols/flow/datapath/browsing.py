@@ -18,7 +18,7 @@ from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, FlowState
 
 
 @final
-class BrowsingFlow:
+class BrowserFlow:
     """A client's look at a queue."""
 
     def __init__(self, flow_id: int, urn: int, queue: ActorCell, delivery_id_max: int) -> None:
@@ -30,27 +30,27 @@ class BrowsingFlow:
         self.ahead = BrowseBuffer()
 
     def __repr__(self) -> str:
-        return f"BrowsingFlow({self.flow_id}, through {self.sent_through} of {self.delivery_id_max})"
+        return f"BrowserFlow({self.flow_id}, through {self.sent_through} of {self.delivery_id_max})"
 
 
 @final
-class BrowsingSide:
+class Browsers:
     """What one client looks at, over all its flows."""
 
     def __init__(self, out: list[bytes], wall_ms: Callable[[], int], counters: ProtocolCounters) -> None:
-        self.flows: dict[int, BrowsingFlow] = {}
-        self._by_urn: dict[int, BrowsingFlow] = {}
+        self.flows: dict[int, BrowserFlow] = {}
+        self._by_urn: dict[int, BrowserFlow] = {}
         self._out = out  # frames of flows, in their order
         self._wall_ms = wall_ms
         self._counters = counters
         self._is_shut = False  # the socket takes no more
 
-    def add(self, flow: BrowsingFlow) -> None:
+    def add(self, flow: BrowserFlow) -> None:
         """Know a flow. Nothing is shown on it before `begin`."""
         self.flows[flow.flow_id] = flow
         self._by_urn[flow.urn] = flow
 
-    def remove(self, flow: BrowsingFlow) -> None:
+    def remove(self, flow: BrowserFlow) -> None:
         """Forget a flow."""
         self.flows.pop(flow.flow_id, None)
         self._by_urn.pop(flow.urn, None)
@@ -62,14 +62,14 @@ class BrowsingSide:
             self.remove(flow)
             flow.queue.inbox.post(UnbindFlow(flow.urn, may_return=False))
 
-    def begin(self, flow: BrowsingFlow, browser: ActorCell, answer: bytes) -> None:
+    def begin(self, flow: BrowserFlow, browser: ActorCell, answer: bytes) -> None:
         """Answer BIND, and have the browser show what there is credit for."""
         flow.ahead.browser = browser
         self._out.append(answer)
         self._out.append(FlowState(flow.flow_id, ACTIVE, 1, codes.NONE, "", None).encode())
         self._send(flow)
 
-    def credit(self, flow: BrowsingFlow, delivery_id_max: int) -> None:
+    def credit(self, flow: BrowserFlow, delivery_id_max: int) -> None:
         """Take over the limit that the client sets. It never falls: who wants no more ends the flow."""
         flow.delivery_id_max = max(flow.delivery_id_max, delivery_id_max)
         self._send(flow)
@@ -94,7 +94,7 @@ class BrowsingSide:
             self.remove(flow)
             self._out.append(FlowState(flow.flow_id, ENDED, 2, codes.REVOKED, reason, retry_after_ms).encode())
 
-    def _send(self, flow: BrowsingFlow) -> None:
+    def _send(self, flow: BrowserFlow) -> None:
         """Send what waits, and have more shown."""
         waiting = flow.ahead.waiting
         before = flow.sent_through
@@ -106,7 +106,7 @@ class BrowsingSide:
         flow.ahead.ask(flow.delivery_id_max - flow.sent_through)
 
 
-def _deliver(flow: BrowsingFlow, found: BrowsedMessage, wall_ms: int) -> bytes:
+def _deliver(flow: BrowserFlow, found: BrowsedMessage, wall_ms: int) -> bytes:
     """Return a DELIVER of a copy: without an assignment epoch, for it is nobody's."""
     batch, row = found.batch, found.row
     head = DeliverHead(

@@ -26,7 +26,7 @@ READ_AGAIN_MS: Final = 1_000  # when a client may try again what the store could
 
 
 @final
-class ReadingFlow:
+class BulkReadFlow:
     """A range that a client reads."""
 
     def __init__(
@@ -52,25 +52,25 @@ class ReadingFlow:
         self.number = 0  # of the last one sent
 
     def __repr__(self) -> str:
-        return f"ReadingFlow({self.flow_id} of partition {self.partition}, at {self.next_sequence} of {self.end})"
+        return f"BulkReadFlow({self.flow_id} of partition {self.partition}, at {self.next_sequence} of {self.end})"
 
 
 @final
-class ReadingSide:
+class BulkReads:
     """What one client reads in bulk, over all its flows. Invariant: a flow is in `_waiting` at most once."""
 
     def __init__(
         self, output: Output, counters: ProtocolCounters, carry_out: Callable[[Coroutine[Any, Any, None]], None]
     ) -> None:
-        self.flows: dict[int, ReadingFlow] = {}
+        self.flows: dict[int, BulkReadFlow] = {}
         self._output = output
         self._counters = counters
         self._carry_out = carry_out
-        self._waiting: deque[ReadingFlow] = deque()  # flows that may go on, the next first
+        self._waiting: deque[BulkReadFlow] = deque()  # flows that may go on, the next first
         self._is_reading = False
         self._is_shut = False  # the socket takes no more
 
-    def add(self, flow: ReadingFlow) -> None:
+    def add(self, flow: BulkReadFlow) -> None:
         """Let a flow begin."""
         self.flows[flow.flow_id] = flow
         self._queue_up(flow)
@@ -86,7 +86,7 @@ class ReadingSide:
         assert not self.flows, "whoever ends a connection ends its flows first"
         self._carry_out = _carry_out_nothing
 
-    def credit(self, flow: ReadingFlow, number_max: int) -> None:
+    def credit(self, flow: BulkReadFlow, number_max: int) -> None:
         """Take over the limit that the client sets. It never falls: who wants no more ends the flow."""
         had_credit = flow.number < flow.number_max
         flow.number_max = max(flow.number_max, number_max)
@@ -98,7 +98,7 @@ class ReadingSide:
         self._is_shut = is_full
         self._go_on()
 
-    def _queue_up(self, flow: ReadingFlow) -> None:
+    def _queue_up(self, flow: BulkReadFlow) -> None:
         if flow.number < flow.number_max and flow not in self._waiting:
             self._waiting.append(flow)
             self._go_on()
@@ -108,7 +108,7 @@ class ReadingSide:
             self._is_reading = True
             self._carry_out(self._read(self._waiting.popleft()))
 
-    async def _read(self, flow: ReadingFlow) -> None:
+    async def _read(self, flow: BulkReadFlow) -> None:
         """Read and send one chunk, unless the last one has filled the socket."""
         if self._is_shut:
             self._is_reading = False
@@ -134,7 +134,7 @@ class ReadingSide:
                 self._fail(flow, code, problem)
         self._go_on()
 
-    def _send(self, flow: ReadingFlow, chunk: RangeChunk) -> None:
+    def _send(self, flow: BulkReadFlow, chunk: RangeChunk) -> None:
         is_last = chunk.next_sequence >= min(flow.end, chunk.synced_end)
         flow.number += 1
         flow.next_sequence = chunk.next_sequence
@@ -147,7 +147,7 @@ class ReadingSide:
         else:
             self._queue_up(flow)
 
-    def _fail(self, flow: ReadingFlow, code: int, problem: str) -> None:
+    def _fail(self, flow: BulkReadFlow, code: int, problem: str) -> None:
         """End a flow whose range cannot be read any further. What was sent of it stands."""
         del self.flows[flow.flow_id]
         retry_after_ms = READ_AGAIN_MS if code == codes.UNREADABLE else None

@@ -35,7 +35,7 @@ from sluicegate.protocols.flow.codec.limits import RANGES_MAX
 class ConsumerFlow:
     """A client's flow on a queue.
 
-    Invariant: `window.used` is the number of deliveries in `held` and of those that are on their way here.
+    Invariant: `window.used` is the number of deliveries in `unsettled` and of those that are on their way here.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ConsumerFlow:
         self.delivery_id_max = delivery_id_max  # the highest that may be sent
         self.sent_through = 0  # the highest delivery id that was sent
         self.answer = b""  # to BIND; it goes out before anything else of the flow
-        self.held = UnsettledDeliveries()
+        self.unsettled = UnsettledDeliveries()
         self.state_number = 0
         self.is_active = False
         self.partitions: set[int] = set()  # it takes messages from, as the queue last said
@@ -80,7 +80,7 @@ class ConsumerFlow:
 
 
 @final
-class ConsumingSide:
+class Consumers:
     """What one client receives, over all its flows."""
 
     def __init__(self, out: list[bytes], answer: Callable[[bytes], None], dispatcher: Dispatcher) -> None:
@@ -113,13 +113,13 @@ class ConsumingSide:
 
     # --- credit ---
 
-    def credit(self, flow: ConsumerFlow, said: Credit) -> None:
+    def credit(self, flow: ConsumerFlow, credit: Credit) -> None:
         """Take over the limit that the client sets. It falls only if the client recalls it, and then it is told."""
-        if said.is_recall:
-            flow.delivery_id_max = max(said.delivery_id_max, flow.sent_through)
+        if credit.is_recall:
+            flow.delivery_id_max = max(credit.delivery_id_max, flow.sent_through)
             self._answer(Credit(flow.flow_id, flow.delivery_id_max, False, True).encode())
         else:
-            flow.delivery_id_max = max(said.delivery_id_max, flow.delivery_id_max)
+            flow.delivery_id_max = max(credit.delivery_id_max, flow.delivery_id_max)
         self._review(flow)
 
     def hold_back(self, is_full: bool) -> None:
@@ -136,7 +136,7 @@ class ConsumingSide:
         self._wake(flow)
 
     def _set_limit(self, flow: ConsumerFlow) -> None:
-        flow.window.limit = min(flow.unsettled_max, flow.held.count + flow.delivery_id_max - flow.sent_through)
+        flow.window.limit = min(flow.unsettled_max, flow.unsettled.count + flow.delivery_id_max - flow.sent_through)
 
     def _wake(self, flow: ConsumerFlow) -> None:
         wake_waiters(flow.window, self._dispatcher)
@@ -199,7 +199,7 @@ class ConsumingSide:
             )
         else:
             self._send_each(flow, head, delivery, sent_count, wall_ms)
-        flow.held.add(flow.sent_through + 1, sent_count, first_sequence, source)
+        flow.unsettled.add(flow.sent_through + 1, sent_count, first_sequence, source)
         flow.sent_through += sent_count
         self.sent_count += sent_count
 
@@ -224,18 +224,18 @@ class ConsumingSide:
 
     # --- what the client says ---
 
-    def settle(self, flow: ConsumerFlow, said: SettleFrame) -> None:
+    def settle(self, flow: ConsumerFlow, frame: SettleFrame) -> None:
         """Settle what the client speaks of, and name what it does not hold."""
-        not_held: list[tuple[int, int]] = []
-        if said.accepted_through:
-            for run in flow.held.take(0, said.accepted_through + 1):
+        unknown: list[tuple[int, int]] = []
+        if frame.accepted_through:
+            for run in flow.unsettled.take(0, frame.accepted_through + 1):
                 self._settle(flow, run, ACCEPTED)
-        for first, last, outcome in said.outcomes:
+        for first, last, outcome in frame.outcomes:
             end = last + 1
-            found = flow.held.peek(first, end) if outcome == OUTCOME_EXTEND else flow.held.take(first, end)
+            found = flow.unsettled.peek(first, end) if outcome == OUTCOME_EXTEND else flow.unsettled.take(first, end)
             for run in found:
                 if run.first_id > first:
-                    not_held.append((first, run.first_id - 1))
+                    unknown.append((first, run.first_id - 1))
                 first = run.first_id + run.count
                 if outcome == OUTCOME_EXTEND:
                     source = run.source
@@ -243,9 +243,9 @@ class ConsumingSide:
                 else:
                     self._settle(flow, run, outcome)
             if first < end:
-                not_held.append((first, last))
-        for start in range(0, len(not_held), RANGES_MAX):
-            part = not_held[start : start + RANGES_MAX]
+                unknown.append((first, last))
+        for start in range(0, len(unknown), RANGES_MAX):
+            part = unknown[start : start + RANGES_MAX]
             self._answer(SettledFrame(flow.flow_id, tuple(part)).encode())
         self._review(flow)
 
@@ -265,13 +265,13 @@ class ConsumingSide:
         for number in list(flow.sources):
             if number not in partitions:
                 del flow.sources[number]
-        for run in flow.held.take_where(lambda source: source.partition_number not in partitions):
+        for run in flow.unsettled.take_where(lambda source: source.partition_number not in partitions):
             flow.window.give(run.count)
         self._review(flow)
         is_active = len(partitions) > 0
         if is_active != flow.is_active or flow.state_number == 0:
             flow.is_active = is_active
-            self._tell(flow, ACTIVE if is_active else INACTIVE, codes.NONE, "", None)
+            self._send_state(flow, ACTIVE if is_active else INACTIVE, codes.NONE, "", None)
 
     def assignment(self, flow: ConsumerFlow, assignment: Assignment, now_ms: int) -> None:
         """Send the list of the flow's partitions, and remember which of them it has to let go of."""
@@ -280,8 +280,8 @@ class ConsumingSide:
         draining: dict[tuple[int, int], int] = {}
         for partition, epoch, deadline_ms in assignment.partitions:
             if deadline_ms:
-                place = (partition, epoch)
-                draining[place] = flow.draining.get(place, flow.list_number)
+                key = (partition, epoch)
+                draining[key] = flow.draining.get(key, flow.list_number)
                 states.append(PartitionState(partition, epoch, DRAINING, max(0, deadline_ms - now_ms)))
             else:
                 states.append(PartitionState(partition, epoch, ASSIGNED, 0))
@@ -290,17 +290,17 @@ class ConsumingSide:
 
     def acknowledge(self, flow: ConsumerFlow, number: int) -> None:
         """The client has let go of what was draining in that list. One that was never sent says nothing."""
-        let_go = [place for place, since in flow.draining.items() if since <= number]
-        if let_go:
-            flow.queue.inbox.post(AcknowledgeHandoff(flow.urn, let_go))
+        released = [key for key, since in flow.draining.items() if since <= number]
+        if released:
+            flow.queue.inbox.post(AcknowledgeHandoff(flow.urn, released))
 
     def end(self, flow: ConsumerFlow, reason: str, retry_after_ms: int | None) -> None:
         """Tell the client that its flow is gone, and forget it."""
         self.answer_bind(flow)
-        self._tell(flow, ENDED, codes.REVOKED, reason, retry_after_ms)
+        self._send_state(flow, ENDED, codes.REVOKED, reason, retry_after_ms)
         self.remove(flow)
 
-    def _tell(self, flow: ConsumerFlow, state: int, code: int, text: str, retry_after_ms: int | None) -> None:
+    def _send_state(self, flow: ConsumerFlow, state: int, code: int, text: str, retry_after_ms: int | None) -> None:
         flow.state_number += 1
         self._out.append(FlowState(flow.flow_id, state, flow.state_number, code, text, retry_after_ms).encode())
 

@@ -143,7 +143,7 @@ class PublisherFlow:
 
 
 @final
-class PublishingSide:
+class Publishers:
     """What one client publishes, over all its publishers."""
 
     def __init__(self, *, publisher: Publisher, client: str, counters: ProtocolCounters) -> None:

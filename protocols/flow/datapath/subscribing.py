@@ -25,7 +25,7 @@ DIALECT: Final = 0xB5  # key of `MessageBatch.encodings`: one form for all flow 
 
 
 @final
-class SubscribingSide:
+class Subscriptions:
     """The subscriptions of one connection, by their texts."""
 
     def __init__(self, cell: ActorCell, services: FlowServices) -> None:

@@ -406,11 +406,11 @@ class FlowEngine:
 
     def _receive_rare(self, frame: Frame, data: bytes, events: list[FlowEvent]) -> None:
         if frame.kind in (frames.PING, frames.PONG, frames.CREDIT, frames.SETTLE, frames.SETTLED):
-            said = read_settle_frame(frame, data)
-            if not isinstance(said, Ping):
-                events.append(said)
-            elif not said.is_pong:
-                self._out.append(Ping(said.number, True).encode())
+            frame_read = read_settle_frame(frame, data)
+            if not isinstance(frame_read, Ping):
+                events.append(frame_read)
+            elif not frame_read.is_pong:
+                self._out.append(Ping(frame_read.number, True).encode())
             return
         event = read_session_frame(frame, data)
         if isinstance(event, Close):

@@ -62,9 +62,9 @@ class NamedPublisher:
         if last > self.floor:
             self._refused.add(max(first, self.floor + 1), last + 1)
 
-    def advance(self, answered_through: int, heard_through: int) -> None:
+    def advance(self, answered_through: int, acknowledged_through: int) -> None:
         """Raise the floor: every sequence up to the first is answered, and up to the second the answers were heard."""
-        self._refused.remove(0, heard_through + 1)
+        self._refused.remove(0, acknowledged_through + 1)
         refused = self._refused.ranges()
         floor = min(answered_through, refused[0][0] - 1) if refused else answered_through
         if floor > self.floor:
@@ -102,8 +102,8 @@ class NamedPublisher:
 
     def epoch_row(self) -> tuple[bytes, bytes]:
         """Return the row that is written when the publisher is opened."""
-        said = _EPOCH.pack(self.floor, self.epoch) + self.user.encode() + b"\0" + _WINDOW.pack(self.window)
-        return self._stem + _PLACE.pack(EPOCH_PLACE), said
+        row = _EPOCH.pack(self.floor, self.epoch) + self.user.encode() + b"\0" + _WINDOW.pack(self.window)
+        return self._stem + _PLACE.pack(EPOCH_PLACE), row
 
     def rows_to_delete(self) -> list[tuple[bytes, bytes | None]]:
         """Return the deletion of all its rows."""

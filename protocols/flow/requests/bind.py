@@ -24,7 +24,7 @@ from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound, OpenPub, PubOpened
 from sluicegate.protocols.flow.codec.limits import WINDOW_MAX
-from sluicegate.protocols.flow.datapath.browsing import BrowsingFlow
+from sluicegate.protocols.flow.datapath.browsing import BrowserFlow
 from sluicegate.protocols.flow.datapath.consuming import ConsumerFlow
 from sluicegate.protocols.flow.datapath.publishing import PublisherFlow
 from sluicegate.protocols.flow.peer import FlowPeer
@@ -50,41 +50,41 @@ _BIND_CODES: Final[dict[str, int]] = {
 _FOR_NOW: Final = frozenset({codes.DISABLED, codes.TOO_MANY, codes.IN_USE})
 
 
-async def open_publisher(peer: FlowPeer, asked: OpenPub) -> None:
+async def open_publisher(peer: FlowPeer, request: OpenPub) -> None:
     """Answer OPEN_PUB."""
     named: NamedPublisher | None = None
     try:
-        peer.identity.rights.check_publisher_flow(len(peer.publishing.flows))
+        peer.identity.rights.check_publisher_flow(len(peer.publishers.flows))
     except ClientDenied as denied:
-        peer.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, denied.text, None)
+        peer.refuse_request(request.flow_id, request.request_id, codes.TOO_MANY, denied.text, None)
         return
     window_max = peer.services.limits.window
-    window = min(asked.window or window_max, window_max, WINDOW_MAX)
-    if asked.name:
+    window = min(request.window or window_max, window_max, WINDOW_MAX)
+    if request.name:
         try:
             named = await peer.services.publishers.ask(
-                ClaimPublisher(asked.name, peer.cell, peer.identity.user, window)
+                ClaimPublisher(request.name, peer.cell, peer.identity.user, window)
             )
         except TooManyPublishers as too_many:
-            peer.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(too_many), RETRY_AFTER_MS)
+            peer.refuse_request(request.flow_id, request.request_id, codes.TOO_MANY, str(too_many), RETRY_AFTER_MS)
             return
         except PublisherOfAnother as of_another:
             peer.services.clients.denials.deny(PUBLISHER_OF_ANOTHER, peer.client, str(of_another))
-            peer.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, str(of_another), None)
+            peer.refuse_request(request.flow_id, request.request_id, codes.PERMISSION_DENIED, str(of_another), None)
             return
         except PublisherNotStored as unstored:
-            peer.refuse_request(asked.flow_id, asked.request_id, codes.NOT_STORED, str(unstored), RETRY_AFTER_MS)
+            peer.refuse_request(request.flow_id, request.request_id, codes.NOT_STORED, str(unstored), RETRY_AFTER_MS)
             return
     if peer.is_released:
         if named is not None:
             peer.services.publishers.inbox.post(ReleasePublisher(named, named.epoch))
         return
-    flow = PublisherFlow(asked.flow_id, named, window)
-    peer.publishing.add(flow)
-    peer.ids.answered(asked.flow_id)
+    flow = PublisherFlow(request.flow_id, named, window)
+    peer.publishers.add(flow)
+    peer.ids.answered(request.flow_id)
     opened = PubOpened(
-        asked.flow_id,
-        asked.request_id,
+        request.flow_id,
+        request.request_id,
         epoch=flow.epoch,
         stored_through=flow.answered_through,
         stored_highest=flow.answered_through if named is None else named.highest(),
@@ -92,58 +92,58 @@ async def open_publisher(peer: FlowPeer, asked: OpenPub) -> None:
         incarnation=peer.services.incarnation,
     )
     peer.send(opened.encode())
-    peer.tell(CLIENT_FLOW_OPENED, f"publisher flow {flow.shown()} opened")
+    peer.report(CLIENT_FLOW_OPENED, f"publisher flow {flow.shown()} opened")
 
 
-async def bind(peer: FlowPeer, asked: Bind) -> None:
+async def bind(peer: FlowPeer, request: Bind) -> None:
     """Answer BIND."""
     services = peer.services
     handle: QueueHandle | None = None
     selector: Selector | None = None
-    code, text = codes.NOT_FOUND, f"there is no queue {asked.name!r}"
+    code, text = codes.NOT_FOUND, f"there is no queue {request.name!r}"
     try:
-        handle = await services.queues.ask(FindQueue(asked.name, peer.identity.rights, consumes=True))
-        if handle is not None and asked.selector.strip():
-            selector = services.selectors.compile(asked.selector)
+        handle = await services.queues.ask(FindQueue(request.name, peer.identity.rights, consumes=True))
+        if handle is not None and request.selector.strip():
+            selector = services.selectors.compile(request.selector)
     except ClientDenied as denied:
         handle, code, text = None, codes.PERMISSION_DENIED, denied.text
     except SelectorError as error:
         handle, code, text = None, codes.REQUEST_INVALID, str(error)
     if handle is None:
-        peer.refuse_request(asked.flow_id, asked.request_id, code, text, None)
+        peer.refuse_request(request.flow_id, request.request_id, code, text, None)
         return
     if peer.is_released:
         return
     try:
-        peer.identity.check_bind(len(peer.consuming.flows) + len(peer.browsing.flows))
-        if asked.browses:
-            await _bind_browser(peer, asked, handle, selector)
+        peer.identity.check_bind(len(peer.consumers.flows) + len(peer.browsers.flows))
+        if request.browses:
+            await _bind_browser(peer, request, handle, selector)
         else:
-            await _bind_consumer(peer, asked, handle, selector)
+            await _bind_consumer(peer, request, handle, selector)
     except BindRefused as refusal:
         code = _BIND_CODES.get(refusal.code, codes.DISABLED)
         retry_after_ms = RETRY_AFTER_MS if code in _FOR_NOW else None
-        peer.refuse_request(asked.flow_id, asked.request_id, code, str(refusal), retry_after_ms)
+        peer.refuse_request(request.flow_id, request.request_id, code, str(refusal), retry_after_ms)
 
 
-async def _bind_consumer(peer: FlowPeer, asked: Bind, handle: QueueHandle, selector: Selector | None) -> None:
+async def _bind_consumer(peer: FlowPeer, request: Bind, handle: QueueHandle, selector: Selector | None) -> None:
     """Bind a flow that consumes. Raises BindRefused."""
     services = peer.services
-    unsettled_max = min(asked.unsettled_max or services.limits.unsettled_max, services.limits.unsettled_max)
+    unsettled_max = min(request.unsettled_max or services.limits.unsettled_max, services.limits.unsettled_max)
     window: CreditWindow[Address] = CreditWindow(0, services.credit)
     flow = ConsumerFlow(
-        asked.flow_id,
+        request.flow_id,
         peer.runtime.next_urn(),
         handle.cell,
         handle.name,
         window,
         unsettled_max=unsettled_max,
-        delivery_id_max=asked.delivery_id_max,
+        delivery_id_max=request.delivery_id_max,
     )
-    acknowledges = asked.acknowledges and handle.state.is_partitioned()
-    flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max, services.incarnation, acknowledges).encode()
-    peer.consuming.add(flow)
-    request = BindFlow(
+    acknowledges = request.acknowledges and handle.state.is_partitioned()
+    flow.answer = Bound(request.flow_id, request.request_id, unsettled_max, services.incarnation, acknowledges).encode()
+    peer.consumers.add(flow)
+    bind_flow = BindFlow(
         flow.urn,
         peer.client,
         peer.identity.user,
@@ -154,22 +154,22 @@ async def _bind_consumer(peer: FlowPeer, asked: Bind, handle: QueueHandle, selec
         acknowledges=acknowledges,
     )
     try:
-        await handle.cell.ask(request)
+        await handle.cell.ask(bind_flow)
     except BindRefused:
-        peer.consuming.remove(flow)
+        peer.consumers.remove(flow)
         raise
     if peer.is_released:
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
-        peer.ids.answered(asked.flow_id)
-        peer.consuming.answer_bind(flow)
+        peer.ids.answered(request.flow_id)
+        peer.consumers.answer_bind(flow)
 
 
-async def _bind_browser(peer: FlowPeer, asked: Bind, handle: QueueHandle, selector: Selector | None) -> None:
+async def _bind_browser(peer: FlowPeer, request: Bind, handle: QueueHandle, selector: Selector | None) -> None:
     """Bind a flow that looks. Raises BindRefused."""
-    flow = BrowsingFlow(asked.flow_id, peer.runtime.next_urn(), handle.cell, asked.delivery_id_max)
-    peer.browsing.add(flow)
-    request = BindBrowser(
+    flow = BrowserFlow(request.flow_id, peer.runtime.next_urn(), handle.cell, request.delivery_id_max)
+    peer.browsers.add(flow)
+    bind_browser = BindBrowser(
         flow.urn,
         peer.client,
         PROTOCOL,
@@ -179,13 +179,13 @@ async def _bind_browser(peer: FlowPeer, asked: Bind, handle: QueueHandle, select
         selector=selector,
     )
     try:
-        bound: BrowserBound = await handle.cell.ask(request)
+        bound: BrowserBound = await handle.cell.ask(bind_browser)
     except BindRefused:
-        peer.browsing.remove(flow)
+        peer.browsers.remove(flow)
         raise
     if peer.is_released:
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
-        peer.ids.answered(asked.flow_id)
-        answer = Bound(asked.flow_id, asked.request_id, 0, peer.services.incarnation)
-        peer.browsing.begin(flow, bound.browser, answer.encode())
+        peer.ids.answered(request.flow_id)
+        answer = Bound(request.flow_id, request.request_id, 0, peer.services.incarnation)
+        peer.browsers.begin(flow, bound.browser, answer.encode())

@@ -48,7 +48,7 @@ from sluicegate.protocols.flow.codec.frames.cursor import CutRange as CutRangeFr
 from sluicegate.protocols.flow.codec.frames.rows import Read, Reading
 from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, StageRows, StagingAnswer
 from sluicegate.protocols.flow.codec.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
-from sluicegate.protocols.flow.datapath.bulk_reads import ReadingFlow
+from sluicegate.protocols.flow.datapath.bulk_reads import BulkReadFlow
 from sluicegate.protocols.flow.datapath.bulk_rows import batches_of
 from sluicegate.protocols.flow.peer import FlowPeer
 from sluicegate.protocols.flow.requests.refusals import REFUSAL_CODES, refuse
@@ -57,108 +57,108 @@ BulkRequest: TypeAlias = QueueStatus | CutRangeFrame | CursorBind | CursorReques
 BULK_REQUESTS: Final = (QueueStatus, CutRangeFrame, CursorBind, CursorRequest, StageRows, CommitRows, AbortRows)
 
 
-async def begin_reading(peer: FlowPeer, asked: Read) -> None:
+async def begin_reading(peer: FlowPeer, request: Read) -> None:
     """Answer READ, and begin."""
     try:
-        handle = await _queue(peer, asked.queue, READ_ONLY)
-        if not 0 < asked.first <= asked.end or not asked.columns or asked.columns & ~ALL:
-            text = f"sequences {asked.first} to {asked.end}, columns {asked.columns:#x}; known are {ALL:#x}"
+        handle = await _queue(peer, request.queue, READ_ONLY)
+        if not 0 < request.first <= request.end or not request.columns or request.columns & ~ALL:
+            text = f"sequences {request.first} to {request.end}, columns {request.columns:#x}; known are {ALL:#x}"
             raise RequestRefused(codes.REQUEST_INVALID, text)
-        if asked.cursor:
-            await peer.services.cursors.ask(HeartbeatCursor(asked.queue, asked.cursor, asked.epoch))
+        if request.cursor:
+            await peer.services.cursors.ask(HeartbeatCursor(request.queue, request.cursor, request.epoch))
         overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
-        if asked.partition >= len(overviews):
-            text = f"{asked.queue!r} has no partition {asked.partition}, but 0 to {len(overviews) - 1}"
+        if request.partition >= len(overviews):
+            text = f"{request.queue!r} has no partition {request.partition}, but 0 to {len(overviews) - 1}"
             raise RequestRefused(codes.NOT_FOUND, text)
     except RequestRefused as refusal:
-        refuse(peer, asked.flow_id, asked.request_id, refusal.code, str(refusal))
+        refuse(peer, request.flow_id, request.request_id, refusal.code, str(refusal))
     except CursorRefused as refused:
-        refuse(peer, asked.flow_id, asked.request_id, REFUSAL_CODES[refused.code], str(refused))
+        refuse(peer, request.flow_id, request.request_id, REFUSAL_CODES[refused.code], str(refused))
     except pykka.ActorDeadError:
-        refuse(peer, asked.flow_id, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
+        refuse(peer, request.flow_id, request.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
     else:
         if peer.is_released:
             return
-        chunk_bytes = min(asked.chunk_bytes or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
+        chunk_bytes = min(request.chunk_bytes or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
         incarnation = peer.services.incarnation
-        peer.ids.answered(asked.flow_id)
-        peer.send(Reading(asked.flow_id, asked.request_id, incarnation, chunk_bytes).encode())
-        peer.reading.add(
-            ReadingFlow(
-                asked.flow_id,
+        peer.ids.answered(request.flow_id)
+        peer.send(Reading(request.flow_id, request.request_id, incarnation, chunk_bytes).encode())
+        peer.bulk_reads.add(
+            BulkReadFlow(
+                request.flow_id,
                 handle.cell,
-                partition=asked.partition,
-                first=asked.first,
-                end=asked.end,
-                columns=asked.columns,
+                partition=request.partition,
+                first=request.first,
+                end=request.end,
+                columns=request.columns,
                 chunk_bytes=chunk_bytes,
-                number_max=asked.number_max,
+                number_max=request.number_max,
             ),
         )
 
 
-async def answer_bulk(peer: FlowPeer, asked: BulkRequest) -> bytes:
+async def answer_bulk(peer: FlowPeer, request: BulkRequest) -> bytes:
     """Return the answer to a request. Raises RequestRefused, PeerViolation, CursorRefused, StagingRefused."""
-    if isinstance(asked, (StageRows, CommitRows, AbortRows)):
+    if isinstance(request, (StageRows, CommitRows, AbortRows)):
         try:
-            return (await _answer_staging(peer, asked)).encode()
+            return (await _answer_staging(peer, request)).encode()
         except StagingRefused as refused:
             if refused.code == OF_ANOTHER:
                 peer.services.clients.denials.deny(TRANSACTION_OF_ANOTHER, peer.client, str(refused))
             raise
-    if isinstance(asked, CutRangeFrame):
-        handle = await _queue(peer, asked.queue, READ_ONLY)
-        cut = AskPartitions(asked.partition, FindRangeEnd(asked.first, asked.usage_bytes, asked.messages_count))
+    if isinstance(request, CutRangeFrame):
+        handle = await _queue(peer, request.queue, READ_ONLY)
+        cut = AskPartitions(request.partition, FindRangeEnd(request.first, request.usage_bytes, request.messages_count))
         try:
             ends: list[int] = await handle.cell.ask(cut)
         except LookupError as error:
             raise RequestRefused(codes.NOT_FOUND, str(error)) from None
-        return RangeCut(asked.request_id, ends[0]).encode()
-    if isinstance(asked, QueueStatus):
-        handle = await _queue(peer, asked.queue, READ_ONLY)
+        return RangeCut(request.request_id, ends[0]).encode()
+    if isinstance(request, QueueStatus):
+        handle = await _queue(peer, request.queue, READ_ONLY)
         overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
         positions = tuple(
             [Position(each.number, each.low, each.low, each.synced_end, 0, each.partition_id) for each in overviews]
         )
         incarnation, vpn = peer.services.incarnation, peer.services.clients.vpn
-        return Positions(frames.QUEUE_STATUS, asked.request_id, 0, incarnation, "", positions, vpn).encode()
-    if isinstance(asked, CursorBind):
-        return (await _bind_cursor(peer, asked)).encode()
-    return (await _ask_cursor(peer, asked)).encode()
+        return Positions(frames.QUEUE_STATUS, request.request_id, 0, incarnation, "", positions, vpn).encode()
+    if isinstance(request, CursorBind):
+        return (await _bind_cursor(peer, request)).encode()
+    return (await _ask_cursor(peer, request)).encode()
 
 
 # --- cursors ---
 
 
-async def _bind_cursor(peer: FlowPeer, asked: CursorBind) -> Positions:
-    await _queue(peer, asked.queue, CONSUME)
+async def _bind_cursor(peer: FlowPeer, request: CursorBind) -> Positions:
+    await _queue(peer, request.queue, CONSUME)
     default = CursorLimits()
-    request = BindCursor(
-        asked.queue,
-        asked.cursor,
-        asked.mode,
-        asked.instance or peer.client,
-        asked.start or EARLIEST,
+    bind_cursor = BindCursor(
+        request.queue,
+        request.cursor,
+        request.mode,
+        request.instance or peer.client,
+        request.start or EARLIEST,
         CursorLimits(
-            asked.lag_bytes_max or default.lag_bytes_max,
-            asked.lag_time_ms_max,
-            asked.heartbeat_ms or default.heartbeat_ms,
+            request.lag_bytes_max or default.lag_bytes_max,
+            request.lag_time_ms_max,
+            request.heartbeat_ms or default.heartbeat_ms,
         ),
     )
-    bound: CursorBound = await peer.services.cursors.ask(request)
+    bound: CursorBound = await peer.services.cursors.ask(bind_cursor)
     positions, vpn = _positions_of(bound.positions), peer.services.clients.vpn
-    return Positions(frames.BIND_CURSOR, asked.request_id, bound.epoch, bound.incarnation, "", positions, vpn)
+    return Positions(frames.BIND_CURSOR, request.request_id, bound.epoch, bound.incarnation, "", positions, vpn)
 
 
-async def _ask_cursor(peer: FlowPeer, asked: CursorRequest) -> Positions:
-    await _queue(peer, asked.queue, CONSUME)
+async def _ask_cursor(peer: FlowPeer, request: CursorRequest) -> Positions:
+    await _queue(peer, request.queue, CONSUME)
     directory = peer.services.cursors
-    kind, queue, cursor, epoch = asked.kind, asked.queue, asked.cursor, asked.epoch
-    by_partition = dict(asked.sequences)
+    kind, queue, cursor, epoch = request.kind, request.queue, request.cursor, request.epoch
+    by_partition = dict(request.sequences)
     found: list[CursorPosition] = []
     batch_ref = ""
     if kind == frames.ACK_CURSOR:
-        found = await directory.ask(AckCursor(queue, cursor, epoch, by_partition, asked.batch_ref))
+        found = await directory.ask(AckCursor(queue, cursor, epoch, by_partition, request.batch_ref))
     elif kind == frames.PIN_CURSOR:
         await directory.ask(PinCursor(queue, cursor, epoch, by_partition))
     elif kind == frames.UNBIND_CURSOR:
@@ -166,7 +166,7 @@ async def _ask_cursor(peer: FlowPeer, asked: CursorRequest) -> Positions:
     elif kind == frames.DELETE_CURSOR:
         await directory.ask(DeleteCursor(queue, cursor))
     elif epoch:
-        found = await directory.ask(CursorStatus(queue, cursor, epoch, asked.wait_ms, by_partition))
+        found = await directory.ask(CursorStatus(queue, cursor, epoch, request.wait_ms, by_partition))
     else:
         overviews: list[CursorOverview] = await directory.ask(ListCursors(queue))
         named = [each for each in overviews if each.name == cursor]
@@ -174,7 +174,7 @@ async def _ask_cursor(peer: FlowPeer, asked: CursorRequest) -> Positions:
             raise RequestRefused(codes.NOT_FOUND, f"queue {queue!r} has no cursor {cursor!r}")
         found, epoch, batch_ref = named[0].positions, named[0].epoch, named[0].batch_ref
     incarnation, vpn = peer.services.incarnation, peer.services.clients.vpn
-    return Positions(kind, asked.request_id, epoch, incarnation, batch_ref, _positions_of(found), vpn)
+    return Positions(kind, request.request_id, epoch, incarnation, batch_ref, _positions_of(found), vpn)
 
 
 def _positions_of(found: list[CursorPosition]) -> tuple[Position, ...]:
@@ -189,21 +189,21 @@ def _positions_of(found: list[CursorPosition]) -> tuple[Position, ...]:
 # --- staged publishing ---
 
 
-async def _answer_staging(peer: FlowPeer, asked: StageRows | CommitRows | AbortRows) -> StagingAnswer:
+async def _answer_staging(peer: FlowPeer, request: StageRows | CommitRows | AbortRows) -> StagingAnswer:
     directory, user = peer.services.staging, peer.identity.user
-    if isinstance(asked, StageRows):
-        batches = batches_of(asked, peer.client, peer.runtime.clock.wall_ms())
+    if isinstance(request, StageRows):
+        batches = batches_of(request, peer.client, peer.runtime.clock.wall_ms())
         _check_rights(peer, batches)
-        peer.read_control.published([], peer.publishing.unanswered_count)
-        staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches, user))
-        return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
-    if isinstance(asked, CommitRows):
-        done: StagedCommitted = await directory.ask(CommitStaged(asked.transaction, list(asked.attempts), user))
+        peer.read_control.published([], peer.publishers.unanswered_count)
+        staged: Staged = await directory.ask(Stage(request.transaction, request.part, request.attempt, batches, user))
+        return StagingAnswer(frames.STAGE, request.request_id, staged.messages_count, staged.already)
+    if isinstance(request, CommitRows):
+        done: StagedCommitted = await directory.ask(CommitStaged(request.transaction, list(request.attempts), user))
         if not done.already:
             peer.count_received(done.messages_count)  # what is staged is not published
-        return StagingAnswer(frames.COMMIT_STAGED, asked.request_id, done.messages_count, done.already)
-    is_gone: bool = await directory.ask(AbortStaged(asked.transaction, user))
-    return StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, not is_gone)
+        return StagingAnswer(frames.COMMIT_STAGED, request.request_id, done.messages_count, done.already)
+    is_gone: bool = await directory.ask(AbortStaged(request.transaction, user))
+    return StagingAnswer(frames.ABORT_STAGED, request.request_id, 0, not is_gone)
 
 
 def _check_rights(peer: FlowPeer, batches: list[MessageBatch]) -> None:

@@ -38,14 +38,14 @@ def greet(peer: FlowPeer, hello: Hello) -> Welcome | None:
     )
 
 
-async def authenticate(peer: FlowPeer, said: Auth) -> AuthAnswer | None:
+async def authenticate(peer: FlowPeer, auth: Auth) -> AuthAnswer | None:
     """Return the answer to AUTH: with a mechanism it begins an exchange, else it goes on with one. None: it is over."""
     assert peer.sasl is not None, "the transport comes before its bytes"
     try:
-        if said.mechanism:
-            step = await peer.sasl.begin(said.mechanism, said.data)
+        if auth.mechanism:
+            step = await peer.sasl.begin(auth.mechanism, auth.data)
         else:
-            step = peer.sasl.step(said.data)
+            step = peer.sasl.step(auth.data)
     except ClientDenied as denied:
         peer.not_admitted(denied)
         return None

@@ -36,10 +36,10 @@ from sluicegate.protocols.flow.peer import FlowPeer
 _DURABLE: Final[dict[int, bool | None]] = {AS_TEMPLATES_SAY: None, DURABLE: True, TEMPORARY: False}
 
 
-async def answer_provision(peer: FlowPeer, asked: Provision) -> bytes:
+async def answer_provision(peer: FlowPeer, request: Provision) -> bytes:
     """Return the answer to a request. Raises RequestRefused."""
     try:
-        return (await _answer(peer, asked)).encode()
+        return (await _answer(peer, request)).encode()
     except QueueInvalid as invalid:
         raise RequestRefused(codes.REQUEST_INVALID, str(invalid)) from None
     except QueueExists as exists:
@@ -56,36 +56,36 @@ async def answer_provision(peer: FlowPeer, asked: Provision) -> bytes:
         raise RequestRefused(codes.PERMISSION_DENIED, beyond_rights.text) from None
 
 
-async def _answer(peer: FlowPeer, asked: Provision) -> Provisioned:
+async def _answer(peer: FlowPeer, request: Provision) -> Provisioned:
     queues, rights = peer.services.queues, peer.identity.rights
-    if asked.kind == PROVISION:
-        attributes = _attributes_of(asked)
-        if asked.name:
-            attributes["name"] = asked.name
-        if asked.durability not in _DURABLE:
-            text = f"durability {asked.durability}; allowed: {DURABLE} durable, {TEMPORARY} temporary"
+    if request.kind == PROVISION:
+        attributes = _attributes_of(request)
+        if request.name:
+            attributes["name"] = request.name
+        if request.durability not in _DURABLE:
+            text = f"durability {request.durability}; allowed: {DURABLE} durable, {TEMPORARY} temporary"
             raise RequestRefused(codes.REQUEST_INVALID, text)
-        durable = _DURABLE[asked.durability]
+        durable = _DURABLE[request.durability]
         made: QueueHandle = await queues.ask(DeclareQueue(attributes, durable, rights))
-        return Provisioned(asked.kind, asked.request_id, made.name, orjson.dumps(made.definition.to_dict()))
-    handle: QueueHandle | None = await queues.ask(FindQueue(asked.name, rights))
-    if handle is None or not is_named(asked.name):
-        raise RequestRefused(codes.NOT_FOUND, f"there is no queue {asked.name!r}")
-    if asked.kind == ALTER:
-        changes = _attributes_of(asked)
+        return Provisioned(request.kind, request.request_id, made.name, orjson.dumps(made.definition.to_dict()))
+    handle: QueueHandle | None = await queues.ask(FindQueue(request.name, rights))
+    if handle is None or not is_named(request.name):
+        raise RequestRefused(codes.NOT_FOUND, f"there is no queue {request.name!r}")
+    if request.kind == ALTER:
+        changes = _attributes_of(request)
         change = UpdateQueue(
-            asked.name, lambda queue: changed(queue.definition, changes, durable=queue.durable), rights
+            request.name, lambda queue: changed(queue.definition, changes, durable=queue.durable), rights
         )
         definition: QueueDefinition = await queues.ask(change)
-        return Provisioned(asked.kind, asked.request_id, asked.name, orjson.dumps(definition.to_dict()))
-    await queues.ask(DeleteQueue(asked.name, rights.user))
-    return Provisioned(asked.kind, asked.request_id, asked.name, b"")
+        return Provisioned(request.kind, request.request_id, request.name, orjson.dumps(definition.to_dict()))
+    await queues.ask(DeleteQueue(request.name, rights.user))
+    return Provisioned(request.kind, request.request_id, request.name, b"")
 
 
-def _attributes_of(asked: Provision) -> dict[str, object]:
+def _attributes_of(request: Provision) -> dict[str, object]:
     """Return what the body says. Raises RequestRefused."""
     try:
-        found = orjson.loads(asked.attributes or b"{}")
+        found = orjson.loads(request.attributes or b"{}")
     except orjson.JSONDecodeError as error:
         raise RequestRefused(codes.REQUEST_INVALID, f"the attributes are no JSON: {error}") from None
     if not isinstance(found, dict):

@@ -42,24 +42,24 @@ class SessionRequests:
         self._open_count = 0
         self._stages_count = 0  # of them, those that hold rows
 
-    def take(self, peer: FlowPeer, asked: SessionRequest) -> None:
+    def take(self, peer: FlowPeer, request: SessionRequest) -> None:
         """Carry out a request."""
-        is_stage = isinstance(asked, StageRows)
+        is_stage = isinstance(request, StageRows)
         if self._open_count >= REQUESTS_MAX or (is_stage and self._stages_count >= STAGES_MAX):
             text = f"a connection has at most {REQUESTS_MAX} requests without answer, {STAGES_MAX} of them STAGE"
-            refuse(peer, SESSION, asked.request_id, codes.TOO_MANY, text)
+            refuse(peer, SESSION, request.request_id, codes.TOO_MANY, text)
             return
         self._open_count += 1
         self._stages_count += int(is_stage)
-        peer.carry_out(self._carry_out(peer, asked))
+        peer.carry_out(self._carry_out(peer, request))
 
-    async def _carry_out(self, peer: FlowPeer, asked: SessionRequest) -> None:
+    async def _carry_out(self, peer: FlowPeer, request: SessionRequest) -> None:
         code, text, answer = codes.NONE, "", b""
         try:
-            if isinstance(asked, Provision):
-                answer = await answer_provision(peer, asked)
+            if isinstance(request, Provision):
+                answer = await answer_provision(peer, request)
             else:
-                answer = await answer_bulk(peer, asked)
+                answer = await answer_bulk(peer, request)
         except RequestRefused as refusal:
             code, text = refusal.code, str(refusal)
         except PeerViolation as violation:
@@ -70,11 +70,11 @@ class SessionRequests:
             code, text = codes.NOT_FOUND, "the queue has ended meanwhile"
         finally:
             self._open_count -= 1
-            self._stages_count -= int(isinstance(asked, StageRows))
+            self._stages_count -= int(isinstance(request, StageRows))
         if code == codes.NONE:
             peer.send(answer)
         else:
-            refuse(peer, SESSION, asked.request_id, code, text)
+            refuse(peer, SESSION, request.request_id, code, text)
 
 
 def take_flow_request(peer: FlowPeer, event: FlowEvent) -> None:
@@ -91,19 +91,19 @@ def take_flow_request(peer: FlowPeer, event: FlowEvent) -> None:
     elif isinstance(event, FlowEnd):
         _end_flow(peer, event)
     elif isinstance(event, PartitionsAck):
-        flow = peer.consuming.flows.get(event.flow_id)
+        flow = peer.consumers.flows.get(event.flow_id)
         if flow is None:
             peer.ids.check_ended(event.flow_id)
         else:
-            peer.consuming.acknowledge(flow, event.number)
+            peer.consumers.acknowledge(flow, event.number)
 
 
 def _take_flow_id(peer: FlowPeer, flow_id: int, request_id: int) -> bool:
     """Give a flow id to a request, unless the connection has too many flows. Raises PeerViolation."""
     peer.ids.take(flow_id)
     flows_max = peer.services.limits.flows_max
-    sides = (peer.publishing, peer.consuming, peer.browsing, peer.reading)
-    flows_count = sum([len(side.flows) for side in sides])
+    endpoints = (peer.publishers, peer.consumers, peer.browsers, peer.bulk_reads)
+    flows_count = sum([len(endpoint.flows) for endpoint in endpoints])
     if peer.ids.pending_count + flows_count > flows_max:
         text = f"a connection has at most {flows_max} flows"
         peer.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
@@ -114,15 +114,15 @@ def _take_flow_id(peer: FlowPeer, flow_id: int, request_id: int) -> bool:
 def _end_flow(peer: FlowPeer, event: FlowEnd) -> None:
     flow_id = event.flow_id
     if event.kind == CLOSE_PUB:
-        publisher = peer.publishing.flows.get(flow_id)
+        publisher = peer.publishers.flows.get(flow_id)
         if publisher is not None:
             peer.close_publisher(publisher)
     else:
-        consumer = peer.consuming.flows.get(flow_id)
+        consumer = peer.consumers.flows.get(flow_id)
         if consumer is not None:
-            peer.consuming.remove(consumer)
+            peer.consumers.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
-        peer.browsing.unbind(flow_id)
-        peer.reading.remove(flow_id)
+        peer.browsers.unbind(flow_id)
+        peer.bulk_reads.remove(flow_id)
     peer.ids.check_ended(flow_id)
     peer.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well

@@ -14,21 +14,21 @@ from sluicegate.protocols.flow.datapath.subscribing import end_of
 from sluicegate.protocols.flow.peer import FlowPeer
 
 
-def take_subscribe(peer: FlowPeer, asked: Subscribe) -> None:
+def take_subscribe(peer: FlowPeer, request: Subscribe) -> None:
     """Carry out a request; nothing more is read from the client until it is answered."""
-    peer.subscribing.unanswered_count += 1
+    peer.subscriptions.unanswered_count += 1
     peer.read_control.busy(True)
-    peer.carry_out(_carry_out(peer, asked))
+    peer.carry_out(_carry_out(peer, request))
 
 
-async def _carry_out(peer: FlowPeer, asked: Subscribe) -> None:
+async def _carry_out(peer: FlowPeer, request: Subscribe) -> None:
     code, text = codes.REQUEST_INVALID, ""
-    subscribing = peer.subscribing
+    subscribing = peer.subscriptions
     try:
-        if asked.kind == SUBSCRIBE:
-            await _subscribe(peer, asked)
+        if request.kind == SUBSCRIBE:
+            await _subscribe(peer, request)
         else:
-            await _unsubscribe(peer, asked.topic_filter)
+            await _unsubscribe(peer, request.topic_filter)
     except (TopicError, SelectorError, PriorityInvalid) as error:
         text = str(error)
     except ClientDenied as denied:
@@ -38,16 +38,16 @@ async def _carry_out(peer: FlowPeer, asked: Subscribe) -> None:
         if subscribing.unanswered_count == 0:
             peer.read_control.busy(False)
     if text:
-        peer.refuse_request(SESSION, asked.request_id, code, text, None)
+        peer.refuse_request(SESSION, request.request_id, code, text, None)
     else:
-        peer.send(Subscribed(asked.kind, asked.request_id).encode())
+        peer.send(Subscribed(request.kind, request.request_id).encode())
 
 
-async def _subscribe(peer: FlowPeer, asked: Subscribe) -> None:
-    services, rights, filters = peer.services, peer.identity.rights, peer.subscribing.filters
-    text = asked.topic_filter
-    selector = services.selectors.compile(asked.selector) if asked.selector.strip() else None
-    priorities = priorities_of(list(asked.priorities))
+async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
+    services, rights, filters = peer.services, peer.identity.rights, peer.subscriptions.filters
+    text = request.topic_filter
+    selector = services.selectors.compile(request.selector) if request.selector.strip() else None
+    priorities = priorities_of(list(request.priorities))
     is_new = text not in filters
     count = len(filters) - (not is_new)
     shared = parse_shared(text)
@@ -79,10 +79,10 @@ async def _subscribe(peer: FlowPeer, asked: Subscribe) -> None:
 
 
 async def _unsubscribe(peer: FlowPeer, text: str) -> None:
-    found = peer.subscribing.filters.pop(text, None)
+    found = peer.subscriptions.filters.pop(text, None)
     if found is not None:
         await peer.services.router.ask(end_of(found, _subscriber(peer)))
 
 
 def _subscriber(peer: FlowPeer) -> Subscriber:
-    return peer.subscribing.subscriber(peer.client, peer.identity.rights.profile.dto_local_priority)
+    return peer.subscriptions.subscriber(peer.client, peer.identity.rights.profile.dto_local_priority)

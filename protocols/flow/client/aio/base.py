@@ -242,7 +242,7 @@ class ClientBase:
             owner = self._owners.get(flow)
             if owner is not None:
                 owner.on_news()
-        done, session.asking.done = session.asking.done, []
+        done, session.requests.done = session.requests.done, []
         for request in done:
             self._answer(request)
         if self._subscriber is not None and (session.direct.has_news or session.error is not None):

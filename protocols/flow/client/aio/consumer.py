@@ -52,7 +52,7 @@ class QueueReceiver(FlowOwner, Receiving[M]):
         self._queue_flow.check_running()
 
 
-def check_wishes(queue: str, window: int, selector: str) -> None:
+def check_flow_options(queue: str, window: int, selector: str) -> None:
     """Raise ValueError unless a flow on a queue may be asked for like this."""
     if not 0 < window <= WINDOW_MAX:
         raise ValueError(f"window={window}; it is 1 to {WINDOW_MAX} messages")
@@ -87,7 +87,7 @@ class Consumer(QueueReceiver[Delivery]):
         acknowledges_partitions: bool,
     ) -> None:
         """Raises ValueError for limits that make no sense."""
-        check_wishes(queue, window, selector)
+        check_flow_options(queue, window, selector)
         if window_bytes <= 0 or unsettled_max < 0 or renew_every_s < 0:
             raise ValueError("window_bytes is more than 0; unsettled_max and renew_every_s are 0 or more")
         self._inbox = Inbox(
@@ -168,7 +168,7 @@ class Browser(QueueReceiver[QueueMessage]):
 
     def __init__(self, client: ClientBase, queue: str, *, window: int, selector: str) -> None:
         """Raises ValueError for limits that make no sense."""
-        check_wishes(queue, window, selector)
+        check_flow_options(queue, window, selector)
         self._shown = BrowseFlow(queue, window=window, selector=selector)
         super().__init__(client, self._shown)
 

@@ -188,14 +188,14 @@ class Login:
         self._mechanisms = mechanisms_for(self._options, offered, is_encrypted=self._is_encrypted)
         return self._next()
 
-    def answer(self, said: AuthAnswer) -> Auth | None:
+    def answer(self, frame: AuthAnswer) -> Auth | None:
         """Return what to say next, or None when the gateway has let us in. Raises AuthenticationRefused."""
         exchange = self._exchange
         assert exchange is not None, "the engine passes answers on when they are due"
-        if said.state == AUTH_CHALLENGE:
-            return Auth("", exchange.step(said.data or b""))
-        if said.state == AUTH_DONE:
-            exchange.check(said.data or b"")
+        if frame.state == AUTH_CHALLENGE:
+            return Auth("", exchange.step(frame.data or b""))
+        if frame.state == AUTH_DONE:
+            exchange.check(frame.data or b"")
             return None
         if self._mechanisms:
             return self._next()

@@ -42,10 +42,10 @@ class BrowseFlow(QueueFlow):
         self._granted = self._credit()
         return Bind(flow_id, request_id, self.queue, 0, self._granted, selector=self._selector, browses=True).encode()
 
-    def opened(self, said: Bound) -> None:
+    def opened(self, frame: Bound) -> None:
         """Begin, or begin again. In another spool the same sequences are other messages."""
-        if said.incarnation != self.incarnation:
-            self.incarnation = said.incarnation
+        if frame.incarnation != self.incarnation:
+            self.incarnation = frame.incarnation
             self._shown_to.clear()
         self._shown_before = dict(self._shown_to)
         self.phase = OPEN
@@ -77,9 +77,9 @@ class BrowseFlow(QueueFlow):
         """Whether the limit of credit has risen by half a window, which is worth a frame."""
         return 2 * (self._credit() - self._granted) >= self.window
 
-    def ended_by(self, said: Error) -> FlowClientError:
+    def ended_by(self, frame: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the flow."""
-        return ConsumerEnded(said.code, said.text)
+        return ConsumerEnded(frame.code, frame.text)
 
     def __repr__(self) -> str:
         return f"BrowseFlow({self.queue!r}, {len(self._line)} waiting)"

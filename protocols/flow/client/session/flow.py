@@ -50,7 +50,7 @@ class ClientFlow:
         self.flow_id = NO_FLOW
         self.phase = RESTING
 
-    def ended_by(self, said: Error) -> FlowClientError:
+    def ended_by(self, frame: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the flow."""
         raise AssertionError("each kind of flow has its own errors")
 

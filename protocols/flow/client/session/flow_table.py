@@ -102,7 +102,7 @@ class FlowTable:
             else:
                 flow.interrupted(reason)
                 flow.retry_at_ms = 0
-                self._look_at(flow)
+                self._update(flow)
 
     def end_all(self, error: FlowClientError) -> None:
         """The session is over."""
@@ -122,7 +122,7 @@ class FlowTable:
         for flow in self._flows:
             if flow.is_dirty and (not settlements_only or isinstance(flow, Inbox)):
                 flow.pump(engine)
-                self._look_at(flow)
+                self._update(flow)
 
     def is_busy(self) -> bool:
         """Whether the gateway, which is about to stop, still owes us answers, or we it settlements."""
@@ -171,7 +171,7 @@ class FlowTable:
             self._forget(flow)
             if isinstance(event, PubOpened | Reading):  # it does not want what it was given
                 self._unwanted(event, engine)
-        self._look_at(flow)
+        self._update(flow)
 
     def _handle_consumer(self, flow: Inbox, event: FlowWord) -> None:
         if isinstance(event, DeliveriesReceived):
@@ -206,7 +206,7 @@ class FlowTable:
         if flow.phase != CLOSING and flow.was_open and error.retry_after_ms is not None:
             flow.interrupted(error.text)
             flow.retry_at_ms = now_ms + error.retry_after_ms
-            self._look_at(flow)
+            self._update(flow)
         elif flow.was_open:
             self._end(flow, flow.ended_by(error))
         else:
@@ -217,14 +217,14 @@ class FlowTable:
     def _end(self, flow: ClientFlow, error: FlowClientError) -> None:
         flow.end(error)
         self._forget(flow)
-        self._look_at(flow)
+        self._update(flow)
 
     def _forget(self, flow: ClientFlow) -> None:
         self._by_id.pop(flow.flow_id, None)
         if flow in self._flows:
             self._flows.remove(flow)
 
-    def _look_at(self, flow: ClientFlow) -> None:
+    def _update(self, flow: ClientFlow) -> None:
         if isinstance(flow, Inbox) and flow.events:
             self.events += flow.events
             flow.events.clear()

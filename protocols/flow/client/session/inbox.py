@@ -97,16 +97,16 @@ class Inbox(QueueFlow):
         if bind_number == self.bind_count and self.phase == OPEN:
             for start, end in self.held.within(first, last + 1):
                 late_count -= end - start
-                self._say(start, end - 1, outcome)
+                self._queue_outcome(start, end - 1, outcome)
         self.too_late_count += late_count
         return late_count
 
     def renew_all(self) -> None:
         """Hold on to everything that is held."""
         for start, end in self.held.ranges():
-            self._say(start, end - 1, OUTCOME_EXTEND)
+            self._queue_outcome(start, end - 1, OUTCOME_EXTEND)
 
-    def _say(self, first: int, last: int, outcome: int) -> None:
+    def _queue_outcome(self, first: int, last: int, outcome: int) -> None:
         if outcome != OUTCOME_EXTEND:
             self.held.remove(first, last + 1)
         self.is_dirty = True
@@ -135,13 +135,13 @@ class Inbox(QueueFlow):
         """Return UNBIND, behind what is to be said."""
         return b"".join(self._settlements()) + super().closing(request_id)
 
-    def opened(self, said: Bound) -> None:
+    def opened(self, frame: Bound) -> None:
         """Begin anew: delivery ids count from 1."""
         self.phase = OPEN
         self.was_open = True
         self.bind_count += 1
-        self.unsettled_max = said.unsettled_max
-        self.incarnation = said.incarnation
+        self.unsettled_max = frame.unsettled_max
+        self.incarnation = frame.incarnation
         self._received_through = 0
         self._list_number = self._list_acknowledged = 0
         self._is_recalled = False
@@ -162,36 +162,36 @@ class Inbox(QueueFlow):
         if self._line_bytes > self.window_bytes and not self._is_recalled:
             self.is_dirty = True
 
-    def credited(self, said: Credit) -> None:
+    def credited(self, frame: Credit) -> None:
         """Take the answer to a recall: nothing comes behind it. An older one does not know of later credit."""
         self._recalls_unanswered -= 1
         if self._is_recalled and self._recalls_unanswered == 0:
-            self._granted = said.delivery_id_max
+            self._granted = frame.delivery_id_max
             self.is_dirty = self._wants_credit()
 
-    def stands(self, said: FlowState) -> None:
+    def stands(self, frame: FlowState) -> None:
         """Take over whether the flow is active."""
-        is_active = said.state == ACTIVE
+        is_active = frame.state == ACTIVE
         if is_active != self.is_active:
             self.is_active = is_active
             self.events.append(FlowActivated(self.queue) if is_active else FlowDeactivated(self.queue))
         self.has_news = True
 
-    def listed(self, said: Partitions) -> None:
+    def listed(self, frame: Partitions) -> None:
         """Take over which partitions it has. What has come of those that drain and was not taken goes back at once."""
-        self.partitions = said.partitions
-        self._list_number = said.number
-        draining = {each.partition for each in said.partitions if each.state == DRAINING}
+        self.partitions = frame.partitions
+        self._list_number = frame.number
+        draining = {each.partition for each in frame.partitions if each.state == DRAINING}
         if draining and self._line:
             kept: deque[Delivered] = deque()
             for each in self._line:
                 if each.partition in draining:
                     self._line_bytes -= len(each.payload) + OVERHEAD_BYTES
-                    self._say(each.delivery_id, each.delivery_id, RELEASED)
+                    self._queue_outcome(each.delivery_id, each.delivery_id, RELEASED)
                 else:
                     kept.append(each)
             self._line = kept
-        self.events.append(PartitionsChanged(self.queue, said.partitions))
+        self.events.append(PartitionsChanged(self.queue, frame.partitions))
         self.has_news = True
 
     def acknowledge_partitions(self) -> None:
@@ -200,10 +200,10 @@ class Inbox(QueueFlow):
             self._wants_to_let_go = True
             self.is_dirty = True
 
-    def not_held(self, said: Settled) -> None:
+    def not_held(self, frame: Settled) -> None:
         """Learn that deliveries were not this flow's any more when they were settled."""
         count = 0
-        for first, last in said.not_held:
+        for first, last in frame.not_held:
             count += last - first + 1
             self.held.remove(first, last + 1)
         self.too_late_count += count
@@ -224,9 +224,9 @@ class Inbox(QueueFlow):
         self._outcomes.clear()
         self.has_news = True
 
-    def ended_by(self, said: Error) -> FlowClientError:
+    def ended_by(self, frame: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the flow."""
-        return ConsumerEnded(said.code, said.text)
+        return ConsumerEnded(frame.code, frame.text)
 
     # --- what there is to say ---
 

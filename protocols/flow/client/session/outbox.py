@@ -129,46 +129,46 @@ class Outbox(ClientFlow):
         """Return OPEN_PUB."""
         return OpenPub(flow_id, request_id, self.name, self.window).encode()
 
-    def opened(self, said: PubOpened) -> None:
+    def opened(self, frame: PubOpened) -> None:
         """Begin, or go on where the gateway is."""
         self.phase = OPEN
         self._filler = 0
-        self.epoch = said.epoch
-        self._granted = said.sequence_max - said.stored_through
-        self._sequence_max = said.sequence_max
-        before, self.incarnation = self.incarnation, said.incarnation
+        self.epoch = frame.epoch
+        self._granted = frame.sequence_max - frame.stored_through
+        self._sequence_max = frame.sequence_max
+        before, self.incarnation = self.incarnation, frame.incarnation
         if not self.name:
             first = self._waiting[0].sequence if self._waiting else self._last_sequence + 1
             self._wire_base = first - 1
-        elif before not in (0, said.incarnation) and not self._is_known_to(said):
+        elif before not in (0, frame.incarnation) and not self._is_known_to(frame):
             self.end(
                 IncarnationChanged(
-                    f"publisher {self.name!r}: the gateway has spool {said.incarnation:016x} now, with its messages "
-                    f"through {said.stored_through}; in spool {before:016x} they were stored through "
+                    f"publisher {self.name!r}: the gateway has spool {frame.incarnation:016x} now, with its messages "
+                    f"through {frame.stored_through}; in spool {before:016x} they were stored through "
                     f"{self._stored_highest}"
                 )
             )
             return
-        elif said.stored_highest < self._stored_highest:
-            text = f"publisher {self.name!r}: the gateway has {said.stored_highest}, and had {self._stored_highest}"
+        elif frame.stored_highest < self._stored_highest:
+            text = f"publisher {self.name!r}: the gateway has {frame.stored_highest}, and had {self._stored_highest}"
             self.end(PublisherForgotten(text))
             return
         else:
-            self.stored_through = said.stored_through
-            self._stored_highest = said.stored_highest
-            self._answer_through(said.stored_through, [])
+            self.stored_through = frame.stored_through
+            self._stored_highest = frame.stored_highest
+            self._answer_through(frame.stored_through, [])
             if not self.was_open:  # what is sent without a sequence of the program's choice is new
-                self._last_sequence = said.stored_highest
+                self._last_sequence = frame.stored_highest
         self.was_open = True
         self.is_dirty = True
         self.has_news = True
 
-    def _is_known_to(self, said: PubOpened) -> bool:
+    def _is_known_to(self, frame: PubOpened) -> bool:
         """Return whether another spool has just what we were answered for, so that going on loses and doubles nothing.
 
         What it has above that may be ours, or of another story in which the name was used: nobody can tell.
         """
-        return said.stored_highest <= self._answered_through and said.stored_through >= self._stored_highest
+        return frame.stored_highest <= self._answered_through and frame.stored_through >= self._stored_highest
 
     def acknowledged(self, ack: PubAck) -> None:
         """Take an answer of the gateway."""
@@ -191,13 +191,13 @@ class Outbox(ClientFlow):
                 while index < len(refusals) and refusals[index].last < wire_sequence:
                     index += 1
                 if index < len(refusals) and refusals[index].first <= wire_sequence:
-                    said = refusals[index]
-                    outgoing.refusal = Refusal(outgoing.sequence, outgoing.sequence, said.code, said.text)
+                    frame = refusals[index]
+                    outgoing.refusal = Refusal(outgoing.sequence, outgoing.sequence, frame.code, frame.text)
                 else:
                     self._stored_highest = outgoing.sequence
-                self._hand_out(outgoing)
+                self._report_answer(outgoing)
 
-    def _hand_out(self, outgoing: Outgoing) -> None:
+    def _report_answer(self, outgoing: Outgoing) -> None:
         """Make the answer to one message known."""
         refusal = outgoing.refusal
         if outgoing.is_awaited:
@@ -247,7 +247,7 @@ class Outbox(ClientFlow):
         self.unanswered_bytes -= outgoing.message.size_max
         text = f"a frame has at most {self.frame_bytes_max} bytes since the connection was made again"
         outgoing.refusal = Refusal(outgoing.sequence, outgoing.sequence, codes.FRAME_TOO_LARGE, text)
-        self._hand_out(outgoing)
+        self._report_answer(outgoing)
         self.has_news = True
 
     def interrupted(self, reason: str) -> None:
@@ -257,9 +257,9 @@ class Outbox(ClientFlow):
         self._waiting, self._sent = self._sent, self._waiting
         self._sent.clear()
 
-    def ended_by(self, said: Error) -> FlowClientError:
+    def ended_by(self, frame: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the publisher."""
-        return PublisherEnded(said.code, said.text)
+        return PublisherEnded(frame.code, frame.text)
 
     def check(self) -> None:
         """Assert the invariants."""

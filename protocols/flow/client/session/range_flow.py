@@ -74,13 +74,13 @@ class RangeFlow(ClientFlow):
             self._epoch,
         ).encode()
 
-    def opened(self, said: Reading) -> None:
+    def opened(self, frame: Reading) -> None:
         """Begin, or go on: within the same spool only, for in another the same sequences are other messages."""
-        if self.incarnation not in (0, said.incarnation):
-            text = f"the gateway has spool {said.incarnation:016x} now; what was read is of {self.incarnation:016x}"
+        if self.incarnation not in (0, frame.incarnation):
+            text = f"the gateway has spool {frame.incarnation:016x} now; what was read is of {self.incarnation:016x}"
             self.end(IncarnationChanged(text))
             return
-        self.incarnation = said.incarnation
+        self.incarnation = frame.incarnation
         self.phase = OPEN
         self.was_open = True
         self.has_news = True
@@ -103,9 +103,9 @@ class RangeFlow(ClientFlow):
             self._granted = granted
             engine.send(Credit(self.flow_id, granted, False, False).encode())
 
-    def ended_by(self, said: Error) -> FlowClientError:
+    def ended_by(self, frame: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the flow."""
-        return ReadFailed(said.code, said.text)
+        return ReadFailed(frame.code, frame.text)
 
     def __repr__(self) -> str:
         return f"RangeFlow({self.queue!r}/{self.partition}, {self.next_sequence} of {self.end_sequence})"

@@ -36,7 +36,7 @@ class Request:
 
 
 @final
-class Asking:
+class Requests:
     """The requests of one session.
 
     Invariant: at most REQUESTS_MAX are asked and not answered, and at most STAGES_MAX of them keep rows.
@@ -45,7 +45,7 @@ class Asking:
     def __init__(self) -> None:
         self.done: list[Request] = []  # for the owner to take
         self._waiting: deque[Request] = deque()
-        self._asked: dict[int, Request] = {}
+        self._unanswered: dict[int, Request] = {}
         self._stages_count = 0  # of those asked
 
     def add(self, request: Request) -> None:
@@ -58,7 +58,7 @@ class Asking:
         One that needs a larger frame than the gateway takes fails by itself: sent, it would end the connection for all.
         """
         passed_over: list[Request] = []
-        while self._waiting and len(self._asked) < REQUESTS_MAX:
+        while self._waiting and len(self._unanswered) < REQUESTS_MAX:
             request = self._waiting.popleft()
             if request.is_stage and self._stages_count == STAGES_MAX:
                 passed_over.append(request)
@@ -70,7 +70,7 @@ class Asking:
                 self._fail(request, MessageTooLarge(text))
                 continue
             self._stages_count += request.is_stage
-            self._asked[request_id] = request
+            self._unanswered[request_id] = request
             engine.send(frame)
         self._waiting.extendleft(reversed(passed_over))
 
@@ -90,25 +90,25 @@ class Asking:
     def interrupted(self) -> None:
         """The connection is gone: ask again on the next one."""
         again: list[Request] = []
-        for request in self._asked.values():
+        for request in self._unanswered.values():
             if request.may_repeat:
                 again.append(request)
             else:
                 text = "the connection broke before the answer: whether the request was carried out is not known"
                 self._fail(request, RequestInterrupted(text))
         self._waiting.extendleft(reversed(again))
-        self._asked.clear()
+        self._unanswered.clear()
         self._stages_count = 0
 
     def end(self, error: FlowClientError) -> None:
         """The session is over."""
-        for request in [*self._asked.values(), *self._waiting]:
+        for request in [*self._unanswered.values(), *self._waiting]:
             self._fail(request, error)
-        self._asked.clear()
+        self._unanswered.clear()
         self._waiting.clear()
 
     def _take(self, request_id: int) -> Request | None:
-        request = self._asked.pop(request_id, None)
+        request = self._unanswered.pop(request_id, None)
         if request is not None:
             self._stages_count -= request.is_stage
         return request
@@ -118,4 +118,4 @@ class Asking:
         self.done.append(request)
 
     def __repr__(self) -> str:
-        return f"Asking({len(self._asked)} asked, {len(self._waiting)} waiting)"
+        return f"Requests({len(self._unanswered)} unanswered, {len(self._waiting)} waiting)"

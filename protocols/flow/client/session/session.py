@@ -22,7 +22,7 @@ from sluicegate.protocols.flow.client.session.authentication import Login
 from sluicegate.protocols.flow.client.session.direct_inbox import DirectInbox
 from sluicegate.protocols.flow.client.session.flow import NO_FLOW, ClientFlow
 from sluicegate.protocols.flow.client.session.flow_table import OF_FLOWS, FlowTable
-from sluicegate.protocols.flow.client.session.requests import Asking, Request
+from sluicegate.protocols.flow.client.session.requests import Request, Requests
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.compression import DEFLATE
 from sluicegate.protocols.flow.codec.frames.cursor import Positions, RangeCut
@@ -102,7 +102,7 @@ class ClientSession:
         self.is_draining = False  # the gateway stops: nothing new is sent
         self.connect_at_ms = now_ms  # when to make the next connection
         self.was_open = False
-        self.asking = Asking()
+        self.requests = Requests()
         self.direct = DirectInbox()
         self.flows = FlowTable()
         self._random_bytes = random_bytes
@@ -142,9 +142,9 @@ class ClientSession:
         return events
 
     def ask(self, request: Request) -> None:
-        """Ask for something, now or when there is a connection; `asking.done` has it when it is answered."""
+        """Ask for something, now or when there is a connection; `requests.done` has it when it is answered."""
         self.check_running()
-        self.asking.add(request)
+        self.requests.add(request)
 
     def publish_direct(self, message: Message) -> None:
         """Send a direct message on the open connection. Nobody answers for it."""
@@ -158,9 +158,9 @@ class ClientSession:
         else:
             self.flows.pump(self._engine, settlements_only=True)  # they go before CLOSE
             self._is_closing = True
-            self._say_goodbye(now_ms)
+            self._send_close(now_ms)
 
-    def _say_goodbye(self, now_ms: int) -> None:
+    def _send_close(self, now_ms: int) -> None:
         self.is_open = self.is_draining = False
         if self._engine is not None:
             self._engine.close(codes.NONE, "", now_ms)
@@ -202,7 +202,7 @@ class ClientSession:
         self.flows.open_with(engine, now_ms)
         self.flows.tick(now_ms)
         if self.is_draining and not self.flows.is_busy():
-            self._say_goodbye(now_ms)
+            self._send_close(now_ms)
 
     def take(self, now_ms: int) -> bytes:
         """Return bytes to write now; if there are any, ask again when they are written."""
@@ -212,7 +212,7 @@ class ClientSession:
         if self.is_open:
             self.flows.pump(engine, settlements_only=self.is_draining)
             if not self.is_draining:
-                self.asking.pump(engine, self.flows.take_id, self.flows.frame_bytes_max)
+                self.requests.pump(engine, self.flows.take_id, self.flows.frame_bytes_max)
         if not engine.has_output:
             return b""
         engine.wrote(now_ms)
@@ -232,7 +232,7 @@ class ClientSession:
         self.is_open = self.is_draining = False
         self._engine = None
         self._login = None
-        self.asking.interrupted()
+        self.requests.interrupted()
         self.flows.interrupted(reason)
         if self._is_closing:
             self._fail(ClientClosed("the client was closed"))
@@ -260,7 +260,7 @@ class ClientSession:
         elif isinstance(event, OF_FLOWS):
             self.flows.handle(event, engine, now_ms)
         elif isinstance(event, Positions | RangeCut | StagingAnswer | Subscribed | Provisioned):
-            self.asking.answered(event)
+            self.requests.answered(event)
         elif isinstance(event, Error):
             self._handle_error(event, now_ms)
         else:
@@ -270,7 +270,7 @@ class ClientSession:
         if self.flows.failed(error, now_ms):
             return
         if error.request_id != NO_REQUEST:
-            self.asking.refused(error)
+            self.requests.refused(error)
         elif error.flow_id == NO_FLOW:
             self._broken(error.code, error.text)
 
@@ -299,7 +299,7 @@ class ClientSession:
                 next_word = login.answer(event)
         except AuthenticationRefused as refusal:
             self._fail(refusal)
-            self._say_goodbye(now_ms)
+            self._send_close(now_ms)
             return
         if next_word is not None:
             engine.send(next_word.encode())
@@ -316,7 +316,7 @@ class ClientSession:
         self.flows.events.append(Connected(self._welcome.product))
         self.flows.open_with(engine, now_ms)
         for request in self.direct.begin_again():
-            self.asking.add(request)
+            self.requests.add(request)
 
     # --- ends ---
 
@@ -328,5 +328,5 @@ class ClientSession:
 
     def _fail(self, error: FlowClientError) -> None:
         self.error = self.error or error
-        self.asking.end(error)
+        self.requests.end(error)
         self.flows.end_all(error)

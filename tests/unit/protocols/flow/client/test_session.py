@@ -221,7 +221,7 @@ def test_a_request_that_no_frame_of_the_gateway_holds_fails_by_itself_and_the_co
         wire.session.ask(each)
     (asked,) = wire.hears()
     assert isinstance(asked, AbortRows)
-    assert wire.session.asking.done == [wide]
+    assert wire.session.requests.done == [wide]
     assert isinstance(wide.error, MessageTooLarge)
     assert "more than the 65536 of a frame" in str(wide.error)
     wire.says(StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, already=False).encode())
