@@ -1,7 +1,8 @@
 """The flow protocol: our own binary protocol for direct and guaranteed messages.
 
-Here live its codec (`frames`, `fields`, `columns`, `properties` and all that is called `..._frames`), the
-sans-IO engine that both ends use, and the gateway's connection over it. Only the connection may touch a transport. The
-other end, a library for programs, is in `client/`.
+`codec` is the wire format, `engine` the sans-IO state machine that both ends use, `datapath` the messages in both
+directions, `requests` the handlers that ask other actors, `publishers` the named publishers. `peer.py` is a client as
+these handlers see it, `connection.py` the actor that dispatches to them and alone touches the transport. The other
+end, the library for programs, is `client`.
 `docs/flow-protocol.md` is the specification; its sections are cited as `Flow: publishing`.
 """

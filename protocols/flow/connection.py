@@ -1,8 +1,7 @@
-"""One flow connection: a client's transport and engine, and both directions of its messages, brought together.
+"""The actor of one flow connection: socket input, events, messages of other actors, and the end.
 
-It reads from top to bottom: what comes in from the socket, what each event leads to, what other actors send, how it
-ends. What goes out stands in `FlowPeer` and `datapath.output`. It holds no rule of messaging: the engine speaks the
-protocol, `requests` carries out what needs other actors, `datapath` has the two directions of messages.
+The module follows that order; output is in `FlowPeer` and `datapath.output`. It has no rule of messaging: `engine`
+speaks the protocol, `requests` carries out what needs other actors, `datapath` has the two directions of messages.
 """
 
 import logging

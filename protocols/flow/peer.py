@@ -1,7 +1,7 @@
-"""One flow client, as the handlers of its requests see it: engine, identity, and what it has on its connection.
+"""One flow client as its request handlers see it: engine, identity, and its endpoints.
 
-`protocols.flow.connection` derives from `FlowPeer`: it is called by the transport and by other actors, and dispatches
-to the handlers.
+`FlowConnection` derives from `FlowPeer`, receives from the transport and from other actors, and dispatches to the
+handlers.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What every flow connection in a message VPN uses."""
+"""The dependencies that the flow connections of one message VPN share."""
 
 from dataclasses import dataclass
 

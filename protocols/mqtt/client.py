@@ -1,7 +1,7 @@
-"""One MQTT client, as the handlers of its requests see it: engine, identity, and its session while it is connected.
+"""One MQTT client as its request handlers see it: engine, identity, and the session while it is connected.
 
-`protocols.mqtt.connection` derives from `MqttClient`: it is called by the transport and by other actors, and dispatches
-to the handlers. What many clients never need is made here on first use: many only ever get direct messages.
+`MqttConnection` derives from `MqttClient`, receives from the transport and from other actors, and dispatches to the
+handlers. Objects that many clients never need are made here on first use: many clients only get direct messages.
 """
 
 import logging

@@ -1,9 +1,8 @@
-"""One MQTT connection: a client's socket, engine and session, brought together.
+"""The actor of one MQTT connection: socket input, events, messages of other actors, output, and the end.
 
-It reads from top to bottom: what comes in from the socket, what each event leads to, what other actors send, what goes
-out, how it ends. It holds no rule of MQTT: the engine speaks the protocol, `requests` carries out what needs other
-actors, `datapath` has the two directions of messages. While a request waits, the packets behind it wait here, and the
-socket is not read.
+The module follows that order. It has no rule of MQTT: `engine` speaks the protocol, `requests` carries out what needs
+other actors, `datapath` has the two directions of messages. While a request is carried out, later packets are queued
+here and the socket is not read.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What every MQTT connection in a message VPN uses."""
+"""The dependencies that the MQTT connections of one message VPN share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """The client library of the flow protocol. Programs import it as `sluicegate`.
 
-`session`, `outbox` and `inbox` are the cores: what a client remembers over connections that break, without socket,
-clock or event loop. `client`, `publisher` and `consumer` carry them out on asyncio, `blocking` for programs without it.
-Of ours only the codec and `messaging` may be imported: a program that uses the library has none of what the gateway
-needs. `docs/flow-client.md` is for its users.
+`session` has the cores: the state of a client over reconnections, without socket, clock or event loop. `aio` runs them
+on asyncio, `blocking` on a thread, for programs without asyncio. The library imports only the codec, the engine and
+`messaging`: programs that use it have none of the gateway's dependencies. `docs/flow-client.md` is for its users.
 """

@@ -1,6 +1,6 @@
-"""What can go wrong for a program that uses the client library. Programs act on types and codes; texts are for people.
+"""The exceptions of the client library. Programs act on types and codes; texts are for people.
 
-Whatever heals by itself is no error: a connection that breaks is made again, and publishers and consumers wait for it.
+Conditions that recover on their own are no errors: the client reconnects, and publishers and consumers wait for it.
 """
 
 from typing import final

@@ -1,4 +1,4 @@
-"""What a client's owner may want to know and need not act on: connections and flows that come, rest and go."""
+"""Events that a program may observe and need not act on: connections and flows that open, pause and end."""
 
 from dataclasses import dataclass
 from typing import TypeAlias, final

@@ -1,7 +1,6 @@
-"""A message as a program publishes it, and a delivery as it gets one.
+"""Messages that a program publishes, and deliveries that it receives.
 
-Both are thin: what there is beyond topic and payload lies in `messaging.message.headers.Headers`, made only if there is
-any.
+Both are thin: all fields but topic and payload are in `messaging.message.headers.Headers`, made only when one is set.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How a client connects: where, as whom, and with which patience. Checked once, here."""
+"""The options of a client: address, credentials, timeouts. They are checked once, here."""
 
 import re
 from collections.abc import Callable

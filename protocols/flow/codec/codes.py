@@ -1,6 +1,6 @@
-"""The codes of ERROR, of refusals in PUB_ACK, of GOAWAY and CLOSE. The high byte is the class; clients key on codes.
+"""The codes of ERROR, of refusals in PUB_ACK, of GOAWAY and CLOSE. The high byte is the class; clients act on codes.
 
-Flow: errors. A code that was once given out keeps its meaning.
+Flow: errors. A code never changes its meaning.
 """
 
 from typing import Final

@@ -1,12 +1,12 @@
 """Columns: many messages side by side, as ROWS and STAGE carry them.
 
-Flow: columns. Numbers within a column are little-endian, and its buffers are laid out as Apache Arrow lays out its
-arrays in memory: so a reader wraps them, and a writer hands over what it has, without touching a row. A column stands
-behind the bit that says it is there, in the order of the bits, as one or more buffers:
+Flow: columns. Numbers within a column are little-endian, and its buffers have the memory layout of Apache Arrow arrays:
+a reader wraps them, and a writer hands over what it has, without touching a row. A bit set says which columns are
+present; they follow in the order of the bits, each as one or more buffers:
 
     u64 bytes (big-endian) | bytes | zeros up to a multiple of 8
 
-Knows no message: what the columns hold is gathered in `rows_frames`, and taken apart in `staged_rows`.
+This module knows no message: `datapath.bulk_rows` converts between columns and batches.
 """
 
 import sys

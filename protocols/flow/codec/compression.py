@@ -1,8 +1,9 @@
-"""Compressed frames: the body of a frame as a zlib stream, under the flag COMPRESSED. Head and fields stay as they are.
+"""Compressed frames: the body of a frame as a zlib stream, under the flag COMPRESSED. Header and fields are unchanged.
 
-Flow: compression. In place of the body stands `u32 bytes | zlib stream` (RFC 1950). A frame is inflated into the frame
-that it stands for, and read as that; so no other module knows of compression. Deliberately elsewhere: whether it is in
-force, and counting what it saves (`engine`).
+Flow: compression. The body is `u32 bytes | zlib stream` (RFC 1950). A compressed frame is inflated into the frame it
+stands for before it is read, so no other module knows of compression.
+
+See also: `engine` (whether compression is in force, and counters of the bytes it saves).
 """
 
 import zlib

@@ -1,4 +1,4 @@
-"""The ways to break the flow protocol's rules: the peer's, on its connection, on one flow or in a request, and ours."""
+"""The errors of the flow protocol: violations by the peer (on a connection, flow or request), and our own misuse."""
 
 from typing import Final, final
 

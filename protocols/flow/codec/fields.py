@@ -1,7 +1,7 @@
 """The fields of control frames: `u16 id | u16 length | value`, in any order.
 
-Flow: fields. A field that is not known is passed over, unless bit 15 of its id says that it is critical. Ids from
-0x4000 on are for private use. Texts are UTF-8.
+Flow: fields. An unknown field is ignored, unless bit 15 of its id marks it as critical. Ids from 0x4000 on are for
+private use. Texts are UTF-8.
 """
 
 from typing import Final, final

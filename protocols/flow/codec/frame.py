@@ -1,4 +1,4 @@
-"""Frames: their types and flags, cutting a stream of bytes into them, and putting a head before a body.
+"""Frames: their types and flags, splitting a byte stream into frames, and writing frame headers.
 
 Flow: frames. `u32 length | u8 type | u8 flags | u16 bytes of fields | u32 flow id`, then fields, then the body. The
 length counts what comes after it. All numbers are big-endian.

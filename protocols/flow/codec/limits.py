@@ -1,4 +1,4 @@
-"""Limits of the flow protocol: unit and reason. What the gateway's operator may change is in `FlowLimits`."""
+"""Limits of the flow protocol, with unit and reason. `FlowLimits` has those that operators may change."""
 
 from typing import Final, final
 

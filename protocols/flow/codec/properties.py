@@ -1,8 +1,8 @@
-"""The properties of a message: what its fixed part, topic and partition key do not say.
+"""The properties of a message: all but its fixed part, topic and partition key.
 
-Flow: properties. Entries one behind the other: `u8 slot`, then for a standard slot (below 0x80) `u32 length | value`,
-for a user property (0x80 and its type) `u32 length | name | value`. A standard slot that is not known is passed over.
-Times are relative here, so that nobody's clock has to be right: a time to live and a delay count from arrival.
+Flow: properties. A sequence of entries: `u8 slot`, then for a standard slot (below 0x80) `u32 length | value`, for a
+user property (0x80 and its type) `u32 length | name | value`. An unknown standard slot is ignored. Times are relative,
+so that clocks need not agree: time to live and delay count from arrival.
 """
 
 import struct

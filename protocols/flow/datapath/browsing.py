@@ -1,7 +1,7 @@
-"""Flows that look at a queue and take nothing from it.
+"""Flows that browse a queue and consume nothing.
 
 Flow: consuming, browsing. A browser of the queue reads for the flow (actors.queues.browser), a few messages ahead of
-what its client takes (protocols.connection.browse_buffer).
+its client (protocols.connection.browse_buffer).
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Ranges of sequences on their way to one client: who reads what, and whose turn it is.
+"""Send ranges of sequences to one client, chunk by chunk, over all its bulk reads.
 
-Flow: bulk reading. One chunk at a time is read for a connection, whatever it has asked for, and the next only when the
-socket has taken the last: so reading in bulk costs a connection the memory of one chunk, and deliveries and answers
-pass between two chunks. Flows with credit take turns.
+Flow: bulk reading. A connection reads one chunk at a time, and the next only when the socket has taken the last: bulk
+reading costs a connection the memory of one chunk, and deliveries and responses pass between two chunks. Flows with
+credit take turns.
 """
 
 import logging

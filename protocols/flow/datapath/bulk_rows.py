@@ -1,6 +1,6 @@
-"""What a range read has found, brought into the columns of a ROWS.
+"""Convert between batches and columns: the rows of a range read to ROWS, the rows of a STAGE to batches.
 
-Flow: columns. A column in which no row says anything is left out: its rows have no value, or 0, or 4 as priority.
+Flow: columns. A column without a value in any row is left out: its rows have no value, or 0, or 4 as priority.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""The way out to one client: deliveries of its flows, and what the client says of them.
+"""Deliver messages to the consumers of one client, and carry out their settlements.
 
-Flow: consuming. Credit and settlement are separate. What the client grants is the highest delivery id that may be sent;
-what it may hold unsettled is a number of its own. The window that partitions see is the smaller of the two.
+Flow: consuming. Credit and settlement are independent. The client grants the highest delivery id that may be sent, and
+has a separate limit of unsettled messages. The window that partitions see is the smaller of the two.
 """
 
 from collections.abc import Callable

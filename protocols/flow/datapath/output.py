@@ -1,8 +1,8 @@
-"""What is to be written to one client: one write at the end of a turn, answers before the frames of flows.
+"""The output of one client: one write at the end of a turn, responses before the frames of flows.
 
-What a client has asked for is answered, but not without bound: one that goes on asking and takes nothing is given up
-(`unread_answers`). What flows send has limits of its own: windows, credit, and that flows are held back while the
-socket is full.
+Responses are bounded: a client that sends requests and does not read the responses is disconnected
+(`protocols.connection.write_control`). Frames of flows have their own limits: windows, credit, and no delivery while
+the socket is full.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""The way in from one client: what its publishers send, and the answers to it.
+"""Publish the messages of one client's publishers, and answer them.
 
-Flow: publishing. A publisher is a flow with a window of absolute sequences. Its messages are published as they come,
-and answered in the order of their sequences: one PUB_ACK and turn says how far everything is stored, but for refusals.
-A refusal concerns single messages, so a batch that is refused is tried again message by message, as it is for every
-protocol.
+Flow: publishing. A publisher is a flow with a window of absolute sequences. Its messages are published as they arrive,
+and answered in the order of their sequences: one PUB_ACK per turn says up to which sequence everything is stored, and
+lists refusals. A refusal concerns single messages, so a batch that is refused is tried again message by message, as
+in every protocol.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,8 @@
-"""A client's subscriptions to topics, and the direct messages it gets by them.
+"""The topic subscriptions of one client, and its direct messages.
 
-Flow: subscriptions. They end with the connection: who wants to miss nothing binds a queue that subscribes. What the
-client does not read is held up at its publishers for a while and then dropped, as for every protocol.
+Flow: subscriptions. They end with the connection: a client that must not miss messages binds a queue with
+subscriptions. If the client does not read, its publishers are held up for a while and messages are dropped then, as
+in every protocol.
 """
 
 from typing import Final, final

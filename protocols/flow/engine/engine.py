@@ -1,9 +1,8 @@
-"""The wire engine of one flow connection, at either end: bytes in, events out, bytes out. No socket, clock or actor.
+"""The wire engine of one flow connection, for both ends: bytes in, events out, bytes out. No socket, clock or actor.
 
-What it does by itself: prefaces, frames, whose turn it is, compression, keep-alive, PONG, the answer to CLOSE, and
-every violation.
-What it leaves to its owner: who is let in (`welcome`, `authenticated`), what flows are, and all the frames that are
-sent (`send`).
+The engine does prefaces, frames, the order of frames, compression, keep-alive, PONG, the response to CLOSE, and
+reports every violation.
+Its owner decides who is admitted (`welcome`, `authenticated`), what flows are, and which frames are sent (`send`).
 """
 
 from typing import Final, final

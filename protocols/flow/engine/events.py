@@ -1,7 +1,7 @@
-"""What a peer of the flow protocol did, as the engine reports it.
+"""The events that the engine of the flow protocol reports.
 
-Most events are the frames themselves, complete and checked. On the data path an event carries a batch: the PUBLISH
-frames of one flow that lie side by side (`PublishesReceived`), and likewise its DELIVER frames.
+Most events are the frames themselves, complete and checked. On the data path an event carries a batch: consecutive
+PUBLISH frames of one flow (`PublishesReceived`), and likewise DELIVER frames.
 """
 
 from typing import TypeAlias, final

@@ -1,7 +1,7 @@
-"""Whose turn it is: which frames may come, by who receives them and by the phase of the connection.
+"""The frames that may come, by receiver and by phase of the connection.
 
-Flow: sessions, state table. A pair that is not here is the sender's error. `True` means an answer: the frame has the
-flag RESPONSE; `False` means that it has not.
+Flow: sessions, state table. A pair that is not in the table is a violation by the sender. `True` requires the flag
+RESPONSE; `False` forbids it.
 """
 
 from typing import Final

@@ -1,1 +1,1 @@
-"""Named publishers: what is remembered of them, so that nothing is stored twice."""
+"""Named publishers: their state, so that no message is stored twice."""

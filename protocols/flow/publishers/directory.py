@@ -1,4 +1,4 @@
-"""The directory of named publishers: who has which of them, and what is remembered of those that are away."""
+"""The directory of named publishers: the connection of each, and the state of those without one."""
 
 import logging
 import struct

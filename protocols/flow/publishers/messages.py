@@ -1,4 +1,4 @@
-"""What a connection and the directory of named publishers say to each other."""
+"""The messages between flow connections and the directory of named publishers."""
 
 from dataclasses import dataclass
 

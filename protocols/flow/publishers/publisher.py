@@ -1,15 +1,15 @@
-"""A named publisher: what the gateway remembers of it, so that nothing it sends again is stored twice.
+"""The state of a named publisher, so that no message it sends again is stored twice.
 
-Flow: publishing. Sequences ascend, and a publisher that returns sends again whatever it has no answer for. What decides
-is which sequences the store has: a floor below which all is decided, and ranges above it. Each batch brings a row that
-says both, written by the very commit that writes the batch; the row of the next batch takes a place whose batch lies
-below the floor by then. So there are about as many rows as batches between two answers, and none is ever deleted.
+Flow: publishing. Sequences ascend, and a publisher that reconnects sends again what was not answered. The state says
+which sequences are stored: a floor below which all are decided, and ranges above it. Each batch comes with a row of
+this state, written by the same commit as the batch; the row of the next batch reuses the slot of a batch that is
+below the floor by then. There are about as many rows as batches between two answers, and none is ever deleted.
 
-A sequence that was refused is not stored, and the publisher has to hear of it even if the connection breaks first. It
-has heard once it sends a sequence that it may send only since the PUB_ACK with the refusal; until then the floor stays
-below, and a publisher that returns sends it again.
+A refused sequence is not stored, and the publisher has to learn of it even if the connection breaks first. It has
+learned once it sends a sequence that the PUB_ACK with the refusal permits; until then the floor stays below, and a
+publisher that reconnects sends it again.
 
-Deliberately elsewhere: which actor has the publisher (`directory`), its window and its answers (`publishing`).
+See also: `directory` (which actor has the publisher); `datapath.publishing` (its window and its answers).
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""What a client's requests lead to: a publisher by its name, or a flow on a queue. Each needs other actors."""
+"""Carry out OPEN_PUB and BIND: open publishers, bind consumers and browsers to queues."""
 
 from typing import Final
 

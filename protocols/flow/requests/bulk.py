@@ -1,7 +1,7 @@
-"""Requests of readers and writers in bulk: each is put to the actor that answers it.
+"""Carry out bulk requests: reads, cursors, staged publishing.
 
-Flow: bulk reading, cursors, staged publishing. What a user may do with a queue is asked here, for the actors behind it
-serve operators as well: reading needs `read-only`, and a cursor, for which the queue keeps messages, `consume`.
+Flow: bulk reading, cursors, staged publishing. The rights of the user on a queue are checked here, because the actors
+also serve operators: reading needs `read-only`, and a cursor, for which the queue keeps messages, needs `consume`.
 """
 
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""The first words of a client: what is in force for it, and who it is."""
+"""Carry out HELLO and AUTH: negotiate limits and features, and authenticate the client."""
 
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.flow.codec.compression import DEFLATE

@@ -1,4 +1,4 @@
-"""Queues that clients make, change and delete: what is asked is put to the directory of queues, which knows the rights.
+"""Carry out PROVISION, ALTER and DEPROVISION. The queue directory checks the rights.
 
 Flow: provisioning.
 """

@@ -1,4 +1,4 @@
-"""PublishFailed requests: the codes of what actors refuse, and which of them make sense to try again."""
+"""Error codes for requests that actors refuse, and which of them a client may retry."""
 
 from typing import Final
 

@@ -1,7 +1,6 @@
-"""What a client asks for, one frame at a time: flows and their ends, and what needs no flow.
+"""Carry out requests: those about flows, and those that belong to no flow.
 
-Flow ids and the number of flows are looked at here; a request that may go on is carried out by `binding`,
-`bulk_requests` or `provisioning`, for these have to ask other actors.
+Flow ids and the number of flows are checked here; `bind`, `bulk` and `provisioning` ask the other actors.
 """
 
 from typing import Final, TypeAlias, final

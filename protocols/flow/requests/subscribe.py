@@ -1,4 +1,7 @@
-"""Carrying out SUBSCRIBE and UNSUBSCRIBE, and answering once it is in force. Flow: subscriptions."""
+"""Carry out SUBSCRIBE and UNSUBSCRIBE, and respond once they are in force.
+
+Flow: subscriptions.
+"""
 
 from sluicegate.actors.messages.router import AddSubscription, JoinGroup
 from sluicegate.messaging.clients.rights import ClientDenied

@@ -1,4 +1,4 @@
-"""The two ways to break MQTT's rules: the peer's, and ours."""
+"""The two protocol errors of MQTT: the peer broke a rule, or the caller of the engine did."""
 
 from typing import final
 

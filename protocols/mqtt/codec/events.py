@@ -1,4 +1,4 @@
-"""What a client said, as the engine reports it: one class for each thing that can happen.
+"""The events that the engine reports: one class for each thing a client can do.
 
 On the data path an event carries a run of messages or of packet ids, never one packet where several will do. The
 session logic answers events with the engine's commands.

@@ -1,7 +1,7 @@
-"""What the first byte of a packet may be: the table of types, flags and directions, by the stage of a connection.
+"""Which first bytes a packet may have: packet types, flags and directions, by the stage of a connection.
 
-A row is 256 bytes, one verdict for each first byte; 0 lets it pass. So a packet is refused before its length is known,
-and the data path asks one index.
+A table has 256 bytes, one result for each first byte; 0 accepts it. A packet is thereby refused before its length is
+known, and the data path makes one lookup.
 """
 
 from typing import Final

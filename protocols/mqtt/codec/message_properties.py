@@ -1,8 +1,8 @@
-"""The properties of one message: from a PUBLISH or will of 5.0 to normalised headers, and from headers to a PUBLISH.
+"""The properties of one message: from a 5.0 PUBLISH or will to normalised headers, and from headers to a PUBLISH.
 
-A message that came by 5.0 keeps its property bytes as `native`, and goes out with the same ones. A message of another
-protocol is written from its normalised fields, by the cross-protocol table: what has no place of its own in MQTT
-becomes a User Property (`priority`, `message-id`, `timestamp`, `JMSXGroupID`, `deliver-to-one`).
+A message published with 5.0 keeps its property bytes as `native`, and is sent with the same bytes. A message of another
+protocol is written from its normalised fields, by the cross-protocol table: a field without an MQTT property becomes a
+User Property (`priority`, `message-id`, `timestamp`, `JMSXGroupID`, `deliver-to-one`).
 """
 
 import base64

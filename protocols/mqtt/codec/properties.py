@@ -1,7 +1,7 @@
 """The property sections of MQTT 5.0, read and written by one table.
 
-The table says of each property its type, the packets it may be in, and its range. What a property means to a packet
-is said where the packet is read.
+The table has the type of each property, the packets it may appear in, and its range. The module of each packet
+interprets the values.
 """
 
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""Reason codes of MQTT 5.0, where each may appear, and what is left of them in the return codes of 3.x."""
+"""Reason codes of MQTT 5.0, the packets each may appear in, and the return codes of 3.x they map to."""
 
 from typing import Final
 

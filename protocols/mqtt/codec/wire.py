@@ -1,8 +1,8 @@
 """The data types of MQTT on the wire: integers, strings, binary data, variable byte integers.
 
-Free functions from (buffer, position, end) to a value and the position behind it. `end` is the end of the packet: a
-field that runs past it is malformed. What a value means is the packets' matter. Where each packet passes, positions are
-`i64`: to compiled code plain machine integers, half the instructions of Python's.
+Free functions from (buffer, position, end) to a value and the position after it. `end` is the end of the packet: a
+field that runs past it is malformed. On the path of every packet positions are `i64`: plain machine integers in
+compiled code, half the instructions of Python's.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""A run of QoS 0 messages that stays in the bytes it came in.
+"""A run of QoS 0 messages that keeps the bytes it arrived in.
 
-A relay between clients of one dialect hands on those bytes: QoS 0 packets without RETAIN, DUP and properties read the
-same on the way in and out. The messages are only cut out for whoever asks for them.
+Between clients of the same dialect these bytes are forwarded as they are: QoS 0 packets without RETAIN, DUP and
+properties are the same in both directions. The run is split into messages only when a consumer needs them.
 """
 
 from typing import Final, final

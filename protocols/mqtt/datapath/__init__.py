@@ -1,1 +1,1 @@
-"""Messages in and out of one MQTT client: publishing, delivering, in-flight windows, retained."""
+"""Messages in and out of one MQTT client: publishing, delivery, in-flight windows, retained messages."""

@@ -1,4 +1,4 @@
-"""What a connection knows of a flow that it is bound to."""
+"""A queue flow that a connection is bound to, and how its messages are delivered."""
 
 from sluicegate.actors.messages.data import Deliveries
 from sluicegate.actors.messages.partitions import ReleaseUnsent

@@ -1,8 +1,7 @@
-"""The way out to one client of what its flows deliver and of retained messages, and what the client answers.
+"""Deliver queue messages and retained messages to one client, and settle them by its acknowledgements.
 
-Direct messages go out by `protocols.mqtt.datapath.direct`. A client that gets nothing else never has this.
-
-Everything here runs for each batch, most of it for no single message.
+Direct messages go through `protocols.mqtt.datapath.direct`; a client that gets only these has no `Deliverer`.
+Everything here runs once per batch, hardly anything per message.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The way of direct messages to one client: at most once, with nothing to remember of them."""
+"""Send direct messages to one client: at most once, without state."""
 
 from typing import Final
 

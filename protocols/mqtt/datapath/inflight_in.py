@@ -1,6 +1,6 @@
-"""What one client has published and not heard back about, in the order it published [4.6.0-2].
+"""The unacknowledged publishes of one client, in the order published [4.6.0-2].
 
-PUBACK and PUBREC go out in the order their PUBLISHes came in, so a publish that is safe waits for those before it.
+PUBACK and PUBREC are sent in the order of the PUBLISH packets, so a publish that is stored waits for those before it.
 """
 
 from collections import deque

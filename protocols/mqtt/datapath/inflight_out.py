@@ -1,7 +1,7 @@
-"""Packet ids of the messages on their way to one client, and what each id stands for.
+"""The packet ids in flight to one client, and the message that each id stands for.
 
-Ids are given out in ascending runs and come back mostly in the same runs, so a run is one entry. An acknowledgement
-out of order breaks its run into single ids.
+Ids are allocated in ascending runs and mostly acknowledged in the same runs, so a run is one entry. An acknowledgement
+out of order splits its run into single ids.
 """
 
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""The way in from one client: its publishes into the broker, and PUBACK, PUBREC and PUBCOMP back in their order."""
+"""Publish the messages of one client, and send PUBACK, PUBREC and PUBCOMP in order."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,8 +1,8 @@
-"""QoS 2 messages that the client has: each is settled once a restart of the broker would know that it has it.
+"""QoS 2 messages that the client has received: each is settled once the store records that.
 
-After a settlement alone the restart would give the packet id to another message, and the client, which has yet to see a
-PUBREL, would take that for the same. What is in doubt after a crash the client's queue delivers to it again, or keeps
-for it, and then it is settled.
+Were a message settled first, a restart would give its packet id to another message, and the client, which has not seen
+PUBREL yet, would take that for the same one. Messages in doubt after a crash are delivered to the same client again, or
+kept for it, and settled then.
 """
 
 from collections.abc import Callable

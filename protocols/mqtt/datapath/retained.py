@@ -1,8 +1,8 @@
-"""The retained messages that subscriptions of one client have brought, on their way to it.
+"""Send one client the retained messages that its subscriptions match.
 
-They come from no queue, so the session itself remembers what is still to be sent, and what is sent and not answered
-for. They go out in slices, one in a turn of the event loop, as far as the client's credit goes and while it reads what
-it is sent: somebody who subscribes to `#` costs the others little, whatever is retained.
+They come from no queue, so the session itself records which are still to be sent, and which are sent and not
+acknowledged. They are sent in slices, one per turn of the event loop, within the client's credit and while it reads
+its socket: a subscription to `#` costs other clients little, however much is retained.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whose turn it is in the exchange of AUTH packets [4.12]. What the data in them proves is not asked here."""
+"""The order of AUTH packets in an exchange [4.12]. The SASL mechanism checks the data in them."""
 
 from typing import Final, final
 

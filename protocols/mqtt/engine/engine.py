@@ -1,15 +1,15 @@
-"""The server's side of one MQTT connection: bytes in, events out; commands in, bytes out. No socket, clock or actor.
+"""The server side of one MQTT connection: bytes in, events out; commands in, bytes out. No socket, clock or actor.
 
-What it does by itself: framing, every check that needs no session, the answer to a violation, PINGRESP, keep alive,
-topic aliases, the receive maximum, size limits. What it will not do: remember subscriptions or messages, know a
-duplicate, choose packet ids, decide who may come in. Those are answers of the session to its events.
+The engine does the framing, every check that needs no session, the response to a violation, PINGRESP, keep alive,
+topic aliases, the receive maximum and size limits. It does not store subscriptions or messages, detect duplicates,
+choose packet ids, or decide who may connect: the session does, in response to events.
 
 Three rules for the caller:
 
-1. Events come in wire order. Packets behind a CONNECT are reported at once, but count only once it is accepted.
-2. The last event may be DisconnectReceived or PeerViolated. Then the engine has ended: input is ignored, and so are
-   commands, for an answer that was under way when the client left is no mistake.
-3. Keep alive must not run out on what the caller did not read: while it reads nothing it calls `alive`, not `tick`.
+1. Events come in wire order. Packets after a CONNECT are reported at once, but take effect only once it is accepted.
+2. The last event may be DisconnectReceived or PeerViolated. The engine has ended then: it ignores input, and commands
+   too, because a response may be under way when the client leaves.
+3. Unread input must not expire the keep alive: while the caller does not read it calls `alive` instead of `tick`.
 """
 
 from typing import Final, final

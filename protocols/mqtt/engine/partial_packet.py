@@ -1,4 +1,4 @@
-"""The beginning of a packet whose rest has not arrived."""
+"""A packet that has not arrived completely."""
 
 from typing import Final, final
 

@@ -1,11 +1,11 @@
-"""Incoming PUBLISH packets, read as runs: the hot path of a publisher.
+"""Read incoming PUBLISH packets as runs: the hot path of a publisher.
 
-Consecutive packets of equal QoS and RETAIN become one batch of columns, or, where nothing has to be changed on the way
-to subscribers, one `WireBatch` that is not even cut into messages. A device repeats itself: packets of equal length to
-an equal topic have an equal head, so all but the first of them cost one comparison of that head.
-What that gains: `bench/cores/bench_mqtt_engine.py`.
+Consecutive packets of equal QoS and RETAIN become one batch of columns, or, where subscribers get the bytes unchanged,
+one `WireBatch` that is not even split into messages. Devices repeat themselves: packets of equal length and topic have
+an equal head, so all but the first cost one comparison of that head.
+Measured in `bench/cores/bench_mqtt_engine.py`.
 
-Elsewhere: what a duplicate is, who may publish, acknowledging (the session); what is no PUBLISH (the engine).
+See also: the session (duplicates, permissions, acknowledgements); `engine` (other packets).
 """
 
 from typing import Final, final

@@ -1,6 +1,6 @@
-"""Rows of a batch on their way to one client: what is sent of them, and with which options.
+"""Rows of a batch that one client gets with the same options.
 
-Packet ids and settlement are not here: an id is given to rows when it is known that they go out.
+Packet ids and settlement are elsewhere: ids are allocated once it is known that the rows are sent.
 """
 
 from typing import final

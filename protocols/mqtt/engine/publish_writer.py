@@ -1,8 +1,8 @@
-"""Outgoing PUBLISH packets, in two ways.
+"""Write outgoing PUBLISH packets, in two ways.
 
-What many subscribers get alike (QoS 0, nothing of their own) is encoded once for each dialect and handed to all of
-them: `encode_at_most_once`. What is one subscriber's own (packet ids, aliases, its identifiers, the RETAIN flag, its
-size limit) is written by its `PublishWriter`. Which rows, which QoS and which ids is the session's decision.
+Packets that are the same for many subscribers (QoS 0, no options) are encoded once per dialect and shared by all of
+them: `encode_at_most_once`. Packets with fields of one subscriber (packet ids, aliases, subscription identifiers, the
+RETAIN flag, its size limit) are written by its `PublishWriter`. The session decides on rows, QoS and ids.
 """
 
 from typing import Final, final

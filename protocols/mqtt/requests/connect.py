@@ -1,4 +1,4 @@
-"""Carrying out CONNECT: who is it, whose session, and everything that goes on where it was left (section 3.1.4)."""
+"""Carry out CONNECT: authenticate, claim the session, and resume its deliveries (section 3.1.4)."""
 
 import logging
 from typing import Final

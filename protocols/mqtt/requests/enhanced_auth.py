@@ -1,7 +1,7 @@
-"""Enhanced authentication of one connection (section 4.12): AUTH packets to and fro, and again on a live connection.
+"""Enhanced authentication of one connection (section 4.12): AUTH packets in both directions, and re-authentication.
 
-Whose turn it is the engine knows; what a message proves the mechanism knows. Traffic goes on during a
-re-authentication, which may not make somebody else of the client.
+The engine checks the order of packets, the mechanism checks their data. Messages flow during a re-authentication, which
+must not change the user.
 """
 
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied

@@ -1,7 +1,7 @@
-"""The flows of a connection: bound when it subscribes or resumes its session, and again after a queue has ended them.
+"""Bind the queue flows of a connection on subscribe and resume, and bind them again after a queue has ended them.
 
-MQTT has no packet that tells a client that its flow is gone, so no client would ever subscribe again on its own: the
-connection does for it what APIs of other brokers do, and asks the queue every three seconds.
+MQTT has no packet to tell a client that its flow has ended, so no client would subscribe again on its own. The
+connection does it instead, as APIs of other brokers do, and asks the queue every three seconds.
 """
 
 import logging

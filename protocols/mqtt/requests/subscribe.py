@@ -1,4 +1,4 @@
-"""Carrying out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and answering once everything is in force and stored."""
+"""Carry out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and acknowledge once all is in force and stored."""
 
 import logging
 from typing import Final, final

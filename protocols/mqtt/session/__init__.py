@@ -1,1 +1,1 @@
-"""What outlives an MQTT connection: the session, its subscriptions, its stored form, their directory."""
+"""State that outlives an MQTT connection: the session, its subscriptions, its stored form, the session directory."""

@@ -1,7 +1,7 @@
-"""All sessions: which client has which, on which connection, and what becomes of it without one.
+"""The directory of MQTT sessions: the session of each client, its connection, and its timers while disconnected.
 
-This settles who is a client now (takeover), keeps the sessions of clients that are away, and their timers: the will
-that is delayed, the session that expires.
+The directory carries out takeover, owns the sessions of disconnected clients, and runs their timers: will delay and
+session expiry.
 """
 
 from typing import Any, final

@@ -1,4 +1,4 @@
-"""One client's place in the directory of sessions, with what is to happen while the client is away."""
+"""The entry of one client in the session directory, with its timers while the client is disconnected."""
 
 from typing import final
 

@@ -1,4 +1,4 @@
-"""What MQTT connections and the session directory say to each other."""
+"""The messages between MQTT connections and the session directory."""
 
 from dataclasses import dataclass
 from typing import final

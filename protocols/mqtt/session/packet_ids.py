@@ -1,7 +1,7 @@
-"""Sequences and the packet ids under which they were sent, as runs: in both, each number follows the one before.
+"""Maps from sequences to the packet ids they were sent under, stored as runs in which both ascend together.
 
-Messages that go out together take ids in a row, so with a thousand in flight there is mostly one run. An answer out of
-order cuts a run in two.
+Messages that are sent together get consecutive ids, so with a thousand in flight there is mostly one run. An
+acknowledgement out of order splits a run.
 """
 
 from bisect import bisect_right

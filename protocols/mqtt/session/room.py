@@ -1,9 +1,8 @@
-"""How many MQTT sessions a message VPN may have, and how large: what each counts for, and whether there is room.
+"""The session quota of a message VPN: what each MQTT session counts for, and whether there is room for more.
 
-A session counts from when a client claims it until it ends: SESSION_BYTES, its client identifier as often as it is
-kept, the will that waits for its client to go, and packet ids of QoS 2 messages that it has published and not released,
-each of which has a row, beyond the first. Subscriptions count by themselves, for all protocols; messages count
-where they are, in queues.
+A session counts from the claim until its end: SESSION_BYTES, its client identifier for each copy kept, a delayed will,
+and each packet id beyond the first of QoS 2 publishes that are not released, because each has a row. Subscriptions
+have their own quota, over all protocols; messages count in their queues.
 """
 
 from typing import Final, final

@@ -1,7 +1,8 @@
-"""The state of one MQTT session, which outlives connections and, when it has an expiry, restarts of the broker.
+"""The state of one MQTT session. It outlives connections and, if it has an expiry, restarts of the broker.
 
-It lies with the connection while there is one and with the session directory otherwise; never with both. How it is read
-back from the store is `protocols.mqtt.session.stored`.
+The connection owns it while there is one, else the session directory; never both.
+
+See also: `protocols.mqtt.session.stored` (reading it back from the store).
 """
 
 from typing import Any, Final, final

@@ -1,4 +1,4 @@
-"""MQTT sessions as the store has them: rows read back at a start."""
+"""MQTT sessions in the store: the rows read back at start."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, final

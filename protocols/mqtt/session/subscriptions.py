@@ -1,8 +1,8 @@
-"""The subscriptions that one session holds, and what they mean for a message on a topic.
+"""The subscriptions of one session, and the delivery options they give a message.
 
-A message reaches a client once, however many of its subscriptions match (section 3.3.4): at the highest QoS granted,
-with the identifiers of all of them. The topic space knows only that the client wants the message; what it wants of it
-is looked up here, once per topic.
+A message reaches a client once, however many subscriptions match (section 3.3.4): at the highest granted QoS, with the
+identifiers of all of them. The topic space only knows that the client gets the message; the options are looked up
+here, once per topic.
 """
 
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""The form in which a will is stored with its session, so that it survives a restart of the broker (section 8)."""
+"""The stored form of a will, which is part of its session's row, so that it survives a restart (section 8)."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a restart of the broker must not forget of a session: its writes to the store, and who waits for them."""
+"""The store writes of one session, and the callbacks that wait for them."""
 
 from collections.abc import Callable
 from typing import Final

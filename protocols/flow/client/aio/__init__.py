@@ -1,1 +1,1 @@
-"""The client library for asyncio. Programs import it by `sluicegate`."""
+"""The client library for asyncio. Programs import it as `sluicegate`."""

@@ -1,7 +1,7 @@
-"""The lower half of a client on asyncio: its connections and its session, and who hears of news on them.
+"""The lower half of an asyncio client: its connections, its session, and the listeners of their news.
 
-What programs are given by a client (publishers, consumers, queues) stands on `ClientBase`; `Client`, above them, makes
-them. A `ClientSession` decides; this brings it bytes and time, and wakes the tasks that wait.
+Publishers, consumers and other handles are built on `ClientBase`; `Client`, which derives from it, makes them. A
+`ClientSession` makes all decisions; this module brings it bytes and time, and wakes waiting tasks.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Reading and writing in bulk on asyncio: ranges of sequences in columns, durable cursors, staged publishing.
+"""Bulk reading and writing on asyncio: ranges of sequences in columns, durable cursors, staged publishing.
 
-What the gateway offers and promises is in `docs/bulk.md`. Rows travel in columns that are laid out as Apache Arrow has
-them, so that a program wraps their buffers and touches no row; Arrow itself is not needed here.
+`docs/bulk.md` describes the service. Rows travel in columns with the memory layout of Apache Arrow, so that a program
+wraps their buffers without touching rows; Arrow itself is not needed here.
 """
 
 import asyncio

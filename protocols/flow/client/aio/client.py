@@ -1,4 +1,4 @@
-"""A client on asyncio, as programs use it: it makes publishers, consumers and all else that works on its connection."""
+"""The asyncio client that programs use: it makes publishers, consumers and everything else on its connection."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""A consumer on asyncio, over an `Inbox`."""
+"""Consumers and browsers on asyncio."""
 
 from collections.abc import Callable
 from typing import Final

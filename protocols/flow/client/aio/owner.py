@@ -1,4 +1,4 @@
-"""What publishers, consumers, browsers and readers have in common on asyncio: opened, waiting for news, and closed."""
+"""The common parts of publishers, consumers, browsers and readers on asyncio: open, wait, receive, close."""
 
 import asyncio
 from types import TracebackType

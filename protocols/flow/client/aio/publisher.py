@@ -1,4 +1,4 @@
-"""A publisher on asyncio, over an `Outbox`."""
+"""Publishers on asyncio."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Queues that programs make, change and delete, on asyncio.
+"""Create, change and delete queues, on asyncio.
 
 Flow: provisioning. The attributes are those of `docs/queues.md`.
 """

@@ -1,4 +1,4 @@
-"""Direct messages on asyncio, over a `DirectInbox`."""
+"""Subscriptions to direct messages on asyncio."""
 
 from collections.abc import Sequence
 from types import TracebackType

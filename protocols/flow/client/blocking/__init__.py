@@ -1,1 +1,1 @@
-"""The client library without asyncio: the same clients on a thread of their own."""
+"""The client library for programs without asyncio: the same clients, run on a thread."""

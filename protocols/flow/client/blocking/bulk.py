@@ -1,4 +1,4 @@
-"""Reading and writing in bulk without asyncio: `bulk`, on the loop in the client's thread."""
+"""Bulk reading and writing without asyncio, run on the client's thread."""
 
 from collections.abc import Mapping
 

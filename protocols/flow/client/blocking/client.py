@@ -1,7 +1,7 @@
-"""The client for programs without asyncio: the same one, on an event loop in a thread of its own.
+"""The client for programs without asyncio: the asyncio client, run by an event loop on its own thread.
 
-Each call goes there and waits for the answer; what takes many messages at once costs one such trip for all of them. Any
-thread of the program may call anything here.
+Each call is sent to that thread and waits for the result; calls that take many messages cost one such round trip. All
+methods may be called from any thread.
 """
 
 import ssl

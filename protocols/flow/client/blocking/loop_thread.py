@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for programs that have none."""
+"""An event loop on its own thread."""
 
 import asyncio
 import threading

@@ -1,6 +1,6 @@
-"""What the blocking publisher, consumer, browser, subscriber and reader have in common: `with`, closing, iterating.
+"""The common parts of blocking publishers, consumers, browsers, subscribers and readers: `with`, close, iterate.
 
-Each has its twin on asyncio, and does what that does, on the loop in the client's thread.
+Each wraps its asyncio counterpart, which runs on the client's thread.
 """
 
 from types import TracebackType

@@ -1,1 +1,1 @@
-"""The client's session, sans IO: connection states, flows, requests, what is sent again. Compiled."""
+"""The client's session, sans IO: connection states, flows, requests, and what is sent again. Compiled."""

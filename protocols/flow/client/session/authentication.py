@@ -1,6 +1,6 @@
-"""Who a client says it is: which SASL mechanisms suit it, and what it says in each (RFC 4422).
+"""The client's side of authentication: choose a SASL mechanism, and compute its messages (RFC 4422).
 
-The gateway's half is `protocols.connection.sasl`.
+See also: `protocols.connection.sasl` (the gateway's side).
 """
 
 import base64

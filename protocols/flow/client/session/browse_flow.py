@@ -1,8 +1,8 @@
-"""What a browser has been shown and its program has not taken, over as many connections as it takes.
+"""The flow of a browser over reconnections: messages shown and not taken by the program yet.
 
-Flow: consuming, browsing. Nothing is settled, and nobody takes back what is here. On another connection the gateway
-shows the queue from its oldest message again: what came before, by partition and sequence, is passed over here. One
-case deceives it: between two connections the number of partitions fell and rose, and a new one counts from 1.
+Flow: consuming, browsing. Nothing is settled, and nothing here is ever taken back. After a reconnect the gateway shows
+the queue from its oldest message again; messages seen before, by partition and sequence, are skipped here. One case is
+not detected: the number of partitions fell and rose between two connections, and a new partition counts from 1.
 """
 
 from typing import final

@@ -1,8 +1,7 @@
-"""What a client subscribes to, and the direct messages that have come and were not taken.
+"""The topic subscriptions of a client, and its direct messages that the program has not taken.
 
-Flow: subscriptions. They come without credit, so what lies here has a bound of bytes: beyond it messages are dropped
-and counted, as direct messages are for everybody who does not keep up. Subscriptions are asked for again on each
-connection.
+Flow: subscriptions. Direct messages have no credit, so the inbox is bounded in bytes: beyond that messages are dropped
+and counted, as for every slow subscriber. Subscriptions are requested again on each connection.
 """
 
 from collections import deque

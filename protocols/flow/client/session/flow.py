@@ -1,4 +1,4 @@
-"""What publishers and consumers of a client have in common: they outlive connections, and are opened on each anew."""
+"""The common parts of a client's flows: they outlive connections, and are opened again on each."""
 
 from collections import deque
 from typing import Final

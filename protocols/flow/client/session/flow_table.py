@@ -1,7 +1,6 @@
-"""The flows of one client: what the gateway says of each, and which ids they have on the present connection.
+"""The flows of one client: their ids on the present connection, and dispatch of the gateway's frames to them.
 
-Deliberately elsewhere: what a publisher, a consumer, a browser and a reader remember (`outbox`, `inbox`, `browse_flow`,
-`range_flow`), and the connection itself (`session`).
+See also: `outbox`, `inbox`, `browse_flow`, `range_flow` (the state of each kind); `session` (the connection).
 """
 
 from typing import Final, TypeAlias, final

@@ -1,8 +1,8 @@
-"""What a consumer has got and not settled, what it may get, and what it has to say of both.
+"""The state of a consumer: unsettled deliveries, credit, and settlements to send.
 
-Flow: consuming. Two limits hold apart: `window` and `window_bytes` bound what lies here before the program takes it,
-and are kept with credit; `unsettled_max` bounds what the program holds in all, and is kept by the gateway. A
-connection that breaks takes all of it away: what was not settled is delivered again.
+Flow: consuming. Two limits are independent: `window` and `window_bytes` bound what waits here for the program, and are
+enforced by credit; `unsettled_max` bounds what the program holds in total, and is enforced by the gateway. A broken
+connection takes all of it away: unsettled messages are delivered again.
 """
 
 from collections import deque

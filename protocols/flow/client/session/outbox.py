@@ -1,8 +1,8 @@
-"""What a publisher remembers: the messages that the gateway has not answered, so that they survive connections.
+"""The state of a publisher: messages that the gateway has not answered, kept over reconnections.
 
-Flow: publishing. A named publisher that comes back drops what the gateway has and sends the rest again under the same
-sequences, so nothing is stored twice. One without a name is unknown to the gateway after a reconnect: it sends
-again what was not answered, under new sequences, and what had been stored is then there twice.
+Flow: publishing. After a reconnect a named publisher drops what the gateway has and sends the rest again under the same
+sequences, so nothing is stored twice. The gateway does not know an anonymous one after a reconnect: it sends again
+what was not answered, under new sequences, and messages that had been stored are stored twice.
 """
 
 from collections import deque

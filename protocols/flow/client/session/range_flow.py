@@ -1,7 +1,6 @@
-"""A range of sequences on its way here, chunk by chunk, over as many connections as it takes.
+"""A bulk read of one range of sequences, chunk by chunk, over reconnections.
 
-Flow: bulk, reading. Chunks that have arrived stay: nobody takes them back. When the connection breaks, the rest is
-asked for on the next one.
+Flow: bulk, reading. Chunks that have arrived stay valid. After a reconnect the rest of the range is requested.
 """
 
 from collections import deque

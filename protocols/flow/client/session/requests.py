@@ -1,8 +1,8 @@
-"""Requests about the session as a whole: subscriptions, queues, cursors, staged rows. Each is answered, or fails, once.
+"""Requests that belong to no flow: subscriptions, queues, cursors, staged rows. Each is answered, or fails, once.
 
-Flow: subscriptions, bulk. They may be sent one behind the other, as many as the gateway answers at a time. A request
-whose connection breaks is said again on the next one, for what it asks is the same however often it is done; but for
-those that are not, such as STAGE, which would keep its rows twice.
+Flow: subscriptions, bulk. Requests may be pipelined, as many as the gateway accepts unanswered. If the connection
+breaks a request is sent again on the next one, because repeating it has the same effect; except for those that are not
+idempotent, such as STAGE, which would keep its rows twice.
 """
 
 from collections import deque

@@ -1,8 +1,9 @@
-"""The core of a client: one session over as many connections as it takes. No socket, clock or event loop.
+"""The core of a client: one session over any number of connections. No socket, clock or event loop.
 
-Its owner makes connections when `connect_at_ms` says so, and calls `connected`, `feed`, `tick`, `take` and
-`disconnected`; `flows.take_news` names the flows that it should look at. The wire is `protocols.flow.engine.engine`'s
-matter, what is said of flows that of `flow_table`.
+Its owner connects at `connect_at_ms`, and calls `connected`, `feed`, `tick`, `take` and `disconnected`;
+`flows.take_news` returns the flows that have changed.
+
+See also: `protocols.flow.engine.engine` (the wire); `flow_table` (frames of flows).
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""The frames of the flow protocol, a module for each kind: `docs/flow-protocol.md` is the specification."""
+"""The frames of the flow protocol, a module per kind, as `docs/flow-protocol.md` specifies them."""

@@ -1,7 +1,7 @@
-"""Frames about durable cursors, and about where the partitions of a queue stand.
+"""Frames for durable cursors and for the positions of a queue's partitions.
 
-Flow: cursors. They have fields, and a body where partitions are spoken of: `u32 partitions`, then for each what is
-asked, `u32 partition | u64 sequence`, or where it stands, `u32 partition | u64 low | u64 acknowledged | u64 next |
+Flow: cursors. They have fields, and a body for partitions: `u32 partitions`, then for each, in a request,
+`u32 partition | u64 sequence`, or, in a response, `u32 partition | u64 low | u64 acknowledged | u64 next |
 u64 lag bytes`.
 """
 

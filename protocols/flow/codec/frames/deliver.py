@@ -1,4 +1,4 @@
-"""DELIVER: messages on their way out.
+"""DELIVER: messages to a consumer, browser or subscriber.
 
 Flow: consuming. DELIVER has a fixed part of 44 bytes, then topic, partition key, properties, payload:
 `u64 delivery id | u64 message id | u32 partition | u32 assignment epoch | u16 delivery count | u8 flags | u8 priority |

@@ -1,7 +1,7 @@
-"""Frames of publishers and consumers that hold fields: requests with their answers, and states.
+"""Frames of publishers and consumers that consist of fields: requests, responses, and states.
 
-Flow: publishing, consuming. A request and its answer are one type: the answer has the flag RESPONSE and echoes the
-request id. What passes all the time has fixed structures: `publish_frames`, `deliver_frames`, `settle_frames`.
+Flow: publishing, consuming. A request and its response have the same type: the response has the flag RESPONSE and
+echoes the request id. See also: `publish`, `deliver`, `settle` (frequent frames, with fixed structures).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PARTITIONS and PARTITIONS_ACK: which partitions a flow has, and that it has let go of some.
+"""PARTITIONS and PARTITIONS_ACK: the partitions of a flow, and the acknowledgement that it has released some.
 
 Flow: partitions. PARTITIONS: `u32 number | u32 partitions | for each: u32 partition | u32 assignment epoch | u8 state |
 u32 ms`. It is the whole list, never a change to one. PARTITIONS_ACK: `u32 number`.

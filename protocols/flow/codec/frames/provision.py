@@ -1,6 +1,6 @@
-"""PROVISION, ALTER and DEPROVISION: queues that clients make, change and delete.
+"""PROVISION, ALTER and DEPROVISION: clients create, change and delete queues.
 
-Flow: provisioning. The body is the attributes as a JSON object, as the admin API has them; DEPROVISION has none.
+Flow: provisioning. The body is the attributes as a JSON object, as in the admin API; DEPROVISION has none.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""PUBLISH and PUB_ACK: messages on their way in, and the answers to them.
+"""PUBLISH and PUB_ACK: published messages, and the answers to them.
 
 Flow: publishing. PUBLISH has a fixed part of 20 bytes, then topic, partition key, properties, payload:
 `u64 sequence | u8 mode | u8 priority | u8 flags | u8 0 | u16 topic | u16 key | u32 properties`.

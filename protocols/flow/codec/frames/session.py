@@ -1,6 +1,6 @@
-"""Frames of the session: who is there, who it is, and how it ends. They hold fields, and no body.
+"""Frames of the session: handshake, authentication, keep-alive and close. They have fields and no body.
 
-Flow: sessions. The frames of publishers and consumers are in `flow_frames`.
+Flow: sessions. See also: `flow` (frames of publishers and consumers).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""CREDIT, SETTLE and SETTLED: what a consumer may get, and what it says of what it got. Also PING and PONG.
+"""CREDIT, SETTLE and SETTLED: a consumer's credit and its settlements. Also PING and PONG.
 
-Flow: consuming. Credit and settlement are separate. All numbers are absolute, so what is said twice changes nothing.
+Flow: consuming. Credit and settlement are independent. All numbers are absolute, so repeating a frame changes nothing.
 """
 
 import struct

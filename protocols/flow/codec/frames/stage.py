@@ -1,7 +1,7 @@
-"""STAGE, COMMIT_STAGED and ABORT_STAGED: many messages that are published together, once.
+"""STAGE, COMMIT_STAGED and ABORT_STAGED: many messages that are published together, exactly once.
 
 Flow: staged publishing. They have fields and a body. STAGE: `u32 rows | u32 columns | u8 flags | 7 zeros | columns`;
-COMMIT_STAGED: `u32 attempts | for each: u64 part | u64 attempt`. What the columns say is read in `staged_rows`.
+COMMIT_STAGED: `u32 attempts | for each: u64 part | u64 attempt`. See also: `datapath.bulk_rows` (columns to batches).
 """
 
 import struct

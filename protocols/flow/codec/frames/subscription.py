@@ -1,6 +1,6 @@
-"""SUBSCRIBE and UNSUBSCRIBE: which topics a client gets direct messages of.
+"""SUBSCRIBE and UNSUBSCRIBE: subscriptions to direct messages.
 
-Flow: subscriptions. A request and its answer are one type, as of all requests.
+Flow: subscriptions. A request and its response have the same type, as for all requests.
 """
 
 from dataclasses import dataclass

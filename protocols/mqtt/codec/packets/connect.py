@@ -1,4 +1,4 @@
-"""CONNECT, read in the order of its fields. What to do about it (accept, refuse, authenticate) is decided elsewhere."""
+"""CONNECT, read in the order of its fields. `requests/connect.py` decides what to do with it."""
 
 from typing import Final, final
 

@@ -1,4 +1,4 @@
-"""DISCONNECT and AUTH: the two packets whose reason code and properties may be left out at the end."""
+"""DISCONNECT and AUTH: the two packets that may omit reason code and properties at their end."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE with their answers. Whether a filter is valid and allowed is answered entry by entry."""
+"""SUBSCRIBE and UNSUBSCRIBE with their acknowledgements. Each filter gets its own reason code."""
 
 from typing import Final
 
