@@ -39,7 +39,7 @@ log = logging.getLogger("sluicegate.mqtt")
 
 @final
 class AttachedSession:
-    """One session on its connection, from the accepted CONNECT until it is released."""
+    """A session while a connection has it, from the accepted CONNECT until its release."""
 
     def __init__(
         self,
@@ -51,22 +51,22 @@ class AttachedSession:
     ) -> None:
         self.session = session
         self.will = will
-        self.receive_maximum = receive_maximum  # what the client takes unacknowledged
+        self.receive_maximum = receive_maximum  # messages that the client takes unacknowledged
         # Each is made by `MqttClient` when it is needed.
         self.publishing: PublishHandler | None = None  # until it publishes
         self.delivering: Deliverer | None = None  # until anything but direct messages may come for it
         self.writes: SessionWrites | None = None  # until the session is stored
-        self.explains = explains  # the client wants to read why a publish was refused [3.1.2-29]
+        self.explains = explains  # the client wants Reason Strings [3.1.2-29]
 
     def apply_disconnect(self, event: DisconnectReceived, session_expiry_s_max: int) -> None:
-        """Take what the client's DISCONNECT says of its session and its will [3.14.4-3]."""
+        """Apply the client's DISCONNECT to its session and its will [3.14.4-3]."""
         if event.session_expiry_s >= 0:
             self.session.expiry_s = min(event.session_expiry_s, session_expiry_s_max)
         if event.reason_code == SUCCESS:
             self.will = None
 
     def release(self) -> None:
-        """Take the session off its connection: flows end, packet ids are remembered."""
+        """Detach the session: end its flows, remember its packet ids."""
         session = self.session
         if self.writes is not None:
             self.writes.abandon()
@@ -95,7 +95,7 @@ def _end(delivering: Deliverer) -> None:
 
 @final
 class TurnBudget:
-    """How much of a turn one client's requests may have. What it asks beyond that waits, and the others are served."""
+    """The share of a turn that one client's requests may use; those beyond it wait while other clients are served."""
 
     def __init__(self, cell: ActorCell) -> None:
         self._cell = cell
@@ -103,14 +103,14 @@ class TurnBudget:
         self._filters_count = 0
 
     def ask(self, actor: ActorCell, message: object) -> LoopFuture[Any]:
-        """Ask an actor on the client's behalf: the first few times in a turn at once, if it has nothing else to do."""
+        """Ask an actor on the client's behalf: inline for the first few times in a turn, if the actor is idle."""
         self._asks_count += 1
         return actor.ask_now(message) if self._asks_count <= ASKED_NOW_MAX else actor.ask(message)
 
     def next_filter(self) -> LoopFuture[None] | None:
-        """Return what to wait for before one more filter is looked at: the others' sockets; None: nothing yet.
+        """Return the future to await before the next filter, so that other sockets are served; None: go ahead.
 
-        Many need no other actor, such as those that are refused or that nobody has: nothing else would end the turn.
+        Many filters need no other actor, such as refused or unknown ones: nothing else would end the turn.
         """
         self._filters_count += 1
         if self._filters_count <= FILTERS_PER_TURN_MAX:
@@ -122,7 +122,7 @@ class TurnBudget:
 
 
 class MqttClient(Behaviour, Flushed):
-    """What a connection and the handlers of its requests share."""
+    """The state and the verbs that a connection shares with its request handlers."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[MqttServices]) -> None:
         services = vpns.default
@@ -145,10 +145,10 @@ class MqttClient(Behaviour, Flushed):
         self._queued_events: list[MqttEvent] | None = None  # behind a request that is being carried out; None: none is
         self._next_event = 0  # index of the first of them that is not handled yet
 
-    # --- what the client is ---
+    # --- identity and state ---
 
     def enter(self, services: MqttServices) -> None:
-        """Be in the message VPN of these services; not later than with the CONNECT."""
+        """Enter the message VPN of these services; at the latest with CONNECT."""
         self.services = services
         self.identity.enter(services.clients)
 
@@ -170,10 +170,10 @@ class MqttClient(Behaviour, Flushed):
         """Return the client's address, for logs."""
         return f"{self.peer.host}:{self.peer.port}" if self.peer is not None else "?"
 
-    # --- what is made on first use ---
+    # --- made on first use ---
 
     def publishing(self) -> PublishHandler:
-        """Return the way in, made with the first publish: many clients never do."""
+        """Return the publish handler; the first publish makes it."""
         attached = self.attached
         assert attached is not None
         return self._begin_publishing(attached) if attached.publishing is None else attached.publishing
@@ -202,11 +202,11 @@ class MqttClient(Behaviour, Flushed):
         return attached.publishing
 
     def delivering(self) -> Deliverer | None:
-        """Return the way out for what is not direct, if there is one."""
+        """Return the deliverer of queue and retained messages, if there is one."""
         return None if self.attached is None else self.attached.delivering
 
     def delivering_of(self, attached: AttachedSession) -> Deliverer:
-        """Return the way out for what is not direct; what it delivers waits for the answer to the present request."""
+        """Return the deliverer; while a request is carried out, its deliveries wait for the response."""
         if attached.delivering is not None:
             return attached.delivering
         delivering = self.begin_delivering(attached)
@@ -215,7 +215,7 @@ class MqttClient(Behaviour, Flushed):
         return delivering
 
     def begin_delivering(self, attached: AttachedSession) -> Deliverer:
-        """Make the way out for what is not direct."""
+        """Make the deliverer of queue and retained messages."""
         services, runtime = self.services, self.cell.runtime
         delivering = attached.delivering = Deliverer(
             engine=self.engine,
@@ -234,20 +234,20 @@ class MqttClient(Behaviour, Flushed):
         return delivering
 
     def _send_more_retained(self) -> None:
-        """Send the next slice of retained messages, now that other sockets had their turn."""
+        """Send the next slice of retained messages, after other sockets were served."""
         delivering = self.delivering()
         if delivering is not None:
             delivering.retained.go_on_later(self.cell.runtime.clock.wall_ms())
             self.turn_ended()
 
     def writes(self, attached: AttachedSession) -> SessionWrites:
-        """Return what writes the client's session to the store."""
+        """Return the store writes of the client's session."""
         if attached.writes is None:
             attached.writes = SessionWrites(self.cell, self.services.spool, attached.session)
         return attached.writes
 
     def subscriber(self, session: Session) -> Subscriber:
-        """Return where the messages of the session's subscriptions go."""
+        """Return the subscriber of the session's subscriptions."""
         subscriber = session.subscriber
         if subscriber is None:
             subscriber = session.subscriber = Subscriber(session.client_id)
@@ -255,13 +255,13 @@ class MqttClient(Behaviour, Flushed):
         return subscriber
 
     def connect_subscriber(self, subscriber: Subscriber) -> None:
-        """Have the messages of a session come to this connection."""
+        """Route the messages of a session's subscriptions to this connection."""
         self.services.space.prioritise(subscriber, self.identity.rights.profile.dto_local_priority)
         subscriber.address = self.cell.inbox
         subscriber.pressure = None if self.write_control is None else self.write_control.pressure
 
     def ensure_read_control(self) -> ReadControl:
-        """Return what decides whether the client is read from. It is made for the first who may have it wait."""
+        """Return the read control of the client's socket, made when something may first pause reading."""
         gate = self.read_control
         if gate is None:
             gate = self.read_control = ReadControl(self.cell.inbox)
@@ -272,9 +272,9 @@ class MqttClient(Behaviour, Flushed):
         return gate
 
     def ensure_write_control(self) -> WriteControl | None:
-        """Return what watches whether the client reads what it is sent; None: it is not let in yet, or gone.
+        """Return the write control of the client's socket; None: the client is not connected yet, or gone.
 
-        Publishers, who wait for it, need not know of it before the client lags.
+        It is made when the client first lags; publishers need not know of it before.
         """
         services, attached, transport = self.services, self.attached, self.transport
         if self.write_control is not None or attached is None or transport is None:
@@ -291,7 +291,7 @@ class MqttClient(Behaviour, Flushed):
         return watch
 
     def turn_budget(self) -> TurnBudget:
-        """Return what the client's requests have had of this turn; it ends with the turn."""
+        """Return the budget of the client's requests in this turn; it ends with the turn."""
         budget = self.budget
         if budget is None:
             budget = self.budget = TurnBudget(self.cell)
@@ -300,16 +300,16 @@ class MqttClient(Behaviour, Flushed):
     # --- requests to other actors ---
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
-        """Run a request; what the client sends meanwhile waits behind it."""
+        """Run a request; later packets of the client are queued behind it."""
         self._queued_events, self._next_event = [], 0
         if (delivering := self.delivering()) is not None:
             delivering.hold()
         self.ask_flush()
         run_for(self.cell, self, request)
-        self.cell.inbox.accepts_inline = False  # it may be done already, but whoever called this is not
+        self.cell.inbox.accepts_inline = False  # the request may be done already, but the caller is not
 
     def ask_flush(self) -> None:
-        """Write what the engine has to say at the end of this turn."""
+        """Write the engine's output at the end of this turn."""
         if not self._flush_asked:
             self._flush_asked = True
             self._dispatcher.at_turn_end(self)
@@ -321,14 +321,14 @@ class MqttClient(Behaviour, Flushed):
     # --- the end ---
 
     def end(self, reason_code: int, text: str) -> None:
-        """End the connection on our initiative, unless it is ending. The will is due."""
+        """End the connection on our initiative, unless it is ending. The will is published."""
         if not self.is_closing:
             log.info("connection of %s ends (0x%02x): %s", self.peer_name(), reason_code, text)
             self.engine.disconnect(reason_code, text)
             self._close_abnormally()
 
     def refuse(self, reason: str, text: str) -> None:
-        """Close after a CONNECT that the engine has refused."""
+        """Close the connection after the engine refused the CONNECT."""
         self.services.counters.count(self.services.counters.refused, reason)
         log.info("connection of %s refused: %s", self.peer_name(), text)
         self._close()
@@ -338,23 +338,22 @@ class MqttClient(Behaviour, Flushed):
         self._close()
 
     def _close(self) -> None:
-        """Let the last words reach the client, then close."""
+        """Flush the output to the client, then close."""
         self.is_closing = True
         if self.transport is not None:
             self.flush()
             self.transport.close_after_flush()
 
     def _release(self) -> None:
-        """Give the session to the directory; at most once."""
+        """Return the session to the directory; at most once."""
         if self.attached is None or self._queued_events is not None:
-            return  # none, or a request is changing it, after which we are called again
+            return  # none, or a request is changing it: called again after that
         self.services.sessions.inbox.post(self._detach(self.attached))
 
     def _detach(self, attached: AttachedSession) -> SessionReleased:
-        """Take the session off a connection that ends. A goodbye counts also where its turn has not come yet.
+        """Detach the session from a connection that ends. A DISCONNECT that is still queued counts too.
 
-        Whatever fails over that, the directory gets the session: who claims it waits for that, and would never be
-        answered.
+        The directory gets the session even if this fails: a claim that waits for it would never be answered.
         """
         self.attached = None
         try:
@@ -363,11 +362,11 @@ class MqttClient(Behaviour, Flushed):
             attached.release()
             self._report_disconnected(attached)
         except Exception:
-            log.exception("taking the session of %r off its connection failed", attached.session.client_id)
+            log.exception("session of %r: cannot detach it from its connection", attached.session.client_id)
         return SessionReleased(attached.session, attached.will, self.cell)
 
     def _report_disconnected(self, attached: AttachedSession) -> None:
-        """Tell operators that the client's session has left its connection."""
+        """Report to operators that the client has disconnected."""
         events, client = self.services.events, attached.session.client_id
         if attached.publishing is not None and attached.publishing.has_flow:
             events.emit(CLIENT_FLOW_CLOSED, "publisher flow closed", client=client)

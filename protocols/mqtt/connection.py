@@ -54,13 +54,13 @@ log = logging.getLogger("sluicegate.mqtt")
 
 
 class MqttConnection(MqttClient):
-    """One MQTT client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
+    """The actor of one MQTT connection. The transport calls `opened`, `received`, `closed`; actors send messages."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[MqttServices]) -> None:
         super().__init__(cell, vpns)
         self._authentication: EnhancedAuthentication | None = None  # CONNECT named a method
         self._unfinished: UnfinishedShare | None = None  # of a packet that is not whole, if much of it has come
-        self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
+        self._taken_over: LoopFuture[SessionReleased | None] | None = None  # resolved when the running request is done
 
     # --- the socket ---
 
@@ -72,7 +72,7 @@ class MqttConnection(MqttClient):
         self.services.counters.connected += 1
 
     def received(self, data: bytes) -> None:
-        """Handle bytes of the client; none, once a packet was placed."""
+        """Handle bytes of the client; empty once a large packet was read into its buffer."""
         self.cell.inbox.accepts_inline = False
         self.services.counters.bytes_received += len(data)
         now_ms, wall_ms = self._dispatcher.both_ms()
@@ -88,7 +88,7 @@ class MqttConnection(MqttClient):
         self.turn_ended()
 
     def count_unfinished(self) -> None:
-        """Count what has come of a packet that is not whole among those of all clients."""
+        """Count the bytes of an incomplete packet in the total of all clients."""
         partial = self.engine.partial
         held_bytes = 0 if partial is None else partial.held_bytes
         if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
@@ -98,14 +98,14 @@ class MqttConnection(MqttClient):
         self.cell.after(0, self._end_unfinished)
 
     def _end_unfinished(self) -> None:
-        """End, unless the packet has become whole meanwhile: all clients together have begun too much."""
+        """End the connection, unless the packet is complete meanwhile: the total of incomplete packets is too large."""
         partial = self.engine.partial
         if partial is not None and partial.held_bytes >= COUNTED_BYTES_MIN:
             self.services.counters.count(self.services.counters.violated, COUNTER)
             self.end(QUOTA_EXCEEDED, TEXT)
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
+        """Check keep alive and connect timeout. While the socket is not read, the client counts as alive."""
         if self.identity.is_over():
             self.end(NOT_AUTHORIZED, "the token has expired")
         if self.read_control is not None and self.read_control.stopped:
@@ -115,15 +115,15 @@ class MqttConnection(MqttClient):
             self.ask_flush()
 
     def closed(self, error: Exception | None) -> None:
-        """The socket is gone. Without a goodbye the will is due."""
+        """The socket is closed. Without a DISCONNECT the will is published."""
         self.transport = None
-        self._authentication = None  # which knows this connection
-        self.engine.partial = None  # now: the collector, which finds who is gone, counts objects and not their bytes
+        self._authentication = None  # it references this connection
+        self.engine.partial = None  # free it now: the garbage collector counts objects, not bytes
         self.count_unfinished()
         if self.read_control is not None:
             self.read_control.attach(None)
         if self.attached is not None and self._queued_events is not None:
-            self.writes(self.attached).abandon()  # what the request under way still writes is answered to nobody
+            self.writes(self.attached).abandon()  # writes of the running request have no recipient
         self._release()
         self.identity.close()
         self.cell.stop()
@@ -143,7 +143,7 @@ class MqttConnection(MqttClient):
             self._handle_rare(event)
 
     def _handle_all(self, events: list[MqttEvent], start: int) -> None:
-        """Handle events from `start` on. What comes behind a request waits until that is carried out."""
+        """Handle events from `start` on. Events behind a request are queued until it is carried out."""
         queued = self._queued_events
         if queued is not None:
             queued += events
@@ -202,18 +202,20 @@ class MqttConnection(MqttClient):
     def _violated(self, event: PeerViolated) -> None:
         self.services.counters.count(self.services.counters.violated, f"0x{event.reason_code:02x}")
         client = self.attached.session.client_id if self.attached is not None else "?"
-        log.info("client %r at %s broke a rule (0x%02x): %s", client, self.peer_name(), event.reason_code, event.text)
+        log.info(
+            "protocol error from client %r at %s (0x%02x): %s", client, self.peer_name(), event.reason_code, event.text
+        )
         self._close_abnormally()
 
     # --- requests to other actors ---
 
     def carried_out(self, error: BaseException | None) -> None:
-        """Go on with what came behind a request."""
+        """Handle the events that were queued behind a request."""
         queued, self._queued_events = self._queued_events or [], None
         if self._taken_over is not None:
             self._taken_over.set(self._hand_over())
         elif not self.is_open():
-            self._release()  # the client went meanwhile
+            self._release()  # the client left meanwhile
         if error is not None:
             self._request_failed(error)
         if error is not None or self.is_closing or self.cell.is_stopped():
@@ -235,7 +237,7 @@ class MqttConnection(MqttClient):
     # --- messages of other actors ---
 
     def receive(self, message: Any) -> Any:
-        """Handle a batch, deliveries, or a word of another actor."""
+        """Handle a batch, deliveries, or another message of an actor."""
         if isinstance(message, Deliveries):
             delivering = self.delivering()
             if delivering is not None:
@@ -255,7 +257,7 @@ class MqttConnection(MqttClient):
         elif isinstance(message, TakeOver):
             return self._take_over()
         else:
-            assert isinstance(message, FlowState)  # MQTT has no word for it
+            assert isinstance(message, FlowState)  # MQTT has no packet for it
         return None
 
     def _direct(self, batch: MessageBatch) -> None:
@@ -308,7 +310,7 @@ class MqttConnection(MqttClient):
             self.end(refusal.reason_code, str(refusal))
 
     def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
-        """Give the session to the connection that is this client now [3.1.4-3]."""
+        """Give the session to the client's new connection [3.1.4-3]."""
         self.engine.disconnect(SESSION_TAKEN_OVER, "another connection uses this client identifier")
         released = self._hand_over() if self._queued_events is None else None
         if self._queued_events is not None:
@@ -322,13 +324,13 @@ class MqttConnection(MqttClient):
     # --- what goes out ---
 
     def turn_ended(self) -> None:
-        """Have everything of this turn written at its end. Until then, what comes is only put beside it."""
+        """Flush at the end of this turn, with everything else of it."""
         if self.engine.has_output:
             self.ask_flush()
         self.cell.inbox.accepts_inline = self._queued_events is None
 
     def flush(self) -> None:
-        """Write, once for everything of this turn."""
+        """Write all output of this turn at once."""
         self._flush_asked = False
         self.budget = None
         if self._queued_events is not None:
@@ -348,7 +350,7 @@ class MqttConnection(MqttClient):
                 self._cut_off()
 
     def writing_paused(self) -> None:
-        """The client reads slower than we write; before it is let in it is written next to nothing."""
+        """The client reads more slowly than we write. Before CONNACK next to nothing is written."""
         if (watch := self.ensure_write_control()) is not None:
             watch.writing_paused()
             watch.answers.begin(self.engine.answered_bytes)
@@ -365,43 +367,43 @@ class MqttConnection(MqttClient):
 
     def _cut_off(self) -> None:
         self.services.counters.count(self.services.counters.violated, "answers_not_read")
-        log.info("client at %s goes on asking and reads no answers", self.peer_name())
+        log.info("client at %s does not read responses; disconnecting", self.peer_name())
         self.fail()
 
-    # --- the end; what handlers may begin of it stands in `MqttClient` ---
+    # --- the end; handlers end a connection by `MqttClient.end` and `refuse` ---
 
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
-        """End the connection because operators want it so, or the node stops."""
+        """End the connection on an operator's request, or because the node stops."""
         self.engine.disconnect(SERVER_SHUTTING_DOWN if node_stops else ADMINISTRATIVE_ACTION, reason)
         self._close_abnormally()
 
     def fail(self) -> None:
-        """End the connection at once, after a mistake of our own."""
+        """End the connection at once, after a fault of our own."""
         self.is_closing = True
         self._release()
         if self.transport is not None:
             self.transport.abort()
 
     def stopped(self) -> None:
-        """Let publishers go on that wait for this connection."""
+        """Release publishers that wait for this connection."""
         if self.write_control is not None:
             self.write_control.close()
 
 
 @final
 class PacketReadTarget:
-    """Stands between the transport of a client that sends something large, and its engine. A `ReadTarget`."""
+    """Reads the rest of a large packet directly into the memory of its payload. A `ReadTarget`."""
 
     def __init__(self, connection: "MqttConnection") -> None:
         self._connection = connection
         self._engine = connection.engine
 
     def buffer(self) -> memoryview | None:
-        """Return memory for what is missing."""
+        """Return memory for the missing bytes."""
         return self._engine.buffer()
 
     def filled(self, count: int) -> None:
-        """Have the packet read once it is whole."""
+        """Count the bytes, and have the packet handled once it is complete."""
         connection = self._connection
         connection.services.counters.bytes_received += count
         if self._engine.filled(count, connection.cell.runtime.dispatcher.both_ms()[0]):

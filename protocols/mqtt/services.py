@@ -37,7 +37,7 @@ class MqttServices:
     credit: CreditPool[Address]  # what all consumers of the node may hold unsettled together
     counters: ProtocolCounters
     unfinished: UnfinishedBytes  # of all clients of the node
-    window_v3: int  # unacknowledged messages towards a 3.x client, which cannot say what it takes
+    window_v3: int  # unacknowledged messages to a 3.x client, which has no Receive Maximum
     session_expiry_s_max: int
     keep_alive_s_max: int
     allows_no_client_id: bool  # a client without an identifier is given one

@@ -7,7 +7,7 @@ from typing import final
 class PeerViolation(Exception):
     """The client broke a rule, and its connection ends. Never raised out of `MqttEngine.feed`: it becomes an event.
 
-    The code is one of 5.0; what a 3.x client gets to see of it, if anything, the engine decides.
+    The code is one of 5.0; the engine maps it for 3.x clients, which get no code in most cases.
     """
 
     def __init__(self, reason_code: int, text: str) -> None:
@@ -18,4 +18,4 @@ class PeerViolation(Exception):
 
 @final
 class LocalMisuse(Exception):
-    """Our own code asked the engine for something that the standard forbids. A bug, not an input error."""
+    """The caller asked the engine for something the standard forbids. A bug, not an input error."""

@@ -35,7 +35,7 @@ class Will:
         self._properties = properties
 
     def usage_bytes(self) -> int:
-        """Return what it counts for while it waits: what its message would, for it is one."""
+        """Return its quota usage while it is delayed: that of the message it is."""
         headers = self.headers(0)
         size = len(self.payload) + int(text_bytes(self.topic))
         return size if headers is None else size + int(headers.memory_bytes())
@@ -209,7 +209,7 @@ class PeerViolated(NamedTuple):
 
     reason_code: int
     text: str
-    answer: bytes  # what the engine has put into its output because of this; empty: nothing, just close
+    answer: bytes  # the response in the engine's output; empty: close without one
 
 
 MqttEvent = (
@@ -229,14 +229,14 @@ _NOTHING: Final[list[MqttEvent]] = []  # what most reads bring besides their fir
 @final
 @mypyc_attr(free_list_len=1)
 class ReceivedEvents:
-    """What one read brought, in wire order: mostly one event, of which a list would cost 300 instructions."""
+    """The events of one read, in wire order: mostly one, for which a list would cost 300 instructions."""
 
     def __init__(self) -> None:
         self.first: MqttEvent | None = None  # None: nothing at all
         self.further: list[MqttEvent] = _NOTHING  # behind the first; the connection may keep it
 
     def add(self, event: MqttEvent) -> None:
-        """Note what the client said behind what it said before."""
+        """Append an event."""
         if self.first is None:
             self.first = event
         elif self.further is _NOTHING:
@@ -245,6 +245,6 @@ class ReceivedEvents:
             self.further.append(event)
 
     def drop(self) -> None:
-        """Forget what the client said."""
+        """Drop all events."""
         self.first = None
         self.further = _NOTHING

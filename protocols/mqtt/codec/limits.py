@@ -8,7 +8,7 @@ PACKET_ID_MAX: Final = 65_535
 STRING_BYTES_MAX: Final = 65_535
 CLIENT_ID_BYTES_MIN: Final = 23  # that every server takes [3.1.3-5]
 
-TOPIC_CACHE_ENTRIES_MAX: Final = 1_024  # topics of one connection that need no second look; then it starts anew
+TOPIC_CACHE_ENTRIES_MAX: Final = 1_024  # checked topics of one connection; a full cache is cleared
 TOPIC_CACHE_BYTES_MAX: Final = 256  # a longer topic is decoded each time, so a connection's cache stays below 1 MiB
 PROPERTIES_CACHE_ENTRIES_MAX: Final = 256  # decoded property sections of one connection, for keyed traffic
 PROPERTIES_CACHE_BYTES_MAX: Final = 256  # a longer section is decoded each time
@@ -22,7 +22,7 @@ assert PACKET_BYTES_CEILING > REMAINING_LENGTH_MAX
 
 @final
 class MqttLimits:
-    """What one connection may ask of us. Checked values; one object is shared by all connections of a listener."""
+    """The limits of one connection. Checked values; all connections of a listener share one object."""
 
     def __init__(
         self,

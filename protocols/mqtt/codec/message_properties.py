@@ -129,7 +129,7 @@ def _message_properties(found: Properties, section: bytes, alias: int) -> Messag
 
 
 def _hold_ms(found: Properties) -> int:
-    """Return the delay of the delivery that a publisher asked for; the first such property counts."""
+    """Return the delivery delay that the publisher requested; the first such property counts."""
     for key, text in found.user:
         if key == DELIVERY_DELAY_NAME and text.isascii() and text.isdigit() and len(text) <= _DELAY_DIGITS_MAX:
             return int(text)

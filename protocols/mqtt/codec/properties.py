@@ -49,7 +49,7 @@ WILDCARD_SUBSCRIPTION_AVAILABLE: Final = 40
 SUBSCRIPTION_IDENTIFIER_AVAILABLE: Final = 41
 SHARED_SUBSCRIPTION_AVAILABLE: Final = 42
 
-# Where a section stands: one bit each. Only what a client sends is read; the rest is here to be written.
+# The packets a section may belong to, one bit each. Packets of clients are read, the others only written.
 IN_WILL: Final = 1 << 0
 IN_CONNECT: Final = 1 << 1
 IN_CONNACK: Final = 1 << 2

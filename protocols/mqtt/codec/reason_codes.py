@@ -57,7 +57,7 @@ MAXIMUM_CONNECT_TIME: Final = 0xA0
 SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED: Final = 0xA1
 WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED: Final = 0xA2
 
-REFUSAL_FIRST: Final = 0x80  # from here on a code says that something was refused
+REFUSAL_FIRST: Final = 0x80  # codes from here on are refusals
 
 NAMES: Final[dict[int, str]] = {
     SUCCESS: "success",
@@ -136,7 +136,7 @@ CONNACK_3X: Final[dict[int, int]] = {
     CONNECTION_RATE_EXCEEDED: 3,
 }
 
-# What the client is told when its profiles deny something; for what is not here NOT_AUTHORIZED.
+# The code for each denial by the client's profiles; NOT_AUTHORIZED for any other.
 DENIAL_CODES: Final[dict[str, int]] = {
     LOGINS_BUSY: SERVER_BUSY,
     VPN_DOWN: SERVER_UNAVAILABLE,

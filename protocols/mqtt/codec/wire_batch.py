@@ -63,7 +63,7 @@ class WireBatch(MessageBatch):
         self._after_topic = 1 if dialect == DIALECT_5 else 0  # the empty property section
 
     def payloads(self) -> list[bytes]:
-        """Cut the payloads out, the first time somebody asks."""
+        """Split out the payloads, on first use."""
         if not self._payloads:
             self._payloads = _cut(self.wire, self._after_topic)
         return self._payloads

@@ -24,7 +24,7 @@ class BoundFlow:
         self.latest: DeliveryOrigin | None = None  # of these, the one that delivered last: mostly there is one
 
     def give_back_unsent(self, flow_id: int, held: list[Deliveries] | None) -> None:
-        """Give back what the client was not sent, before the flow ends; `held` is what waits behind a request."""
+        """Return unsent messages before the flow ends; `held` are deliveries queued behind a request."""
         for origin in self.origins.values():
             origin.give_back_unsent()
         for message in held or ():

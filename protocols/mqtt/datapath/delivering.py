@@ -41,7 +41,7 @@ ERROR_FROM: Final = 0x80  # reason codes from here on refuse
 
 
 class Deliverer:
-    """What one connection sends that is to be settled, or is retained, and how its client settles it."""
+    """Delivers queue and retained messages on one connection, and settles them."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Deliverer:
         self._counters = counters
         self._events = events
         self._clock = clock
-        self.queued: list[Deliveries] | None = None  # what comes behind the answer to a request; None: there is none
+        self.queued: list[Deliveries] | None = None  # deliveries behind the response to a request; None: no request
         self._engine = engine
         self._level = level
         self._session = session
@@ -90,7 +90,7 @@ class Deliverer:
     # --- guaranteed messages ---
 
     def hold(self) -> None:
-        """Keep what is delivered until `go_on`: it comes behind the answer to a request.
+        """Queue deliveries until `go_on`: they follow the response to a request.
 
         mosquitto_sub leaves with the last message it wants. An answer written to it then resets the connection, and
         acknowledgements that we have not read are lost.
@@ -98,13 +98,13 @@ class Deliverer:
         self.queued = []
 
     def go_on(self) -> None:
-        """Send what was kept."""
+        """Send the queued deliveries."""
         queued, self.queued = self.queued, None
         for message in queued or ():
             self.deliver(message)
 
     def deliver(self, message: Deliveries) -> None:
-        """Send what a partition delivered on one of this connection's flows."""
+        """Send the deliveries of a partition on one of this connection's flows."""
         if self.queued is not None:
             self.queued.append(message)
             return
@@ -126,7 +126,7 @@ class Deliverer:
         return origin
 
     def _take_over(self, origin: DeliveryOrigin) -> None:
-        """Settle under a new epoch what the client had before: its ledger was made anew, and delivers that again."""
+        """Map messages in flight to a new epoch: the partition's ledger was rebuilt, and delivers them again."""
         ids = origin.ids
         if ids is None:
             return
@@ -160,14 +160,14 @@ class Deliverer:
                 self._deliver_rows(origin, delivery.first_sequence + first_row - start, rows)
 
     def _deliver_rows(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
-        """Send rows that are all to be had alike, and complete what was sent of them before."""
+        """Send rows with the same options, and complete those that were sent before."""
         if first_sequence < origin.known_below:
             self._send_unknown(origin, first_sequence, rows)
         else:
             self._send_rows(origin, first_sequence, rows)
 
     def _send_unknown(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
-        """Send what the client neither has taken nor, under an id of this connection, has yet to answer."""
+        """Send the rows that the client has not received and that are not in flight on this connection."""
         ids = origin.ids
         assert ids is not None, "nothing is known of other queues"
         offset = rows.start - first_sequence
@@ -204,7 +204,7 @@ class Deliverer:
             first_sequence += count
 
     def _pass_by(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
-        """Send rows at most once, or not at all where nobody asks for them (any more); they are done with."""
+        """Send rows at most once, or not at all if no subscription matches (any more), and settle them."""
         if rows.qos == 0:
             self._send(origin, first_sequence, rows, 0, dup=False)
         self._settle(origin, first_sequence, first_sequence + rows.stop - rows.start, ACCEPTED)
@@ -212,7 +212,7 @@ class Deliverer:
     def _send_again(self, origin: DeliveryOrigin, ids: SentIds, first_sequence: int, rows: PublishRun) -> None:
         """Send rows some of which the client had on an earlier connection, or may have had [3.3.1-1] [4.4.0-1].
 
-        Those are completed at their QoS, whatever is asked for since [3.10.4-3].
+        Those are completed at the QoS they were sent at [3.10.4-3].
         """
         row = rows.start
         while row < rows.stop:
@@ -242,14 +242,14 @@ class Deliverer:
             first_sequence += count
 
     def _waits_for_the_store(self, origin: DeliveryOrigin, qos: int) -> bool:
-        """Return whether rows go out once the store has the ids of those before them, and theirs if they are QoS 2."""
+        """Return whether rows wait until the store has the ids of those before them, and theirs if QoS 2."""
         return (qos == EXACTLY_ONCE or origin.unsent_count > 0) and self._session.is_durable
 
     def _send_when_safe(self, origin: DeliveryOrigin, rows: PublishRun, run: InflightRun, *, dup: bool) -> None:
-        """Send once a restart would know the ids.
+        """Send once the ids are stored.
 
-        Else the messages would come again under others, or their ids would stand for other messages, which the client
-        would take for the same.
+        Else, after a restart, the messages would be sent again under other ids, or their ids would stand for other
+        messages, which the client would take for the same.
         """
         ids, packet_id = origin.ids, run.first_packet_id
         if rows.qos == EXACTLY_ONCE and ids is not None:
@@ -329,7 +329,7 @@ class Deliverer:
                 self._released(first, last)
             else:
                 self._settle_all(self.ids.acknowledge(first, last), REJECTED if refuses else ACCEPTED)
-        elif kind == PUBREC and not refuses:  # what was sent together is answered together
+        elif kind == PUBREC and not refuses:  # the usual case: a run is acknowledged as a whole
             self.ids.release_run(run)
             self._note_received(run)
             self._send_pubrel(first, last)
@@ -399,7 +399,7 @@ class Deliverer:
         origin.partition.deliver_now(Settle(origin.flow_id, origin.epoch, first, end, outcome))
 
     def _give_credit(self, count: int) -> None:
-        """Return credit, and let go on who waits for it: retained messages first, they are older."""
+        """Return credit, and wake those that wait for it: retained messages first, they are older."""
         self.window.give(count)
         if self.retained.waits:
             self.retained.go_on(self._clock.wall_ms())
@@ -452,7 +452,7 @@ class Deliverer:
         self.ids.disown(ids)
 
     def remember(self) -> None:
-        """Have the session know, at the end, what was sent and not answered: it is sent again under the same ids."""
+        """Record unacknowledged messages in the session, at the end: they are sent again under the same ids."""
         if self._received_qos2 is not None:
             self._received_qos2.settle_all()  # the directory stores the ids now
             self._received_qos2 = None  # which knows this side: together they would wait for the cycle collector
@@ -460,15 +460,15 @@ class Deliverer:
         for run in self.ids.unanswered():
             ids, first, is_once = run.origin.ids, run.first_packet_id, run.qos == EXACTLY_ONCE
             if run.origin is RETAINED_ORIGIN:
-                continue  # the session has what was sent of these
+                continue  # the session records these itself
             if ids is not None:
                 ids.answered(run.first_sequence, run.first_sequence + run.count)
-            if run.waits:  # the client has nothing under these ids: they are free, and nobody waits for it
+            if run.waits:  # nothing was sent under these ids: they are free
                 session.not_sent_again.discard(first, first + run.count)
             # Of a shared subscription another member gets it again, but for QoS 2 [4.8.2-4].
             elif ids is not None and (ids is own or is_once):
                 ids.remember(run.first_sequence, first, run.count, run.qos)
             elif is_once:
-                # A named queue gives it to somebody else. PUBREL has the client forget the id, before another has it.
+                # A named queue gives it to another consumer. PUBREL makes the client forget the id before it is reused.
                 session.released.add(first, first + run.count)
                 session.not_sent_again.discard(first, first + run.count)

@@ -28,7 +28,7 @@ def send_rows(
 def send_direct(
     engine: MqttEngine, session: Session, counters: ProtocolCounters, batch: MessageBatch, clock: Clock
 ) -> None:
-    """Send a batch at most once, by what the session is subscribed to."""
+    """Send a batch at most once, with the options of the session's subscriptions."""
     wall_ms = wall_ms_for(batch, clock)
     table = session.table
     if table.uniform_qos >= 0 and not engine.restricts_output:

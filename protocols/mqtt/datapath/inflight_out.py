@@ -27,9 +27,9 @@ class DeliveryOrigin:
         self.flow_id = flow_id
         self.epoch = epoch
         self.ids = ids  # None: packet ids mean nothing beyond this connection
-        self.in_flight: RangeSet | None = None  # what the client had, unanswered, when this source took its place
-        self.unsent_count = 0  # runs that wait until a restart would know their ids; what comes behind waits too
-        self.unsent: RangeSet | None = None  # of what waits so, what nobody was given before
+        self.in_flight: RangeSet | None = None  # unacknowledged messages of the origin that this one replaced
+        self.unsent_count = 0  # runs that wait for the store to have their ids; later runs wait too
+        self.unsent: RangeSet | None = None  # sequences among them that were never sent to any consumer
         self.known_below = 0  # only messages below may be in `in_flight`, or among those that the client has taken
 
     def wait(self, first: int, end: int, *, given_first: bool) -> None:
@@ -41,20 +41,20 @@ class DeliveryOrigin:
             self.unsent.add(first, end)
 
     def waited(self, first: int, end: int) -> None:
-        """Note that the store has what a run waited for."""
+        """Note that the store has the ids of a run."""
         self.unsent_count -= 1
         if self.unsent is not None:
             self.unsent.discard(first, end)
 
     def give_back_unsent(self) -> None:
-        """Have the partition know, before the flow ends, what it was given in vain."""
+        """Return unsent messages to the partition, before the flow ends."""
         if self.unsent is not None and self.unsent.total > 0:
             self.partition.post(ReleaseUnsent(self.flow_id, self.epoch, self.unsent.ranges()))
 
 
 @final
 class _Nowhere(Address):
-    """The address of retained messages: nobody's queue hears of their settlement."""
+    """The address of retained messages: no queue gets their settlements."""
 
     def post(self, message: object) -> None:
         """Ignore it."""
@@ -142,12 +142,12 @@ class InflightOut:
         return run
 
     def keep(self, packet_id: int) -> None:
-        """Give an id to nobody until `take` asks for it: the client has a message under it from before."""
+        """Reserve an id until `take`: the client has a message under it from an earlier connection."""
         self._kept.add(packet_id, packet_id + 1)
         self._known(packet_id, packet_id + 1)
 
     def release_kept(self, packet_id: int) -> bool:
-        """Have an id wait for PUBCOMP whose message nobody sends again; return whether it was kept."""
+        """Release a kept id whose message is not sent again: it waits for PUBCOMP. Return whether it was kept."""
         if packet_id not in self._kept:
             return False
         self._kept.remove(packet_id, packet_id + 1)
@@ -155,7 +155,7 @@ class InflightOut:
         return True
 
     def disown(self, ids: SentIds) -> None:
-        """Remember no more what was sent of a queue: the client's subscription has ended."""
+        """Forget the messages sent from a queue: the client's subscription has ended."""
         for run in [each for each in self.unanswered() if each.origin.ids is ids]:
             run.origin.ids = None
             if run.qos == EXACTLY_ONCE:
@@ -175,7 +175,7 @@ class InflightOut:
     def _known(self, first: int, end: int) -> None:
         """Take ids that the client knows from before. Others are given out behind them.
 
-        Who is back may acknowledge one twice, for what came before and what comes now; that must be of one message.
+        A client may acknowledge an id twice after a reconnect, for both deliveries: they must be of one message.
         """
         self._used.add(first, end)
         self._next = max(self._next, end)
@@ -196,14 +196,14 @@ class InflightOut:
         self.released.add(run.first_packet_id, run.first_packet_id + run.count)
 
     def acknowledge(self, first: int, last: int) -> list[InflightRun]:
-        """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
+        """Free the ids of a PUBACK, or a refusing PUBREC; return their runs. Unknown ids are ignored."""
         answered = self._take_runs(first, last + 1)
         for each in answered:
             self._used.discard(each.first_packet_id, each.first_packet_id + each.count)
         return answered
 
     def release(self, first: int, last: int) -> list[InflightRun]:
-        """Note a PUBREC: the messages are the client's, the ids wait for PUBCOMP. Return what they stood for."""
+        """Note a PUBREC: the client has the messages, the ids wait for PUBCOMP. Return their runs."""
         answered = self._take_runs(first, last + 1)
         for each in answered:
             self.released.add(each.first_packet_id, each.first_packet_id + each.count)
@@ -238,7 +238,7 @@ class InflightOut:
         return list(self._runs.values()) if self._lone is None else [self._lone]
 
     def move_to(self, origin: DeliveryOrigin) -> RangeSet:
-        """Let what is unanswered stand for messages of a source that takes the place of others; return which."""
+        """Move unacknowledged messages to an origin that replaces others; return their sequences."""
         in_flight = RangeSet()
         for run in self.unanswered():
             if run.origin.ids is origin.ids:

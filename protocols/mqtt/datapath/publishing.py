@@ -38,7 +38,7 @@ from sluicegate.protocols.mqtt.session.room import SessionRoom
 from sluicegate.protocols.mqtt.session.session import Session
 
 # Every other refusal is a quota. PUBACK knows no code for a message that is too large for a queue; 0x95 belongs to
-# packets, in DISCONNECT only. Nor has it one that refuses because nobody is there: 0x10 is a success.
+# packets, in DISCONNECT only. Nor has it one for a publish without a subscriber: 0x10 is a success.
 REASON_CODES: Final = {
     REFUSED_SHUT_DOWN: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_NOT_FOUND: IMPLEMENTATION_SPECIFIC_ERROR,
@@ -47,8 +47,8 @@ REASON_CODES: Final = {
     REFUSED_PUBLISH_ACL: NOT_AUTHORIZED,
     REFUSED_GUARANTEED_SEND: NOT_AUTHORIZED,
 }
-RECEIVED: Final = b"1"  # the row says it all by being there
-DROPPED: Final = "invalid_topic"  # counter: messages on such topics, wills too, whose publisher is told nothing
+RECEIVED: Final = b"1"  # its existence is the information
+DROPPED: Final = "invalid_topic"  # counter: messages and wills on reserved topics that are dropped without a response
 RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {EVENT_TOPICS} are the gateway's"
 
 
@@ -58,7 +58,7 @@ def not_stored_code(message: PublishFailed) -> int:
 
 
 class PublishRefused(Exception):
-    """A 3.x client's publish was refused: the protocol has no word for it but the end of the connection."""
+    """A 3.x client's publish was refused: the only response in that protocol is to close the connection."""
 
     def __init__(self, reason_code: int, text: str) -> None:
         super().__init__(text)
@@ -66,7 +66,7 @@ class PublishRefused(Exception):
 
 
 class PublishHandler:
-    """What one client publishes.
+    """Publishes the messages of one client.
 
     A refusal inside a batch concerns single messages, so a batch that is refused is tried again message by message.
     """
@@ -96,11 +96,11 @@ class PublishHandler:
         self._explains = explains  # the client wants to read why [3.1.2-29]
         self._opens_flow = opens_flow  # once, before the first guaranteed message
         self.has_flow = False
-        self._free_topic = ""  # the last that is nobody's reserve: mostly the next one is the same
+        self._free_topic = ""  # the last one that is not reserved: mostly the next is the same
         self.line = InflightIn(session.received)
 
     def publish(self, event: PublishReceived) -> None:
-        """Publish a run of PUBLISH packets. Raises PublishRefused for a 3.x client that cannot be told otherwise."""
+        """Publish a run of PUBLISH packets. Raises PublishRefused: 3.x has no other response to a refusal."""
         batch = event.batch
         if batch.topics is not None or batch.topic is not self._free_topic:
             if _differ(batch):
@@ -110,7 +110,7 @@ class PublishHandler:
         self._publish(event)
 
     def _publish_each(self, event: PublishReceived) -> None:
-        """Publish a run packet by packet: what is on topics of the server is refused, the others go on."""
+        """Publish a run packet by packet: those on reserved topics are refused, the others published."""
         batch = event.batch
         ids = _each(event.packet_ids)
         for row in range(batch.count):
@@ -121,7 +121,7 @@ class PublishHandler:
                 self._publish(packet)
 
     def _publish(self, event: PublishReceived) -> None:
-        """Publish packets of topics, or of one queue. A queue has no retained message: nobody could be sent it."""
+        """Publish packets of topics, or of one queue. A queue has no retained message."""
         batch = event.batch
         if batch.retain and is_queue_topic(batch.topic_of(0)):
             batch.retain = False
@@ -142,7 +142,7 @@ class PublishHandler:
             self.answer()
 
     def confirmed(self, token: int) -> None:
-        """Note that a publish is safe."""
+        """Note that a publish is stored."""
         self.line.confirmed(token, SUCCESS)
         self.answer()
 
@@ -174,7 +174,7 @@ class PublishHandler:
         self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
 
     def leave(self) -> None:
-        """The connection ends: what is refused is not received, what is undecided is the next connection's to find."""
+        """The connection ends: refused publishes are not received, pending ones are handed to the next connection."""
         for entry in self.line.unanswered():
             if entry.reason_code >= 0x80:
                 self._free_ids(entry)
@@ -206,7 +206,7 @@ class PublishHandler:
             self._engine.acknowledge(PUBCOMP, packet_id, packet_id, code)
 
     def _publish_exactly_once(self, event: PublishReceived) -> None:
-        """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""
+        """Publish new messages; repetitions are acknowledged in order and not published [4.3.3-10]."""
         received = self._session.received
         session, room = self._session, self._room
         if room.takes_received(session, event.batch.count) and not _has_repetition(received, event):
@@ -278,14 +278,14 @@ class PublishHandler:
             self._before_answer(lambda: self._decided(token, publication), publication)
 
     def _decided(self, token: int, publication: Publication) -> None:
-        """The first one is in the store, or it is not: then the client hears no, and sends it a third time."""
+        """The first copy is stored, or refused: then the client gets a refusal, and may send it a third time."""
         if publication.refused:
             self.refused(PublishFailed(token, "an earlier copy was refused"))
         else:
             self.confirmed(token)
 
     def _note(self, result: PublishResult, entry: Unanswered) -> None:
-        """Keep what the publisher is to be told."""
+        """Note the response to a publish."""
         if result.refusal != ADMITTED:
             code = REASON_CODES.get(result.refusal, QUOTA_EXCEEDED)
             if result.refusal == REFUSED_NOT_FOUND and not result.routed:

@@ -16,7 +16,7 @@ from sluicegate.protocols.mqtt.session.session import Session
 
 @final
 class ReceivedQos2:
-    """Those of one connection."""
+    """The received QoS 2 messages of one connection that are not settled yet."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ReceivedQos2:
         self._unsettled: dict[int, InflightRun] = {}  # by first packet id
 
     def take(self, run: InflightRun) -> None:
-        """Settle a run, at once where nobody sends it again: its ids are known to be the client's."""
+        """Settle a run once its receipt is stored; at once if it would not be sent again after a restart."""
         ids, first, end = run.origin.ids, run.first_sequence, run.first_sequence + run.count
         if ids is not None:
             ids.add_received(first, end)
@@ -45,13 +45,13 @@ class ReceivedQos2:
         self._before_exactly_once(lambda: self._stored(packet_id), None)
 
     def settle_of(self, ids: SentIds) -> None:
-        """Settle now what is of one queue."""
+        """Settle the messages of one queue now."""
         for packet_id, run in list(self._unsettled.items()):
             if run.origin.ids is ids:
                 self._stored(packet_id)
 
     def settle_all(self) -> None:
-        """Settle everything now: somebody else stores the ids."""
+        """Settle everything now: the directory stores the ids."""
         for packet_id in list(self._unsettled):
             self._stored(packet_id)
 

@@ -24,7 +24,7 @@ from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions, Gra
 
 SLICE_MESSAGES: Final = 256  # 0.3 ms of work
 SLICE_BYTES: Final = 128 * 1024  # of payload: half of what may wait in a client's socket before it counts as full
-SLICE_NODES: Final = 4096  # of the tree, looked at in vain
+SLICE_NODES: Final = 4096  # of the tree, scanned without a match
 
 
 class RetainedOut:
@@ -43,7 +43,7 @@ class RetainedOut:
     ) -> None:
         self._counters = counters
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
-        self._later = later  # asks for another `go_on` in the next turn
+        self._later = later  # schedules another `go_on` in the next turn
         self._later_asked = False
         self._engine = engine
         self._session = session
@@ -57,7 +57,7 @@ class RetainedOut:
         return len(self._session.retained_wanted) > 0
 
     def add(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription, wall_ms: int) -> None:
-        """Send what a subscription has brought, with RETAIN set [311:3.3.1-8]; an older scan for it is given up."""
+        """Send the retained messages of a subscription, with RETAIN set [311:3.3.1-8]; an older scan is dropped."""
         wanted = self._session.retained_wanted
         wanted.pop(granted.topic_filter.text, None)
         if not scan.is_done:  # as it is at once where nothing is retained
@@ -69,7 +69,7 @@ class RetainedOut:
         self._session.retained_wanted.pop(granted.topic_filter.text, None)
 
     def go_on_later(self, wall_ms: int) -> None:
-        """Go on in the turn that was asked for."""
+        """Continue in the scheduled turn."""
         self._later_asked = False
         self.go_on(wall_ms)
 
@@ -88,12 +88,12 @@ class RetainedOut:
                 if wanted.scan.is_done:
                     del all_wanted[text]
                 else:
-                    messages = 0  # much was looked at in vain
+                    messages = 0  # many nodes scanned without a match
                 continue
             batch = wanted.next()
             qos = min(batch.qos, wanted.granted.qos)
             if qos and not self._window.available():
-                return  # whoever gives credit calls again
+                return  # called again when there is credit
             wanted.passed()
             if _is_for(batch, wanted.granted, self._session.client_id, wall_ms):
                 self._send_first(batch, qos, wanted.granted.identifier, wall_ms)
@@ -125,7 +125,7 @@ class RetainedOut:
             self._send_when_safe(sent, run, wall_ms)
 
     def _send_when_safe(self, sent: RetainedSent, run: InflightRun, wall_ms: int) -> None:
-        """Send once a restart would know the id, if it is of QoS 2: nobody sends it again then, under no id."""
+        """Send at QoS 2 once the id is stored: after a restart the message is not sent again."""
         if sent.qos == EXACTLY_ONCE and not sent.was_sent and self._session.is_durable:
             run.waits = True
             self._before_exactly_once(lambda: self._send_known(sent, run, wall_ms), None)
@@ -133,7 +133,7 @@ class RetainedOut:
             self._send_known(sent, run, wall_ms)
 
     def _send_known(self, sent: RetainedSent, run: InflightRun, wall_ms: int) -> None:
-        """Send with DUP what was sent before [3.3.1-1]."""
+        """Send, with DUP if it was sent before [3.3.1-1]."""
         run.waits = False
         dup, sent.was_sent = sent.was_sent, True
         self._send(sent.batch, sent.qos, sent.packet_id, sent.identifier, dup, wall_ms)
@@ -144,7 +144,7 @@ class RetainedOut:
             self._session.retained_sent.pop(number, None)
 
     def _send(self, batch: MessageBatch, qos: int, packet_id: int, identifier: int, dup: bool, wall_ms: int) -> None:
-        # What is retained was published with RETAIN, so it goes out with it [311:3.3.1-8].
+        # A retained message was published with RETAIN, so it is sent with it [311:3.3.1-8].
         options = DeliveryOptions(qos, True, [identifier] if identifier else None)
         rows = PublishRun(batch, 0, 1, qos, options, None, wall_ms, None)
         if send_rows(self._engine, self._counters, rows, packet_id, dup=dup) and qos:

@@ -20,7 +20,7 @@ class AuthenticationDialogue:
         self.awaits_client = False  # our AUTH 0x18 is not answered yet
         self._method = method  # None: CONNECT named none, and no AUTH is allowed
         self._accepted = False  # CONNACK was sent
-        self._again = False  # the client has asked for a re-authentication
+        self._again = False  # the client has requested a re-authentication
 
     def accepted(self) -> None:
         """CONNACK ends the first exchange."""

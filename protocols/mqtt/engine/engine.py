@@ -91,9 +91,9 @@ class MqttEngine:
     """
 
     def __init__(self, limits: MqttLimits, now_ms: int) -> None:
-        self.client_packet_bytes_max = 0  # what the client takes; 0: no limit
+        self.client_packet_bytes_max = 0  # Maximum Packet Size of the client; 0: no limit
         # What fits into a byte stands together: there may be a hundred thousand of these.
-        self.level: u8 = 0  # 3, 4 or 5 once CONNECT has said so
+        self.level: u8 = 0  # 3, 4 or 5, from CONNECT on
         self._stage: u8 = _SILENT
         self.tells_reasons = False
         self.restricts_output = False  # it has a limit that only `publish` observes: not all blocks may be for it
@@ -115,12 +115,12 @@ class MqttEngine:
         self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
         self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
         self._authentication = NO_DIALOGUE
-        self.disconnected_by: DisconnectReceived | None = None  # the client's DISCONNECT, from when it is read
+        self.disconnected_by: DisconnectReceived | None = None  # the client's DISCONNECT, once read
 
     # --- the three verbs ---
 
     def feed(self, data: bytes, now_ms: int, wall_ms: int) -> ReceivedEvents:
-        """Return what the client said; after a violation, PeerViolated is the last. No bytes: a packet was placed."""
+        """Return the events of these bytes; after a violation PeerViolated is the last. Empty: see `filled`."""
         received = ReceivedEvents()
         if self._stage != _ENDED:
             if self.partial is not None and len(data := self.partial.join(data)) > 0:
@@ -167,15 +167,15 @@ class MqttEngine:
         """Count this moment as one in which the client spoke: for a caller that has stopped reading."""
         self._last_packet_ms = now_ms
 
-    # --- what a transport reads to where it stays ---
+    # --- large packets, read directly into their memory ---
 
     def buffer(self) -> memoryview | None:
-        """Return memory for what is missing of a packet, if so much of it is missing that it pays."""
+        """Return memory for the missing bytes of a packet, if there are enough of them to pay off."""
         return None if self.partial is None else self.partial.buffer(self.level)
 
     def filled(self, count: int, now_ms: int) -> bool:
         """Note that so many bytes have come to `room`; return whether the packet is whole: then `feed` no bytes."""
-        if self._stage == _OPEN:  # before that, time runs against whoever is slow
+        if self._stage == _OPEN:  # before that, a slow client runs into the connect timeout
             self._last_packet_ms = now_ms
         assert self.partial is not None, "who places bytes has asked for room"
         payload = self.partial.filled(count)
@@ -298,7 +298,7 @@ class MqttEngine:
             self._queue(block)
 
     def disconnect(self, reason_code: int, text: str = "") -> None:
-        """End from our side. A 5.0 client hears why [3.14.0-1], and whoever waits for CONNACK is refused."""
+        """End from our side. A 5.0 client gets the reason [3.14.0-1]; one that waits for CONNACK is refused."""
         if self._stage == _ASKING:
             self.refuse(reason_code if reason_code in CONNACK_REFUSALS else UNSPECIFIED_ERROR, text)
         elif self._stage == _OPEN and self.level == 5:
@@ -308,7 +308,7 @@ class MqttEngine:
     # --- reading ---
 
     def _read(self, data: bytes, wall_ms: int, received: ReceivedEvents) -> i64:
-        """Read whole packets; return the position behind the last. Refuse by the fixed header what it can tell."""
+        """Read complete packets; return the position after the last. A wrong fixed header is refused at once."""
         pos: i64 = 0
         end: i64 = len(data)
         while pos < end and self._stage != _ENDED:

@@ -45,17 +45,17 @@ _NO_PAYLOADS: Final[list[bytes]] = []
 _NO_IDS: Final[list[tuple[int, int]]] = []
 
 _NO_RUN: Final = -1
-WIRE_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP: what a subscriber gets, too
+WIRE_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP: the same towards a subscriber
 _RETAIN: Final = 0x01
 _DUP: Final = 0x08
-_FLAGS: Final = 0x0F  # what the packets of a run have in common: DUP, QoS and RETAIN
-# First bytes of a PUBLISH that pass; before any other the reader stops, and the engine says why it is wrong.
+_FLAGS: Final = 0x0F  # the same in all packets of a run: DUP, QoS and RETAIN
+# Valid first bytes of a PUBLISH; the reader stops before any other, and the engine reports the violation.
 _PUBLISH: Final = bytes([byte >> 4 == 3 and byte & 0x06 != 0x06 and byte & 0x0E != 0x08 for byte in range(256)])
 
 
 @final
 class PublishReader:
-    """The PUBLISH packets of one connection. Violations are raised after what came before them has been reported.
+    """The PUBLISH packets of one connection. Violations are raised after the packets before them were reported.
 
     Invariant: between two calls of `read` no run is open.
     """

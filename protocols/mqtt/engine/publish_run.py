@@ -39,7 +39,9 @@ class PublishRun:
         self.options = options
         self.properties = properties  # user properties of ours, behind the publisher's own
         self.wall_ms = wall_ms  # now, for the seconds that are left of an expiry; 0 when nothing expires
-        self.publication = publication  # what the rows are stored with; None: direct, retained, or stored long ago
+        self.publication = (
+            publication  # the publication that stores the rows; None: direct, retained, or stored long ago
+        )
         self.redelivered = redelivered  # they left their queue before, or may have
 
     def part(self, start: int, stop: int) -> "PublishRun":

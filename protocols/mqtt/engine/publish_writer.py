@@ -288,7 +288,7 @@ def _check(batch: MessageBatch, start: int, stop: int, qos: int, first_packet_id
 def _own_properties(
     subscription_identifiers: list[int] | None, extra_user_properties: list[tuple[str, str]] | None
 ) -> bytes:
-    """Encode what the subscriber alone gets."""
+    """Encode the properties of this subscriber only."""
     if subscription_identifiers is None and extra_user_properties is None:
         return b""
     parts: list[bytes] = []

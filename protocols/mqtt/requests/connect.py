@@ -31,7 +31,7 @@ LEVEL_NAMES: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
 class ConnectRefused(Exception):
-    """A CONNECT is answered with a reason code, and the connection ends. `counter` is what it counts as."""
+    """A CONNECT is refused with a reason code, and the connection ends. `counter` is the counter of the refusal."""
 
     def __init__(self, reason_code: int, text: str, counter: str = "") -> None:
         super().__init__(text)
@@ -40,9 +40,9 @@ class ConnectRefused(Exception):
 
 
 async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | None = None) -> None:
-    """Answer CONNECT, and with a success bring the session to this client.
+    """Answer CONNECT; on success attach the session to this client.
 
-    `proven` is the outcome of an enhanced authentication: then name and password are not looked at.
+    `proven` is the result of an enhanced authentication, which replaces name and password.
     """
     client_id = event.client_id or f"{ASSIGNED_PREFIX}{client.cell.runtime.rng.getrandbits(64):016x}"
     expiry_s = min(event.session_expiry_s, client.services.session_expiry_s_max)
@@ -73,15 +73,15 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | N
         client.services.sessions.inbox.post(released)
         return
     session = claimed.session
-    attached = client.attached = _attached(client, event, session, will)  # at once: who fails now gives it back
-    if session.has_rows:  # CONNACK says that the session is kept, and its will [3.1.2-7]: no crash loses them then
+    attached = client.attached = _attached(client, event, session, will)  # at once: a failure from here on returns it
+    if session.has_rows:  # CONNACK promises to keep session and will [3.1.2-7], so they are stored before it
         try:
             await client.writes(attached).store_session(will)
         except StoreRefused:
             _give_back(client, claimed)
             raise
         if not client.is_open():
-            if client.is_closing:  # it has heard that it is not let in, so it has no will either
+            if client.is_closing:  # the client was refused, so there is no will either
                 attached.will = None
             return
     if not _accept(client, event, claimed, client_id, expiry_s, proven):
@@ -90,7 +90,7 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | N
         return
     revoked = denied_subscriptions(client, session) if claimed.present else []
     for text in revoked:
-        session.retained_wanted.pop(text, None)  # what it has yet to bring goes out as the session begins
+        session.retained_wanted.pop(text, None)  # else its retained messages would be sent below
     _begin(client, attached)
     _report_connected(client, event, session, claimed.present)
     if revoked:
@@ -110,7 +110,7 @@ def _check_client_id(client: MqttClient, event: ConnectReceived) -> None:
 
 
 def _admit(client: MqttClient, event: ConnectReceived, client_id: str, principal: Principal | None) -> Will | None:
-    """Give the client its place; return its will. Raises ConnectRefused and ClientDenied."""
+    """Admit the client; return its will. Raises ConnectRefused and ClientDenied."""
     if principal is None:
         client.services.clients.denials.deny(NOT_AUTHENTICATED, client_id, _who(client, event))
         if event.user_name is None:
@@ -127,8 +127,8 @@ def _admit(client: MqttClient, event: ConnectReceived, client_id: str, principal
         text = f"will topic {will.topic!r} belongs to the server"
         if event.level == 5:
             raise ConnectRefused(TOPIC_NAME_INVALID, text)
-        # Dropped like what 3.x publishes there, for it has no word for it. Bridges of mosquitto set such a will.
-        log.info("will of client %r at %s is dropped: %s", client_id, client.peer_name(), text)
+        # Dropped like 3.x publishes to such topics, which cannot be refused. Bridges of mosquitto set such a will.
+        log.info("client %r at %s: will dropped: %s", client_id, client.peer_name(), text)
         client.services.counters.count(client.services.counters.dropped, DROPPED)
         return None
     if will is not None:
@@ -171,7 +171,7 @@ def enter_vpn(client: MqttClient, user_name: str, client_id: str) -> str:
 
 
 def refuse_denied(client: MqttClient, denied: ClientDenied) -> None:
-    """Answer a CONNECT with what a client was denied."""
+    """Refuse a CONNECT with the reason of a denial."""
     client.engine.refuse(DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), denied.text)
     client.refuse(denied.reason, denied.text)
 
@@ -204,7 +204,7 @@ def _attached(client: MqttClient, event: ConnectReceived, session: Session, will
 
 
 def _give_back(client: MqttClient, claimed: SessionClaimed) -> None:
-    """Return the session of a client that is not let in. It hears of none that was made for it; so there is none."""
+    """Return the session of a refused client. A session made for it is dropped: the client never learns of it."""
     client.attached = None
     if not claimed.present:
         claimed.session.expiry_s = 0
@@ -212,7 +212,7 @@ def _give_back(client: MqttClient, claimed: SessionClaimed) -> None:
 
 
 def _begin(client: MqttClient, attached: AttachedSession) -> None:
-    """Send what the session's last connection left, and be where its messages go."""
+    """Resume the deliveries of the session's last connection, and connect its subscriber."""
     session = attached.session
     if session.has_deliveries:
         delivering = client.begin_delivering(attached)

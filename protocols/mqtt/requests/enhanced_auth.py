@@ -52,7 +52,7 @@ class EnhancedAuthentication:
         self._step(data)
 
     def received(self, event: AuthReceived) -> None:
-        """Take an AUTH packet; the engine has seen that it is the client's turn."""
+        """Handle an AUTH packet; the engine has checked the order."""
         if event.reason_code == RE_AUTHENTICATE:
             self.begin(event.data)
         else:
@@ -94,7 +94,7 @@ class EnhancedAuthentication:
         return peer.host
 
     def _fail(self, reason_code: int, text: str) -> None:
-        """Refuse the CONNECT, or end the connection [4.12.1-2]. Why stays with us."""
+        """Refuse the CONNECT, or end the connection [4.12.1-2]. The reason is not sent."""
         client = self._client
         if self._connect is not None:
             client.services.clients.denials.deny(

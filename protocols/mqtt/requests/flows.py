@@ -22,11 +22,11 @@ from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 
 log = logging.getLogger("sluicegate.mqtt")
 
-REBIND_MS: Final = 3000  # what Solace's APIs wait between two attempts
+REBIND_MS: Final = 3000  # the interval of Solace's APIs
 
 
 async def resume_flows(client: MqttClient, session: Session) -> None:
-    """Bind the flows of everything the session is subscribed to; queues that are gone meanwhile are passed over."""
+    """Bind the flows of everything the session is subscribed to; deleted queues are skipped."""
     if session.queue is not None:
         await bind_flow(client, session.queue, None, is_named_queue=False)
     for extra in session.shares.values():
@@ -79,7 +79,7 @@ async def bind_flow(
 
 
 async def _match_ids(delivering: Deliverer, handle: QueueHandle, ids: SentIds) -> None:
-    """Free the packet ids of messages that are gone: settled as the broker crashed, purged, or of another queue."""
+    """Free the packet ids of messages that no longer exist: settled before a crash, purged, or of another queue."""
     partition_id = handle.target.partitions[0].partition_id
     if ids.remembered:
         unsettled: list[tuple[int, int]] = []
@@ -118,7 +118,7 @@ def _bind_again(client: MqttClient, extra: ExtraSubscription) -> None:
 
 
 async def _bind_to_named_queue(client: MqttClient, extra: ExtraSubscription) -> None:
-    """Bind the flow of a subscription that the session has already. What is refused is counted."""
+    """Bind the flow of a subscription that the session has already. Refusals are counted."""
     try:
         wanted = FindQueue(extra.queue_name, client.identity.rights, consumes=True)
         handle = await client.services.queues.ask(wanted)
@@ -129,7 +129,7 @@ async def _bind_to_named_queue(client: MqttClient, extra: ExtraSubscription) -> 
     except BindRefused as refusal:
         _not_bound(client, extra, refusal)
     except pykka.ActorDeadError:
-        log.debug("queue %r was deleted as a flow was to be bound to it", extra.queue_name)
+        log.debug("queue %r was deleted before its flow could be bound", extra.queue_name)
 
 
 def _may_bind(client: MqttClient, extra: ExtraSubscription) -> bool:

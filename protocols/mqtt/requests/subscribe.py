@@ -51,7 +51,7 @@ SEND_IF_NEW: Final = 1
 
 
 class _Refused(Exception):
-    """One filter of a SUBSCRIBE is refused; the others are looked at all the same."""
+    """One filter of a SUBSCRIBE is refused; the others are not affected."""
 
     def __init__(self, reason_code: int, text: str) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ class _Refused(Exception):
 
 @final
 class _SubscribeOptions:
-    """What a SUBSCRIBE asks of all its subscriptions."""
+    """The options of a SUBSCRIBE that apply to all its filters."""
 
     def __init__(
         self, identifier: int, selector: Selector | None, priorities: tuple[int, ...], partition_count: int
@@ -68,7 +68,7 @@ class _SubscribeOptions:
         self.identifier = identifier  # 0: none
         self.selector = selector
         self.priorities = priorities
-        self.partition_count = partition_count  # of the queue of a shared subscription; 0: not said
+        self.partition_count = partition_count  # of the queue of a shared subscription; 0: not requested
 
 
 Retained = RetainedScan[RetainedMessage]
@@ -98,14 +98,14 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
         except ClientDenied as denied:
             code, found = DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), None
             reasons.append(denied.text)
-        if code >= UNSPECIFIED_ERROR and reasons:  # 3.x clients hear no reason, so the log has to tell it
+        if code >= UNSPECIFIED_ERROR and reasons:  # 3.x clients get no reason, so it is logged
             log.info("%s refused %r: %s", client.peer_name(), request.filter_text, reasons[-1])
         if code == PROTOCOL_ERROR:
             client.end(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
             return
         if found is not None:
             retained.append(found)
-        # 3.1 has no code that refuses: it is told the QoS it asked for, and gets nothing.
+        # 3.1 has no code for a refusal: the client gets the requested QoS and no messages.
         codes.append(request.qos if code >= UNSPECIFIED_ERROR and client.engine.level == 3 else code)
     await _stored(client)
     if client.attached is None:
@@ -198,7 +198,7 @@ async def _subscribe(
 
 
 def _options_of(client: MqttClient, event: SubscribeReceived) -> _SubscribeOptions:
-    """Return what the properties of a SUBSCRIBE ask for. Raises _Refused."""
+    """Return the options in the properties of a SUBSCRIBE. Raises _Refused."""
     selector = _selector(client, event.selectors)
     try:
         priorities = priorities_of(event.priorities)
@@ -210,7 +210,7 @@ def _options_of(client: MqttClient, event: SubscribeReceived) -> _SubscribeOptio
 
 
 def _partition_count(texts: list[str]) -> int:
-    """Return the number of partitions that a SUBSCRIBE asks for, 0 where it asks for none. Raises _Refused."""
+    """Return the requested number of partitions, 0 for none. Raises _Refused."""
     if not texts:
         return 0
     text = texts[0]
@@ -302,7 +302,7 @@ async def _subscribe_queue(
     if known is None or not known.is_as(extra):
         session.changed(request.filter_text)
     if known is not None and known.selector != options.selector:
-        await _end_flow(client, session.queues.pop(request.filter_text))  # what it holds is given back
+        await _end_flow(client, session.queues.pop(request.filter_text))  # its unsettled messages are returned
         known = None
     try:
         await _replace_flow(client, known, extra, handle, is_named_queue=True)
@@ -321,7 +321,7 @@ async def _replace_flow(
     *,
     is_named_queue: bool,
 ) -> None:
-    """Bind a flow for a subscription; one that is only given other options keeps its flow and its messages."""
+    """Bind a flow for a subscription; one whose options change keeps its flow and its messages."""
     attached = client.attached
     if attached is None:
         return
@@ -359,7 +359,7 @@ async def _unsubscribe(client: MqttClient, session: Session, filter_text: str) -
 
 
 async def _end_share(client: MqttClient, extra: ExtraSubscription) -> None:
-    """End the flow of a shared subscription; of what was sent by it nothing is sent again."""
+    """End the flow of a shared subscription; its messages are not sent again."""
     if client.attached is not None and client.attached.delivering is not None:
         client.attached.delivering.disown(extra.ids)
     await _end_flow(client, extra)
@@ -370,7 +370,7 @@ async def _end_flow(client: MqttClient, extra: ExtraSubscription) -> None:
     if attached is None:
         return
     if extra.parked is not None:
-        extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody
+        extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # its parked messages are returned
         extra.parked = None
     if attached.delivering is None:
         return
@@ -383,7 +383,7 @@ async def _end_flow(client: MqttClient, extra: ExtraSubscription) -> None:
 
 
 def denied_subscriptions(client: MqttClient, session: Session) -> list[str]:
-    """Return the subscriptions of a resumed session that its client would not be granted any more."""
+    """Return the subscriptions of a resumed session that its client's rights no longer permit."""
     rights = client.identity.rights
     denied: list[str] = []
     for text, granted in session.table.by_filter.items():
@@ -397,14 +397,14 @@ def denied_subscriptions(client: MqttClient, session: Session) -> list[str]:
 
 
 async def revoke(client: MqttClient, session: Session, denied: list[str]) -> None:
-    """End subscriptions of a resumed session."""
+    """End the denied subscriptions of a resumed session."""
     for text in denied:
         client.services.clients.denials.deny(SUBSCRIBE_ACL, session.client_id, f"kept subscription {text!r}")
         await _unsubscribe(client, session, text)
 
 
 def _granted_qos(client: MqttClient, request: SubscriptionRequest) -> int:
-    """Return the QoS of a subscription to a topic: a server may grant less than is asked for [3.8.4-8] [3.2.2-10]."""
+    """Return the QoS of a subscription to a topic: a server may grant less than requested [3.8.4-8] [3.2.2-10]."""
     if not client.identity.rights.may_keep_messages():
         return 0
     return min(request.qos, client.services.limits.maximum_qos)
@@ -416,7 +416,7 @@ def _count(session: Session) -> int:
 
 
 async def _stored(client: MqttClient) -> None:
-    """Wait until a restart would bring the session back as it is now."""
+    """Wait until the session's subscriptions are stored."""
     attached = client.attached
     if attached is not None and attached.session.unstored:
         await client.writes(attached).store_subscriptions()

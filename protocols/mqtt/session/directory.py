@@ -95,7 +95,7 @@ class SessionDirectory(Behaviour):
         return len(self._entries)
 
     def receive(self, message: Any) -> Any:
-        """Handle a claim, or a session that comes back."""
+        """Handle a claim, or a session that is returned."""
         if isinstance(message, ClaimSession):
             return self._claim(message)
         if isinstance(message, RestoreSessions):
@@ -107,7 +107,7 @@ class SessionDirectory(Behaviour):
         return None
 
     def turn_ended(self) -> None:
-        """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
+        """Accept inline asks while no claim waits: many clients that connect at once need no turn each."""
         self._cell.inbox.accepts_inline = True
 
     # --- claims ---
@@ -148,7 +148,7 @@ class SessionDirectory(Behaviour):
         if entry is not None and message.clean_start:
             self._end(entry)
             entry = None
-        if client_id in self._ended:  # the answer says that there is no session: a crash must not bring it back
+        if client_id in self._ended:  # the response says there is no session: a crash must not restore it
             place = SessionEntry(Session(client_id, expiry_s=message.expiry_s))
             self.room.count(place, message.will_bytes)  # else others would take it, and there would be too many
             await self._ended[client_id]
@@ -268,13 +268,13 @@ class SessionDirectory(Behaviour):
         return self._last_token
 
     def _decided(self, message: Confirmed | PublishFailed) -> None:
-        """The store has what was to be written or deleted, or refuses it."""
+        """The store has written or deleted rows, or refused to."""
         if message.token in self._deleting:
             self._deleting.pop(message.token).set(None)
         elif message.token in self._storing:
             entry = self._storing.pop(message.token)
             if isinstance(message, PublishFailed) and entry.connection is None and entry.store_timer is None:
-                # Else a restart, however much later, would bring back the will of a client that has said goodbye.
+                # Else a later restart would restore the will of a client that has disconnected normally.
                 entry.store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(entry))
         else:
             self._will_decided(message.token)
@@ -285,7 +285,7 @@ class SessionDirectory(Behaviour):
             self._store(entry)
 
     def _will_decided(self, token: int) -> None:
-        """The store has a will and the state that goes with it, or refuses both; or has what is retained of it."""
+        """The store has a will and its session state, or refused both; or has its retained message."""
         found = self._wills.get(token)
         if found is not None and (found[1].confirmed or found[1].refused):
             entry, published = self._wills.pop(token)
@@ -324,7 +324,7 @@ class SessionDirectory(Behaviour):
             gather(deletions, lambda _: self._forgotten(session.client_id), ended)
 
     def _unsubscribe(self, session: Session, subscriber: Subscriber) -> None:
-        """End what a session has subscribed to."""
+        """End the subscriptions of a session."""
         router = self._router.inbox
         for granted in session.table.by_filter.values():
             router.post(RemoveSubscription(subscriber, granted.topic_filter))
@@ -332,7 +332,9 @@ class SessionDirectory(Behaviour):
             shared = parse_shared(extra.filter_text, Syntax.MQTT)
             assert shared is not None, "only valid filters are kept"
             if extra.parked is not None:
-                extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody [4.8.2-5]
+                extra.parked.queue.post(
+                    UnbindFlow(extra.parked.flow_id)
+                )  # its parked messages go to no client [4.8.2-5]
             router.post(LeaveGroup(subscriber, shared.share_name, shared.filter))
 
     def _delete(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
@@ -350,11 +352,11 @@ class SessionDirectory(Behaviour):
         session = entry.session
         row = session.state_row(will=will_to_row(entry.will), closed_wall_ms=entry.closed_wall_ms)
         session.stored_row = b""
-        # Its client does not hear if these were written: what is unstored stays so until it is back and waits for it.
+        # The client gets no confirmation of this write: rows stay unstored until it reconnects and waits for them.
         rows: list[tuple[bytes, bytes | None]] = session.unstored_rows()
         if entry.will_published is None:
             rows.append((session.state_key(), row))
-        else:  # one commit for both: the state says that there is no will any more
+        else:  # one commit for both: the state without the will
             entry.will_published.session_rows = [(session.state_key(), row)]
         ids = session.ids_row()
         if ids is not None:
@@ -424,13 +426,13 @@ class SessionDirectory(Behaviour):
             extra.queue_name = "" if joined.queue is None else joined.queue.name
             if joined.queue is not None:
                 await self._park_again(session, extra, joined.queue)
-        # Connections that a crash ended count from now: nobody was there to see when they ended.
+        # Connections ended by a crash count from now: the time of their end is unknown.
         entry.closed_wall_ms = stored.closed_wall_ms or wall_ms
         away_ms = wall_ms - entry.closed_wall_ms
         entry.will = will_from_row(stored.will)
         self._count(entry)
         if not stored.closed_wall_ms and session.expiry_s != NEVER_EXPIRES:
-            self._store(entry)  # the next start goes on counting
+            self._store(entry)  # the next start counts from there
         will_ms = 0 if entry.will is None else min(entry.will.delay_s, session.expiry_s) * 1000
         self._set_timers(entry, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
 

@@ -16,7 +16,7 @@ class SessionEntry:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.connection: ActorCell | None = None
-        self.closed_wall_ms = 0  # when the last connection ended, or else the broker was started; from then it expires
+        self.closed_wall_ms = 0  # end of the last connection, or start of the broker; expiry counts from it
         self.will: Will | None = None  # delayed
         self.will_timer: TimerHandle | None = None
         self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
@@ -24,17 +24,17 @@ class SessionEntry:
         self.store_timer: TimerHandle | None = None
         self.counts_as_kept = False  # in `protocols.mqtt.session.room`, as the next
         self.usage_bytes = 0
-        self.released: LoopFuture[None] | None = None  # of who waits until the connection has given the session back
+        self.released: LoopFuture[None] | None = None  # resolved when the connection has returned the session
 
     def stop_timers(self) -> None:
-        """Call off what was to happen while the client is away."""
+        """Cancel the timers of the disconnected client."""
         for timer in (self.will_timer, self.expiry_timer, self.store_timer):
             if timer is not None:
                 timer.cancel()
         self.will_timer = self.expiry_timer = self.store_timer = None
 
     def write_no_more(self) -> None:
-        """Whoever has the session next writes its rows, or deletes them: nothing may reach the store behind that."""
+        """Drop pending writes: the session's next owner writes or deletes its rows, and no older write may follow."""
         if self.will_published is not None:
             self.will_published.session_rows = None
             self.will_published = None

@@ -10,7 +10,7 @@ from sluicegate.protocols.mqtt.session.session import Session
 
 @final
 class ClaimSession:
-    """Connection -> directory, ask: I am this client now. Answered with SessionClaimed once the session is its own.
+    """Connection -> directory, ask: claim the session of a client. Answered with SessionClaimed once it is released.
 
     Raises ClientDenied when the session is another user's, or the message VPN may have no more.
     """
@@ -47,18 +47,18 @@ class SessionClaimed:
 
 @dataclass(slots=True)
 class TakeOver:
-    """Directory -> connection, ask: another connection is this client now. Answered with SessionReleased or None."""
+    """Directory -> connection, ask: another connection took over. Answered with SessionReleased or None."""
 
 
 @final
 class SessionReleased:
-    """Connection -> directory: the connection is gone, or going; the session is yours."""
+    """Connection -> directory: the connection ends and returns the session."""
 
     __slots__ = ("connection", "session", "will")
 
     def __init__(self, session: Session, will: Will | None, connection: ActorCell) -> None:
         self.session = session
-        self.will = will  # due, unless its delay says later; None when the client said goodbye
+        self.will = will  # to be published, after its delay; None after a normal DISCONNECT
         self.connection = connection
 
 

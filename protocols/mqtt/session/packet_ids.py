@@ -41,7 +41,7 @@ class IdRuns:
             self.discard(first, first + count)
             index = bisect_right(firsts, first)
         else:
-            index = len(firsts)  # behind everything held: what a stream of deliveries does
+            index = len(firsts)  # after all others: the usual case in a stream of deliveries
         before = index - 1
         shift = packet_id - first
         if index and first == firsts[before] + counts[before] and shift == self._packet_ids[before] - firsts[before]:
@@ -84,11 +84,11 @@ class IdRuns:
                 return
 
 
-# Packet ids that outlive their connection: those of what a queue sent and the client has not answered for.
+# Packet ids that outlive their connection: of queue messages that the client has not acknowledged.
 
 
 NOT_BOUND: Final = 0  # partition ids start at 1
-RECEIVED_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first
+RECEIVED_RANGES_MAX: Final = 1000  # some 16 kB of a session; the oldest range is forgotten first
 RECEIVED_RANGES_STORED_MAX: Final = 100  # settled ones: mostly there is one range; older ones were written long ago
 
 
@@ -96,44 +96,44 @@ RECEIVED_RANGES_STORED_MAX: Final = 100  # settled ones: mostly there is one ran
 class SentIds:
     """Sequences of one queue and the packet ids under which they were sent, and not answered.
 
-    The queue is the session's own, or that of a shared subscription. What was sent is sent again under the same id when
-    the client is back [4.4.0-1].
+    The queue is the session's own, or that of a shared subscription. After a reconnect messages are sent
+    again under the same ids [4.4.0-1].
     """
 
     def __init__(self) -> None:
         self.partition_id = NOT_BOUND  # whose sequences these are: a queue of the same name may be another one
-        # What was sent on an earlier connection, and not again on this one.
+        # Messages sent on an earlier connection, and not again on this one.
         self.remembered_least_once = IdRuns()
         self.remembered_once = IdRuns()
-        self.exactly_once = IdRuns()  # what this connection sent at QoS 2; a restart must know it
-        # The QoS 2 ones that the client has. A ledger that is made anew may not know it, and deliver them again.
+        self.exactly_once = IdRuns()  # sent on this connection at QoS 2; must survive a restart
+        # QoS 2 messages that the client has received. A rebuilt ledger may not know that, and deliver them again.
         self.received = RangeSet()
-        self.unsettled = RangeSet()  # those of them that are settled once a restart would know that they are taken
+        self.unsettled = RangeSet()  # those of them that are settled once the store records their receipt
         # QoS 1 ids are not written while the client is there. After a crash, a message below may have been sent, under
         # an id that nobody knows.
         self.maybe_sent_below = 0
 
     @property
     def remembered(self) -> bool:
-        """Whether anything is remembered of an earlier connection."""
+        """Whether messages of an earlier connection are unacknowledged."""
         return bool(self.remembered_least_once) or bool(self.remembered_once)
 
     def remembered_runs(self) -> list[tuple[int, int, int, int]]:
-        """Return what is remembered, in runs: `(first sequence, first packet id, count, QoS)`."""
+        """Return the remembered messages, in runs: `(first sequence, first packet id, count, QoS)`."""
         least_once = [(*run, AT_LEAST_ONCE) for run in self.remembered_least_once.runs()]
         return [*least_once, *[(*run, EXACTLY_ONCE) for run in self.remembered_once.runs()]]
 
     def sent_to_store(self) -> list[tuple[int, int, int, int]]:
-        """Return what is to be stored of what was sent, in such runs."""
+        """Return the sent messages that have to be stored, in such runs."""
         return [*self.remembered_runs(), *[(*run, EXACTLY_ONCE) for run in self.exactly_once.runs()]]
 
     def remember(self, first: int, packet_id: int, count: int, qos: int) -> None:
-        """Note what was sent and not answered: `count` messages, under ids from `packet_id` on."""
+        """Remember `count` unacknowledged messages, sent under ids from `packet_id` on."""
         remembered = self.remembered_once if qos == EXACTLY_ONCE else self.remembered_least_once
         remembered.add(first, packet_id, count)
 
     def recall(self, sequence: int) -> tuple[int, int]:
-        """Forget what was remembered of a sequence; return its packet id, 0 for none, and the QoS it was sent at."""
+        """Forget a remembered sequence; return its packet id, 0 for none, and the QoS it was sent at."""
         for remembered, qos in ((self.remembered_once, EXACTLY_ONCE), (self.remembered_least_once, AT_LEAST_ONCE)):
             packet_id = remembered.find(sequence)
             if packet_id:
@@ -142,19 +142,19 @@ class SentIds:
         return 0, AT_MOST_ONCE
 
     def answered(self, first: int, end: int) -> None:
-        """Forget sequences `[first, end)`: the client has answered for them."""
+        """Forget sequences `[first, end)`: the client has acknowledged them."""
         if self.exactly_once:
             self.exactly_once.discard(first, end)
 
     def add_received(self, first: int, end: int) -> None:
-        """Note that the client has the QoS 2 messages `[first, end)`."""
+        """Note that the client has received the QoS 2 messages `[first, end)`."""
         received = self.received
         received.add(first, end)
         if received.ranges_count() > RECEIVED_RANGES_MAX:
             received.discard(received.lowest(), received.lowest_end())
 
     def received_to_store(self) -> list[tuple[int, int]]:
-        """Return what the client has and a restart may find unsettled, in ranges."""
+        """Return the ranges the client has received that a restart may find unsettled."""
         received = self.received.ranges()
         start = len(received) - RECEIVED_RANGES_STORED_MAX
         if self.unsettled:
@@ -162,31 +162,31 @@ class SentIds:
         return received[max(start, 0) :]
 
     def set_partition(self, partition_id: int) -> None:
-        """Note whose sequences these are; what was taken of another queue says nothing of this one."""
+        """Set the partition of these sequences; receipts of another queue do not apply to it."""
         if partition_id != self.partition_id:
             self.received = RangeSet()
             self.unsettled = RangeSet()
         self.partition_id = partition_id
 
     def kept_ranges(self) -> list[tuple[int, int]]:
-        """Return what is remembered as ranges of sequences."""
+        """Return the remembered sequences as ranges."""
         kept = RangeSet()
         for first, _, count, _ in self.remembered_runs():
             kept.add(first, first + count)
         return kept.ranges()
 
     def awaited_ranges(self) -> list[tuple[int, int]]:
-        """Return what a queue keeps for the client while it is away: what is remembered, and what it has unsettled."""
+        """Return the ranges a queue keeps for a disconnected client: remembered, or received and unsettled."""
         return _united(self.kept_ranges(), self.unsettled.ranges())
 
     def restore_unsettled(self, ranges: list[tuple[int, int]]) -> None:
-        """Note what a restart found unsettled. What the client has of it is settled when it is delivered once more."""
+        """Note ranges that a restart found unsettled. Received ones are settled when they are delivered again."""
         for first, end in ranges:
             for start, stop in self.received.within(first, end):
                 self.unsettled.add(start, stop)
 
     def ranges_of_client(self) -> list[tuple[int, int]]:
-        """Return what after a restart nobody else may have: it is remembered, or the client has taken it."""
+        """Return the ranges that no other client may get after a restart: remembered or received."""
         return _united(self.kept_ranges(), self.received.ranges())
 
 

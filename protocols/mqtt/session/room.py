@@ -15,9 +15,9 @@ from sluicegate.messaging.message.usage import text_bytes
 from sluicegate.protocols.mqtt.session.entry import SessionEntry
 from sluicegate.protocols.mqtt.session.session import Session
 
-SESSION_BYTES: Final = 1024  # measured: 490 in the directory, and what a connection or its absence adds
-RECEIVED_ID_BYTES: Final = 128  # of a row that says so little, beside the client identifier in its key
-RECEIVED_FREE_BYTES: Final = 64 << 10  # of one session: some hundred ids, which nobody's room keeps it from
+SESSION_BYTES: Final = 1024  # measured: 490 in the directory, the rest for a connection or for its timers
+RECEIVED_ID_BYTES: Final = 128  # of an almost empty row, beside the client identifier in its key
+RECEIVED_FREE_BYTES: Final = 64 << 10  # of one session: some hundred ids, granted whatever the quota
 NAME_COPIES: Final = 4  # of a client identifier: the session's, its queue's and subscriber's, and in keys of rows
 
 
@@ -48,7 +48,7 @@ class SessionRoom:
         return grows <= 0 or self.usage_bytes + grows <= self._clients.quota.session_bytes_max
 
     def deny_received(self, session: Session) -> str:
-        """Count and tell that a session may not; return what its client hears."""
+        """Count and report a denial; return the text for the client."""
         text = (
             f"503 Max Unreleased Messages Exceeded: {session.received_count} are not released, and the sessions of"
             f" message VPN {self._clients.vpn!r} take the memory that they may"
@@ -86,7 +86,7 @@ class SessionRoom:
 
 
 def _received_bytes(session: Session, more_count: int) -> int:
-    """Return what the ids of a session count for, and so many more of them. One that is not kept has no rows."""
+    """Return the quota usage of a session's ids, plus so many more. A session that is not kept has no rows."""
     if not session.is_durable:
         return 0
     size = (session.received_count + more_count) * (RECEIVED_ID_BYTES + int(text_bytes(session.client_id)))

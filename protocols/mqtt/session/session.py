@@ -28,7 +28,7 @@ from sluicegate.protocols.mqtt.session.subscriptions import (
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 STATE_ROW: Final = b"session/"
-SUBSCRIPTION_ROW: Final = b"subscription/"  # one for each: a client may have thousands, and asks for one more
+SUBSCRIPTION_ROW: Final = b"subscription/"  # one row each: a client with thousands adds one at a time
 IDS_ROW: Final = b"qos2/"  # its first use; QoS 1 ids are there too while the client is away
 RECEIVED_ROW: Final = b"received/"  # one for each id, so that it is written with its message and by itself deleted
 
@@ -54,7 +54,7 @@ class ExtraSubscription:
         self.qos = qos
         self.identifier = identifier
         self.retain_as_published = retain_as_published
-        self.queue_name = queue_name  # where its guaranteed messages come from; empty: it asked for none
+        self.queue_name = queue_name  # source of its guaranteed messages; empty: none requested
         self.selector = selector  # of a named queue's messages; None: all
         self.ids = SentIds()  # of a shared subscription
         self.parked: ParkedFlow | None = None  # while its client is away, if QoS 2 messages wait for it
@@ -64,7 +64,7 @@ class ExtraSubscription:
         return DeliveryOptions(self.qos, self.retain_as_published, [self.identifier] if self.identifier else None)
 
     def is_as(self, other: "ExtraSubscription") -> bool:
-        """Return whether it asks for the same as another of this text."""
+        """Return whether it has the same options as another of this text."""
         return (
             self.qos == other.qos
             and self.identifier == other.identifier
@@ -108,7 +108,7 @@ class RetainedSent:
 
 @final
 class RetainedWanted:
-    """What a subscription has brought of the retained messages and is still to be sent."""
+    """Retained messages that a subscription matches and that are still to be sent."""
 
     def __init__(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription) -> None:
         self.scan = scan
@@ -144,7 +144,7 @@ class Session:
         self.client_id = client_id
         self._row_prefix = row_prefix  # before the keys of its rows: whose message VPN it is in
         self.expiry_s = expiry_s
-        self.user = ""  # whose it is: nobody else may have it; empty: anybody's
+        self.user = ""  # owner: no other user may claim it; empty: any user may
         self.subscriber: Subscriber | None = None  # from its first subscription on: see `protocols.mqtt.client`
         self.table = NO_SUBSCRIPTIONS  # `grant` adds one
         self.shares = _NO_EXTRAS  # by the whole `$share/...` text; `add_share` adds one
@@ -155,7 +155,7 @@ class Session:
         self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
         self.stored_row = b""  # the state row that it has for certain, until a client comes; empty: that is not known
         self.received_bytes = 0  # that `received` counts for, see `protocols.mqtt.session.room`
-        # Made when they are asked for: most sessions never are.
+        # Made on first use: most sessions never need them.
         self._ids: SentIds | None = None
         self._released: RangeSet | None = None
         self._not_sent_again: RangeSet | None = None
@@ -182,7 +182,7 @@ class Session:
 
     @property
     def not_sent_again(self) -> RangeSet:
-        """Ids of QoS 2 messages under way that after a restart nobody would send again."""
+        """Ids of QoS 2 messages in flight that would not be sent again after a restart."""
         ids = self._not_sent_again
         if ids is None:
             ids = self._not_sent_again = RangeSet()
@@ -203,7 +203,7 @@ class Session:
 
     @property
     def undecided(self) -> dict[int, Publication | None]:
-        """Received ids whose publish was under way as a connection ended; None: only what is retained of it."""
+        """Received ids whose publish was pending when a connection ended; None: only its retained message was."""
         undecided = self._undecided
         if undecided is None:
             undecided = self._undecided = {}
@@ -211,7 +211,7 @@ class Session:
 
     @property
     def retained_sent(self) -> dict[int, RetainedSent]:
-        """What was sent of retained messages and is not answered, by a number of our own, in the order sent."""
+        """Retained messages sent and not acknowledged, by a number of our own, in the order sent."""
         sent = self._retained_sent
         if sent is None:
             sent = self._retained_sent = {}
@@ -219,7 +219,7 @@ class Session:
 
     @property
     def retained_wanted(self) -> dict[str, RetainedWanted]:
-        """What is still to be sent of retained messages, by filter, in the order subscribed."""
+        """Retained messages still to be sent, by filter, in the order subscribed."""
         wanted = self._retained_wanted
         if wanted is None:
             wanted = self._retained_wanted = {}
@@ -265,7 +265,7 @@ class Session:
         return self._row_prefix + ids_key(self.client_id)
 
     def received_key(self, packet_id: int) -> bytes:
-        """Return the key of the row that says that a QoS 2 publish was received. No client id has a zero byte."""
+        """Return the row key that records the receipt of a QoS 2 publish. No client id has a zero byte."""
         number = packet_id.to_bytes(2, "big")
         return b"%s%s%s\x00%s" % (self._row_prefix, RECEIVED_ROW, self.client_id.encode(), number)
 
@@ -341,7 +341,7 @@ class Session:
             for text, each in self.shares.items()
             if each.ids.remembered or each.ids.exactly_once or each.ids.received
         ]
-        # A restart says PUBREL for what nobody sends again: the client may have it, and would pass over another one.
+        # A restart sends PUBREL for ids not sent again: the client may have them, and would ignore a new message.
         released = [*self.released.ranges(), *self.not_sent_again.ranges()]
         if not (sent or shared or released or self.ids_were_stored):
             return None

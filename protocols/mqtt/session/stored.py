@@ -19,12 +19,12 @@ from sluicegate.protocols.mqtt.session.session import (
 )
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
 
-_ROWS_BESIDE: Final = (SUBSCRIPTION_ROW, IDS_ROW, RECEIVED_ROW)  # beside the one that says that there is a session
+_ROWS_BESIDE: Final = (SUBSCRIPTION_ROW, IDS_ROW, RECEIVED_ROW)  # beside the row of the session itself
 
 
 @final
 class StoredSession:
-    """What the store held of a session."""
+    """The stored rows of a session."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class StoredSession:
         for text, partition_id, sent, *more in row.get("shared", []):
             extra = by_text.get(text)
             runs = _runs(sent, None)
-            if extra is None:  # it was ended, and the store heard of that first
+            if extra is None:  # unsubscribed, and stored before this row
                 for _, packet_id, count, _ in runs:
                     session.released.add(packet_id, packet_id + count)
                 continue

@@ -17,7 +17,7 @@ TOPICS_CACHED_MAX: Final = 4096
 
 @final
 class GrantedSubscription:
-    """One subscription as it was granted. Nobody changes it."""
+    """One granted subscription. Immutable."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class DeliveryOptions:
     __slots__ = ("identifiers", "qos", "retain_as_published")
 
     def __init__(self, qos: int, retain_as_published: bool, identifiers: list[int] | None) -> None:
-        self.qos = qos  # -1: nobody asks for it (any more)
+        self.qos = qos  # -1: no subscription matches (any more)
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
 
@@ -77,7 +77,7 @@ _UNIFORM: Final = (*[DeliveryOptions(qos, False, None) for qos in (0, 1, 2)], NO
 
 
 def qos_of(batch: MessageBatch, qos_granted: int) -> int:
-    """Return the QoS that rows of a queue are sent at: what it promoted from direct is guaranteed from there on."""
+    """Return the QoS for rows of a queue: direct messages that it spooled are guaranteed from there on."""
     return min(max(batch.qos, 1), qos_granted)
 
 
@@ -98,7 +98,7 @@ class SubscriptionTable:
         self._exactly_once_count = 0
         self._selecting_count = 0
         self._special_count = 0  # with an option, an identifier or a selector
-        # Three that most sessions never have, whose subscriptions are all alike: until something is looked up.
+        # Made on first lookup: most sessions have uniform subscriptions and never need them.
         self._index: SubscriptionIndex[GrantedSubscription] | None = None
         self._cache: dict[str, DeliveryOptions] | None = None
         self._own_cache: dict[str, DeliveryOptions] | None = None
@@ -116,7 +116,7 @@ class SubscriptionTable:
         self._changed()
 
     def revoke(self, filter_text: str) -> GrantedSubscription | None:
-        """Remove a subscription; return what it was, None when there was none."""
+        """Remove a subscription and return it; None if there was none."""
         subscription = self.by_filter.pop(filter_text, None)
         if subscription is not None:
             if self._index is not None:
@@ -174,7 +174,7 @@ class SubscriptionTable:
         return _combined(asking, own)
 
     def _count(self, subscription: GrantedSubscription, step: int) -> None:
-        """Count one subscription more or less: a client may have thousands, and they are not looked through for one."""
+        """Count one subscription more or less: a client may have thousands, so they are not scanned for one."""
         if subscription.qos == AT_LEAST_ONCE:
             self._at_least_once_count += step
         elif subscription.qos == EXACTLY_ONCE:

@@ -14,7 +14,7 @@ from sluicegate.protocols.mqtt.codec.events import Will
 from sluicegate.protocols.mqtt.session.session import Session
 from sluicegate.protocols.mqtt.session.will import will_to_row
 
-LOOK_AGAIN_MS: Final = 1  # a partition with a full inbox numbers what came within a few turns of the loop
+LOOK_AGAIN_MS: Final = 1  # a partition with a full inbox assigns sequences within a few turns of the loop
 
 
 class SessionWrites(Flushed):
@@ -25,26 +25,26 @@ class SessionWrites(Flushed):
         self._spool = spool
         self._next_token = -1
         self._written: dict[int, LoopFuture[None]] = {}
-        self._after_ids: list[Callable[[], None]] | None = None  # None: nobody waits for a turn's end
-        # Publications that some partition has yet to number: the spool does not have them. None: there are none.
+        self._after_ids: list[Callable[[], None]] | None = None  # None: no callback waits for the end of the turn
+        # Publications without all their sequences: the spool does not have them yet. None: there are none.
         self._incomplete: list[Publication] | None = None
         self._is_abandoned = False
         self._session = session
 
     def confirmed(self, token: int) -> None:
-        """A write is safe."""
+        """A write is stored."""
         self._written.pop(token).set(None)
 
     def refused(self, token: int, reason: str) -> None:
-        """A write cannot be made."""
+        """A write was refused."""
         error = StoreRefused(reason)
         self._written.pop(token).set_exception((StoreRefused, error, None))
 
     def abandon(self) -> None:
-        """The session leaves its connection, or its client is gone and hears no answer.
+        """Stop writing: the session leaves its connection, or its client is gone.
 
-        Packet ids that wait for the end of the turn go to the store now, before whoever has the session next writes or
-        deletes its rows. A request that waits for a write goes on without it; what was to be sent behind one is not.
+        Packet ids that wait for the end of the turn go to the store now, before the session's next owner writes or
+        deletes its rows. Requests that wait for a write continue without it; packets behind one are not sent.
         """
         if self._after_ids is not None and not self._is_abandoned:
             self._spool.post(SessionRows(self._ids_rows(), None, 0))
@@ -72,7 +72,7 @@ class SessionWrites(Flushed):
 
     async def _store(self, rows: list[tuple[bytes, bytes | None]]) -> None:
         if not rows:
-            return  # most clients subscribe anew whenever they come, to what they had
+            return  # most clients repeat their subscriptions on each connect
         await self._write(rows)
         if not self._is_abandoned:
             self._session.all_stored()
@@ -109,7 +109,7 @@ class SessionWrites(Flushed):
     def flush(self) -> None:
         """Have the packet ids written, at the end of a turn."""
         if self._is_abandoned:
-            self._after_ids = None  # they know who has these writes
+            self._after_ids = None  # the callbacks reference the owner of these writes
             return
         self._incomplete = [each for each in self._incomplete or () if each.unsequenced_count > 0] or None
         if self._incomplete is not None:
@@ -131,7 +131,7 @@ class SessionWrites(Flushed):
         return written
 
     def _run_all(self, written: LoopFuture[None], callbacks: list[Callable[[], None]]) -> None:
-        """Go on with what waited for a write. After a refused one the connection ends, and nothing goes on."""
+        """Run the callbacks of a write. After a refusal the connection ends, and none runs."""
         if self._is_abandoned or written.error() is not None:
             return
         for callback in callbacks:

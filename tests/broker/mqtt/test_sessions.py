@@ -315,7 +315,7 @@ async def test_a_connection_that_fails_over_its_end_gives_its_session_back(
     """Who claims the session waits for that: its client would never be answered again."""
     client = await broker.connect_durable("sleeper", 5)
     await client.subscribe("t", qos=1)
-    caplog.handler.addFilter(lambda record: "off its connection failed" not in record.getMessage())
+    caplog.handler.addFilter(lambda record: "cannot detach it from its connection" not in record.getMessage())
     counts = broker.node.runtime.events.record.counts
     counts[CLIENT_DISCONNECTED.name] = cast("int", None)  # so that telling that the client has gone fails
     await client.leave()

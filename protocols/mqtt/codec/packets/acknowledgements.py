@@ -95,7 +95,7 @@ def read_acknowledgements(
                 run_code = reason_code
             run_last = last
     finally:
-        # Also in front of a violation: what was right before it counts.
+        # Also before a violation: valid packets in front of it count.
         if run_first:
             received.add(AcknowledgementReceived(kind, run_first, run_last, run_code))
     return pos

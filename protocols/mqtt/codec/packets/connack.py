@@ -45,7 +45,7 @@ def encode_acceptance(
     authentication_method: str | None,
     authentication_data: bytes | None,
 ) -> bytes:
-    """Encode the CONNACK that accepts a client. 5.0 is told what differs from the standard's default, and no more."""
+    """Encode the CONNACK that accepts a client. 5.0 gets the properties that differ from the default."""
     if level < 5:  # in 3.1 the byte of Session Present is reserved
         return _ACCEPTED_PRESENT_3X if session_present and level == 4 else _ACCEPTED_3X
     parts: list[bytes] = []

@@ -38,13 +38,13 @@ from sluicegate.protocols.mqtt.codec.wire import (
 
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
-_NO_PROPERTIES: Final = Properties()  # of all 3.x clients: nobody adds to what was read
+_NO_PROPERTIES: Final = Properties()  # shared by all 3.x clients: never modified
 _CLEAN_START: Final = 0x02
 _WILL: Final = 0x04
 _WILL_RETAIN: Final = 0x20
 _PASSWORD: Final = 0x40
 _USER_NAME: Final = 0x80
-_BRIDGE: Final = 0x80  # of the level: mosquitto's bridges try 0x83 and 0x84 first, and fall back when told code 1
+_BRIDGE: Final = 0x80  # of the level: mosquitto's bridges try 0x83 and 0x84 first, and fall back on return code 1
 
 
 @final
