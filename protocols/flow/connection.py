@@ -47,7 +47,7 @@ DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit i
 
 
 class FlowConnection(FlowPeer):
-    """One flow client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
+    """The actor of one flow connection. The transport calls `opened`, `received`, `closed`; actors send messages."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[FlowServices]) -> None:
         super().__init__(cell, vpns)
@@ -68,7 +68,7 @@ class FlowConnection(FlowPeer):
         self._counters.connected += 1
 
     def received(self, data: bytes) -> None:
-        """Handle bytes of the client; none, once a frame was placed."""
+        """Handle bytes of the client; empty once a large frame was read into its buffer."""
         self._counters.bytes_received += len(data)
         now_ms, wall_ms = self.runtime.dispatcher.both_ms()
         self._handle(self.engine.feed(data, now_ms, wall_ms))
@@ -77,7 +77,7 @@ class FlowConnection(FlowPeer):
         self.count_unfinished()
 
     def count_unfinished(self) -> None:
-        """Count what has come of a frame that is not whole among those of all clients."""
+        """Count the bytes of an incomplete frame in the total of all clients."""
         held_bytes = self.engine.unfinished_bytes
         if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
             self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
@@ -86,7 +86,7 @@ class FlowConnection(FlowPeer):
         self.cell.after(0, self._end_unfinished)
 
     def _end_unfinished(self) -> None:
-        """End, unless the frame has become whole meanwhile: all clients together have begun too much."""
+        """End the connection, unless the frame is complete meanwhile: the total of incomplete frames is too large."""
         if self.engine.unfinished_bytes >= COUNTED_BYTES_MIN and self.engine.phase != CLOSED:
             self.engine.fail(codes.LIMIT_EXCEEDED, TEXT)
             self._counters.count(self._counters.violated, COUNTER)
@@ -94,7 +94,7 @@ class FlowConnection(FlowPeer):
             self._close_transport()
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: keep-alive, silence, authentications that take too long."""
+        """Check keep-alive, silent clients, and authentications that take too long."""
         if self.read_control.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
@@ -104,7 +104,7 @@ class FlowConnection(FlowPeer):
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self._transport = None
-        self.engine.drop()  # now: the collector, which finds who is gone, counts objects and not their bytes
+        self.engine.drop()  # free it now: the garbage collector counts objects, not bytes
         self.count_unfinished()
         self.read_control.attach(None)
         self._release()
@@ -114,7 +114,7 @@ class FlowConnection(FlowPeer):
         self.cell.stop()
 
     def writing_paused(self) -> None:
-        """The client reads slower than we write."""
+        """The client reads more slowly than we write."""
         self.output.paused()
         self.subscriptions.write_control.writing_paused()
         self._hold_back(True)
@@ -180,7 +180,7 @@ class FlowConnection(FlowPeer):
             take_flow_request(self, event)
 
     async def _authenticate(self, auth: Auth) -> None:
-        """Answer AUTH, and go on with what came meanwhile."""
+        """Answer AUTH, and handle frames that came meanwhile."""
         answer = await authenticate(self, auth)
         if answer is not None:
             self.read_control.busy(False)
@@ -211,7 +211,7 @@ class FlowConnection(FlowPeer):
             self.ids.check_ended(credit.flow_id)
 
     def _break(self, flow_id: int, code: int, text: str) -> None:
-        """End a publisher whose client broke its rules."""
+        """End a publisher whose client violated the protocol."""
         flow = self.publishers.flows.get(flow_id)
         if flow is not None:
             self.close_publisher(flow)
@@ -220,7 +220,7 @@ class FlowConnection(FlowPeer):
     # --- requests to other actors ---
 
     def carried_out(self, error: BaseException | None) -> None:
-        """Go on behind a request."""
+        """Finish a request."""
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self.end(codes.INTERNAL, "a fault of this gateway; its log says more")
@@ -229,7 +229,7 @@ class FlowConnection(FlowPeer):
     # --- messages of other actors ---
 
     def receive(self, message: Any) -> Any:
-        """Handle deliveries, confirmations, or a word of another actor."""
+        """Handle deliveries, confirmations, or another message of an actor."""
         if isinstance(message, Deliveries):
             self._deliver(message)
         elif isinstance(message, (MessageBatch, SharedDirect)):
@@ -288,13 +288,13 @@ class FlowConnection(FlowPeer):
                 self._break(flow.flow_id, codes.FENCED, "the publisher was opened again")
 
     def turn_ended(self) -> None:
-        """Have everything of this turn written at its end."""
+        """Flush at the end of this turn."""
         self._ask_flush()
 
-    # --- the end; what handlers may begin of it stands in `FlowPeer` ---
+    # --- the end; handlers end a connection by `FlowPeer.end` ---
 
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
-        """Have the client finish what is in flight, and go: operators want it so, or the node stops."""
+        """Send the client away after its messages in flight: on an operator's request, or because the node stops."""
         if self.engine.phase != OPEN:
             self._close_transport()
         elif not self._is_going:
@@ -313,17 +313,17 @@ class FlowConnection(FlowPeer):
 
 @final
 class FrameReadTarget:
-    """Stands between the transport of a client that sends something large, and its engine. A `ReadTarget`."""
+    """Reads the rest of a large frame directly into its own memory. A `ReadTarget`."""
 
     def __init__(self, connection: "FlowConnection") -> None:
         self._connection = connection
 
     def buffer(self) -> memoryview | None:
-        """Return memory for what is missing."""
+        """Return memory for the missing bytes."""
         return self._connection.engine.buffer()
 
     def filled(self, count: int) -> None:
-        """Have the frame read once it is whole."""
+        """Count the bytes, and have the frame handled once it is complete."""
         connection = self._connection
         connection.services.counters.bytes_received += count
         connection.engine.alive(connection.runtime.dispatcher.both_ms()[0])

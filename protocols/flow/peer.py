@@ -56,7 +56,7 @@ DENIAL_CODES: Final[dict[str, int]] = {
 
 
 class FlowPeer(Behaviour):
-    """What a connection and the handlers of its requests share."""
+    """The state and the verbs that a connection shares with its request handlers."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[FlowServices]) -> None:
         self.cell = cell
@@ -86,17 +86,17 @@ class FlowPeer(Behaviour):
         self.bulk_reads = BulkReads(self.output, services.counters, self.carry_out)
         self.subscriptions = Subscriptions(cell, services)
         self.sasl: SaslDialogue[FlowServices] | None = None  # None until the transport is there
-        self.is_released = False  # every flow was let go of: what is answered now comes too late
+        self.is_released = False  # all flows were released: responses come too late
         self._peer: PeerInfo | None = None
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
-        self._is_known = False  # it has shown who it is
+        self._is_known = False  # it is authenticated
 
     # --- who it is ---
 
     def enter(self, services: FlowServices) -> None:
-        """Be in the message VPN of these services; not later than when the client has shown who it is."""
+        """Enter the message VPN of these services; at the latest when the client is authenticated."""
         if services is not self.services:
             self.services = services
             self.identity.enter(services.clients)
@@ -107,12 +107,12 @@ class FlowPeer(Behaviour):
         return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
 
     def named(self, client: str) -> None:
-        """Know the client's name, from HELLO on."""
+        """Set the client's name, from HELLO."""
         self.client = client
         self.publishers.client = client
 
     def authenticated(self, principal: Principal) -> None:
-        """Note who the client is, and give it its place. Raises ClientDenied."""
+        """Set the client's identity, and admit it. Raises ClientDenied."""
         assert self._peer is not None, "the transport comes before its bytes"
         self.identity.authenticated(principal)
         rights = self.identity.admit(self.client, self._peer.host)
@@ -122,67 +122,67 @@ class FlowPeer(Behaviour):
         self.report(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
 
     def not_authenticated(self, why: str) -> None:
-        """Count and log a failed authentication. The client does not hear why."""
+        """Count and log a failed authentication. The client does not get the reason."""
         text = f"401 Unauthorized: flow client at {self.peer_name()}: {why}"
         assert self.sasl is not None, "the transport comes before its bytes"
         self.sasl.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
         self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
 
     def not_admitted(self, denied: ClientDenied) -> None:
-        """End the connection of a client that is who it says, and may not come in."""
+        """End the connection of an authenticated client that is not admitted."""
         self._counters.count(self._counters.refused, denied.reason)
         self.end(DENIAL_CODES.get(denied.reason, codes.NOT_AUTHENTICATED), denied.text)
 
     def peer_name(self) -> str:
-        """Return where the client is, for logs."""
+        """Return the client's address, for logs."""
         return "?" if self._peer is None else f"{self._peer.host}:{self._peer.port}"
 
     # --- requests ---
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
-        """Have a request of the client carried out; a failure is ours, and costs the connection."""
+        """Run a request of the client; an unexpected error ends the connection."""
         run_for(self.cell, self, request)
 
     def refuse_request(self, flow_id: int, request_id: int, code: int, text: str, retry_after_ms: int | None) -> None:
-        """Answer a request with an error; the flow id that it asked for is used up."""
+        """Answer a request with an error; its flow id is used up."""
         self.ids.answered(flow_id)
         self.send(Error(flow_id, request_id, code, text, retry_after_ms).encode())
 
     def close_publisher(self, flow: PublisherFlow) -> None:
-        """Let go of a publisher; what is remembered of it lies with its name."""
+        """Close a publisher; the directory keeps the state of a named one."""
         self.publishers.remove(flow.flow_id)
         if flow.named is not None:
             self.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
         self.report(CLIENT_FLOW_CLOSED, f"publisher flow {flow.shown()} closed")
 
     def count_received(self, count: int) -> None:
-        """Count messages that the client has published in other ways than by PUBLISH."""
+        """Count messages that the client has published by other frames than PUBLISH."""
         self._counters.messages_received += count
 
     def report(self, kind: EventKind, what: str) -> None:
-        """Tell operators what the client did."""
+        """Report an action of the client to operators."""
         self.services.events.emit(kind, what, client=self.client)
 
     # --- what goes out ---
 
     def flush(self) -> None:
-        """Write now what there is to say."""
+        """Write all output now."""
         self.output.flush()
 
     def _gather(self) -> None:
-        """Tell the engine what publishers are to hear once in a turn."""
+        """Send the engine the PUB_ACKs of this turn."""
         if self.publishers.has_news:
             for ack in self.publishers.acks():
                 self.engine.send(ack.encode())
 
     def _cut_off(self) -> None:
-        """End the connection of a client that goes on asking and takes no answers."""
+        """End the connection of a client that sends requests and does not read the responses."""
         self._counters.count(self._counters.violated, "answers_not_read")
-        log.info("client %r at %s goes on asking and reads no answers", self.client, self.peer_name())
+        log.info("client %r at %s does not read responses; disconnecting", self.client, self.peer_name())
         self.fail()
 
     def send(self, data: bytes) -> None:
-        """Answer something at the end of this turn."""
+        """Send a frame at the end of this turn."""
         self.output.send(data)
 
     def _ask_flush(self) -> None:
@@ -193,11 +193,11 @@ class FlowPeer(Behaviour):
 
     def _violated(self, code: int, text: str) -> None:
         self._counters.count(self._counters.violated, codes.NAMES[code].replace(" ", "_"))
-        log.info("client %r at %s broke a rule (%s): %s", self.client, self.peer_name(), codes.NAMES[code], text)
+        log.info("protocol error from client %r at %s (%s): %s", self.client, self.peer_name(), codes.NAMES[code], text)
         self._close_transport()
 
     def end(self, code: int, text: str) -> None:
-        """End the connection for what only we know to be wrong."""
+        """End the connection on our initiative, with an error."""
         if self.engine.phase != CLOSED:
             self.engine.fail(code, text)
             self._violated(code, text)
@@ -209,7 +209,7 @@ class FlowPeer(Behaviour):
             self._transport.close_after_flush()
 
     def _release(self) -> None:
-        """Let go of every flow: what was delivered and not settled is delivered to somebody again."""
+        """Release every flow: unsettled messages are delivered again, to any consumer."""
         if self.is_released:
             return
         self.is_released = True
@@ -227,7 +227,7 @@ class FlowPeer(Behaviour):
             self.report(CLIENT_DISCONNECTED, f"flow client at {self.peer_name()} disconnected")
 
     def fail(self) -> None:
-        """Our own mistake: the client gets its messages again over another connection."""
+        """Abort after a fault of our own: the client gets its messages again over another connection."""
         self._release()
         if self._transport is not None:
             self._transport.abort()

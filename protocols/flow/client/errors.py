@@ -28,7 +28,7 @@ class ClientClosed(FlowClientError):
 
 
 class CodedError(FlowClientError):
-    """The gateway said no. `code` is one of the table of errors in `docs/flow-protocol.md`."""
+    """The gateway refused. `code` is one of the table of errors in `docs/flow-protocol.md`."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{NAMES.get(code, 'code')} ({code:#06x}): {text}")
@@ -47,12 +47,12 @@ class RequestRefused(CodedError):
 
 @final
 class RequestInterrupted(FlowClientError):
-    """The connection broke before the answer to a request that must not be said twice."""
+    """The connection broke before the answer to a request that must not be repeated."""
 
 
 @final
 class PublishRefused(CodedError):
-    """Messages were refused, and are nowhere. The code and text are those of the first; the publisher goes on."""
+    """Messages were refused, and are not stored. Code and text are those of the first; the publisher stays open."""
 
     def __init__(self, code: int, text: str, sequences: list[int], count: int) -> None:
         super().__init__(code, text)
@@ -67,12 +67,12 @@ class MessageTooLarge(FlowClientError):
 
 @final
 class PublisherEnded(CodedError):
-    """The gateway ended the publisher. With code `fenced`, somebody else opened the publisher of that name."""
+    """The gateway ended the publisher. With code `fenced`, the publisher of that name was opened elsewhere."""
 
 
 @final
 class PublisherForgotten(FlowClientError):
-    """The gateway knows the publisher no longer: sending again what is unanswered might store messages twice."""
+    """The gateway no longer knows the publisher: sending unanswered messages again might store them twice."""
 
 
 @final

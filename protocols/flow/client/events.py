@@ -42,7 +42,7 @@ class FlowDeactivated:
 @final
 @dataclass(frozen=True)
 class FlowInterrupted:
-    """The consumer's flow is gone for now. What it held is delivered again, to it or to others."""
+    """The consumer's flow is interrupted. Its unsettled messages are delivered again, to it or to others."""
 
     queue: str
     reason: str
@@ -61,7 +61,7 @@ class SettledTooLate:
 @final
 @dataclass(frozen=True)
 class PartitionsChanged:
-    """The consumer's partitions are others now, all of them named. What drains is to be let go of."""
+    """The consumer's partitions have changed; the list is complete. Draining ones have to be released."""
 
     queue: str
     partitions: tuple[PartitionState, ...]

@@ -29,7 +29,7 @@ Properties = Sequence[tuple[str, UserPropertyValue]]
 
 @final
 class Message:
-    """What is published to a topic, or with `queue` to a queue by its name. Not to be changed once it was published.
+    """A message to publish, to a topic or with `queue` to a queue by name. It must not be changed after publishing.
 
     Times are relative: `ttl_ms` and `delay_ms` count from when the gateway gets it. `key` picks the partition, and so
     whose order it keeps. Raises ValueError for what cannot be said.
@@ -138,12 +138,12 @@ class Received:
 
     @property
     def payload(self) -> bytes:
-        """What was published."""
+        """The published payload."""
         return self._delivered.payload
 
     @property
     def topic(self) -> str:
-        """What it was published to; `$queue/NAME` for a queue by its name."""
+        """The topic it was published to; `$queue/NAME` for a queue by name."""
         return self._delivered.topic
 
     @property
@@ -173,7 +173,7 @@ class Received:
 
     @property
     def timestamp_ms(self) -> int:
-        """When it was sent, as its sender says: ms since 1970; 0: it does not."""
+        """When it was sent, set by the sender: ms since 1970; 0: not set."""
         return self._headers.timestamp_ms
 
     @property
@@ -188,7 +188,7 @@ class Received:
 
     @property
     def correlation(self) -> bytes | None:
-        """What it belongs to, as its sender says."""
+        """The correlation id that the sender set."""
         return self._headers.correlation
 
     @property
@@ -198,12 +198,12 @@ class Received:
 
     @property
     def content_type(self) -> str | None:
-        """What the payload is."""
+        """The content type of the payload."""
         return self._headers.content_type
 
     @property
     def is_text(self) -> bool:
-        """Whether the sender says that the payload is UTF-8 text."""
+        """Whether the sender marked the payload as UTF-8 text."""
         return self._headers.payload_is_text
 
     @property
@@ -216,7 +216,7 @@ class Received:
 
 
 class QueueMessage(Received):
-    """A message of a queue, as whoever browses sees it."""
+    """A message of a queue, as a browser sees it."""
 
     __slots__ = ()
 
@@ -240,7 +240,7 @@ class QueueMessage(Received):
 class Delivery(QueueMessage):
     """A message of a queue. It is the consumer's until it is settled, or taken back.
 
-    Settling says what became of it, once; what is said later changes nothing. The words go out with the next write and
+    A delivery is settled once; later settlements change nothing. The words go out with the next write and
     are not answered.
     """
 

@@ -25,7 +25,7 @@ class Target:
 
 
 def target_of(url: str) -> Target:
-    """Return what a URL names: `flow://host[:port]`, or `flows://` for TLS. Raises ValueError."""
+    """Parse a URL: `flow://host[:port]`, or `flows://` for TLS. Raises ValueError."""
     match = _URL.fullmatch(url)
     if match is None:
         raise ValueError(f"{url!r} is no URL of a gateway: flow://HOST[:PORT], or flows://HOST[:PORT] for TLS")
@@ -45,7 +45,7 @@ class ClientOptions:
     vpn: str = ""  # the message VPN to be in; empty: the one that the gateway's listener is for
     user: str = ""
     password: str = field(default="", repr=False)
-    token: str | TokenSource = field(default="", repr=False)  # a function is asked for each connection
+    token: str | TokenSource = field(default="", repr=False)  # a function is called for each connection
     allow_plain_without_tls: bool = False  # send the password itself over a connection that anybody can read
     connect_timeout_s: float = 10.0  # from dialling until the gateway has let us in; each attempt
     close_timeout_s: float = 10.0  # for answers that are still due when a client, publisher or consumer is closed

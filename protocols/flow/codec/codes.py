@@ -26,7 +26,7 @@ INTERNAL: Final = 0x0206
 VPN_NOT_ALLOWED: Final = 0x0207  # there is no such message VPN, or not for this client
 VPN_UNAVAILABLE: Final = 0x0208  # it is shut down
 
-# 0x03: a request. It has failed, and the connection goes on.
+# 0x03: a request. It has failed; the connection stays.
 NOT_FOUND: Final = 0x0301
 PERMISSION_DENIED: Final = 0x0302
 DISABLED: Final = 0x0303
@@ -34,14 +34,14 @@ TOO_MANY: Final = 0x0304
 IN_USE: Final = 0x0305
 REQUEST_INVALID: Final = 0x0306  # it names a value that is not allowed
 ALREADY_EXISTS: Final = 0x0308  # a queue by that name
-UNREADABLE: Final = 0x0307  # the store cannot be read now, or what it has is damaged
+UNREADABLE: Final = 0x0307  # the store cannot be read now, or its rows are damaged
 
 # 0x04: a publisher, whose flow is gone; FENCED also a cursor's binding.
-FENCED: Final = 0x0401  # somebody else opened the publisher, or bound the cursor
+FENCED: Final = 0x0401  # the publisher was opened, or the cursor bound, elsewhere
 WINDOW_EXCEEDED: Final = 0x0402
 SEQUENCE_NOT_ASCENDING: Final = 0x0403
 
-# 0x05: a message. It was refused, and the flow goes on.
+# 0x05: a message. It was refused; the flow stays.
 MESSAGE_TOO_LARGE: Final = 0x0501
 QUEUE_FULL: Final = 0x0502
 SPOOL_FULL: Final = 0x0503

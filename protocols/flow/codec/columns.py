@@ -235,7 +235,7 @@ def _values_fit(offsets: memoryview, data: memoryview, count: int) -> bool:
 
 
 def _offsets_fit(offsets: memoryview, count: int, size: int) -> bool:
-    """Return whether there is one offset more than there are rows, from 0 to the size of what they point into."""
+    """Return whether there is one offset more than rows, ascending from 0 to the size of the data."""
     if len(offsets) != 4 * (count + 1):
         return False
     return int.from_bytes(offsets[:4], "little") == 0 and int.from_bytes(offsets[-4:], "little") == size

@@ -17,12 +17,12 @@ class PeerViolation(Exception):
 
 @final
 class LocalMisuse(Exception):
-    """Our own code asked for a frame that the protocol cannot express. A bug, not an input error."""
+    """The caller requested a frame that the protocol cannot express. A bug, not an input error."""
 
 
 @final
 class RequestRefused(Exception):
-    """A request of the peer cannot be granted; it is answered with ERROR, and all else goes on."""
+    """A request of the peer is refused with ERROR; nothing else is affected."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class RequestRefused(Exception):
 
 @final
 class FlowBroken(Exception):
-    """The peer broke a rule of one flow, which ends; the connection goes on. `code` goes into ERROR."""
+    """The peer broke a rule of one flow. The flow ends with `code` in ERROR; the connection stays."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

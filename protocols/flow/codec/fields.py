@@ -87,7 +87,7 @@ KNOWN: Final = frozenset(
 
 @final
 class FieldReader:
-    """The fields of one frame, by id. Raises PeerViolation for what is missing, or is no value of its kind."""
+    """The fields of one frame, by id. Raises PeerViolation for a missing field or a malformed value."""
 
     def __init__(self, frame_name: str, data: bytes, start: int, end: int) -> None:
         self._frame_name = frame_name

@@ -145,7 +145,7 @@ class Frame:
 def cut_frame(data: bytes, pos: int, end: int, frame_bytes_max: int) -> Frame | None:
     """Return the frame at `pos`, or None while part of it is missing.
 
-    The size is judged as soon as its four bytes are there, so nobody makes us hold an oversize frame. Raises
+    The size is checked as soon as its four bytes are there, so no oversize frame is buffered. Raises
     PeerViolation.
     """
     if pos + _LENGTH_BYTES > end:
@@ -169,7 +169,7 @@ def cut_frame(data: bytes, pos: int, end: int, frame_bytes_max: int) -> Frame | 
 
 
 def missing_bytes(data: bytes, pos: int, end: int) -> int:
-    """Return how many bytes of the frame at `pos` are not there yet, as far as that can be said; else 0."""
+    """Return how many bytes of the frame at `pos` are missing; 0 if that is not known."""
     if pos + _LENGTH_BYTES > end:
         return 0
     return max(0, pos + frame_bytes(data, pos) - end)
@@ -181,7 +181,7 @@ def frame_bytes(data: bytes, pos: int) -> int:
 
 
 def encode_frame(kind: int, flags: int, flow_id: int, fields: bytes, body: bytes) -> bytes:
-    """Return a frame. Raises LocalMisuse when it cannot be said."""
+    """Return an encoded frame. Raises LocalMisuse for values the protocol cannot express."""
     if len(fields) > 0xFFFF:
         raise LocalMisuse(f"{len(fields)} bytes of fields in {NAMES[kind]}; at most 65535 fit")
     head = (len(fields) + len(body) + _BODY_LENGTH_MIN).to_bytes(_LENGTH_BYTES, "big")

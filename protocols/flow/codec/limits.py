@@ -7,13 +7,13 @@ PREFACE_BYTES: Final = 8
 FIELDS_MAX: Final = 64  # of one frame; a mechanism or a feature is one each
 NAME_BYTES_MAX: Final = 255  # of clients, publishers and queues, in UTF-8
 TEXT_BYTES_MAX: Final = 1024  # of a reason given to people
-UNAUTHENTICATED_FRAME_BYTES_MAX: Final = 4096  # nobody whom we do not know makes us hold more. Bearer tokens fit
+UNAUTHENTICATED_FRAME_BYTES_MAX: Final = 4096  # the most we buffer for an unknown client. Bearer tokens fit
 AUTHENTICATIONS_MAX: Final = 3  # failed attempts, then the connection ends
 SILENT_INTERVALS_MAX: Final = 3  # keep-alive intervals without a byte, then the peer is gone
 KEEP_ALIVE_MS_MIN: Final = 1_000  # more often than once a second is no sign of life but load
 WINDOW_MAX: Final = 65_535  # messages of a publisher without answer; each may need a row until it is stored
 RANGES_MAX: Final = 4_096  # of one SETTLE, and of one PUB_ACK
-ROWS_MAX: Final = 20_000  # of one STAGE: 20 ms of the gateway. Batches of Spark have 10,000 unless told otherwise
+ROWS_MAX: Final = 20_000  # of one STAGE: 20 ms of the gateway. Batches of Spark have 10,000 by default
 POSITIONS_MAX: Final = 4_096  # partitions that one frame speaks of; queues have 1,024 at most
 ATTEMPTS_MAX: Final = 100_000  # that one COMMIT_STAGED names, as the broker allows
 CHUNK_BYTES_DEFAULT: Final = 2 * 1024 * 1024  # payload of one ROWS: 10,000 rows of 200 bytes
@@ -24,7 +24,7 @@ SELECTOR_BYTES_MAX: Final = 16 * 1024  # of the text; selectors have a lower lim
 TOPIC_FILTER_BYTES_MAX: Final = 4 * 1024  # the syntaxes have lower limits of their own, and tell them
 ATTRIBUTES_BYTES_MAX: Final = 1024 * 1024  # of a queue, in JSON: mostly its subscriptions, of which it may have 10,000
 DEFLATED_BODY_BYTES_MIN: Final = 512  # each stream costs 8 us to set up; smaller bodies save too little for that
-# Of what a gateway sends one client in a turn: 30 ms of a processor, or 100 for bytes that do not compress.
+# Sent to one client in a turn: 30 ms of a processor, or 100 for bytes that do not compress.
 DEFLATED_BYTES_MAX: Final = 4 * 1024 * 1024
 # Bytes of a body for each of its stream. One read of 256 KiB makes us hold 25 MiB, less than a message may have; zlib
 # itself goes to 1,030.
@@ -37,7 +37,7 @@ assert FRAME_BYTES_MIN <= UNAUTHENTICATED_FRAME_BYTES_MAX <= FRAME_BYTES_MAX
 
 @final
 class FlowLimits:
-    """What one connection may ask of us. Checked values; one object is shared by all connections of a listener."""
+    """The limits of one connection. Checked values; all connections of a listener share one object."""
 
     def __init__(
         self,

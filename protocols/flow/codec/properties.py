@@ -17,9 +17,9 @@ MESSAGE_ID: Final = 0x01  # text
 CORRELATION: Final = 0x02  # bytes
 REPLY_TO: Final = 0x03  # text: a topic, or a queue as `#q/NAME`
 CONTENT_TYPE: Final = 0x04  # text
-TTL_MS: Final = 0x05  # u64: published, from arrival; delivered, what is left
+TTL_MS: Final = 0x05  # u64: in PUBLISH from arrival, in DELIVER the rest
 TIMESTAMP_MS: Final = 0x06  # u64: as the sender set it, since 1970
-DELAY_MS: Final = 0x07  # u64: nobody gets it earlier; only in PUBLISH
+DELAY_MS: Final = 0x07  # u64: not delivered before; only in PUBLISH
 
 USER: Final = 0x80
 NULL: Final = 0

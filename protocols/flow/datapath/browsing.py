@@ -19,7 +19,7 @@ from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, FlowState
 
 @final
 class BrowserFlow:
-    """A client's look at a queue."""
+    """A browser flow of a client on a queue."""
 
     def __init__(self, flow_id: int, urn: int, queue: ActorCell, delivery_id_max: int) -> None:
         self.flow_id = flow_id
@@ -35,7 +35,7 @@ class BrowserFlow:
 
 @final
 class Browsers:
-    """What one client looks at, over all its flows."""
+    """The browser flows of one client."""
 
     def __init__(self, out: list[bytes], wall_ms: Callable[[], int], counters: ProtocolCounters) -> None:
         self.flows: dict[int, BrowserFlow] = {}
@@ -70,7 +70,7 @@ class Browsers:
         self._send(flow)
 
     def credit(self, flow: BrowserFlow, delivery_id_max: int) -> None:
-        """Take over the limit that the client sets. It never falls: who wants no more ends the flow."""
+        """Apply the client's limit. It never falls: a client that wants no more ends the flow."""
         flow.delivery_id_max = max(flow.delivery_id_max, delivery_id_max)
         self._send(flow)
 
@@ -81,7 +81,7 @@ class Browsers:
             self._send(flow)
 
     def shown(self, message: Browsed) -> None:
-        """Send what a browser shows, or keep it while the socket is full."""
+        """Send the messages of a browser, or keep them while the socket is full."""
         flow = self._by_urn.get(message.flow_id)
         if flow is not None:
             flow.ahead.shown(message.messages)
@@ -95,7 +95,7 @@ class Browsers:
             self._out.append(FlowState(flow.flow_id, ENDED, 2, codes.REVOKED, reason, retry_after_ms).encode())
 
     def _send(self, flow: BrowserFlow) -> None:
-        """Send what waits, and have more shown."""
+        """Send waiting messages, and request more."""
         waiting = flow.ahead.waiting
         before = flow.sent_through
         wall_ms = self._wall_ms()
@@ -107,7 +107,7 @@ class Browsers:
 
 
 def _deliver(flow: BrowserFlow, found: BrowsedMessage, wall_ms: int) -> bytes:
-    """Return a DELIVER of a copy: without an assignment epoch, for it is nobody's."""
+    """Return a DELIVER of a copy: without an assignment epoch, because it is not assigned."""
     batch, row = found.batch, found.row
     head = DeliverHead(
         flow.flow_id,

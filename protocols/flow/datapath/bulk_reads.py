@@ -22,7 +22,7 @@ from sluicegate.protocols.flow.datapath.output import Output
 
 log = logging.getLogger("sluicegate.flow")
 
-READ_AGAIN_MS: Final = 1_000  # when a client may try again what the store could not read
+READ_AGAIN_MS: Final = 1_000  # when a client may retry a failed read of the store
 
 
 @final
@@ -57,7 +57,7 @@ class BulkReadFlow:
 
 @final
 class BulkReads:
-    """What one client reads in bulk, over all its flows. Invariant: a flow is in `_waiting` at most once."""
+    """The bulk reads of one client. Invariant: a flow is in `_waiting` at most once."""
 
     def __init__(
         self, output: Output, counters: ProtocolCounters, carry_out: Callable[[Coroutine[Any, Any, None]], None]
@@ -66,7 +66,7 @@ class BulkReads:
         self._output = output
         self._counters = counters
         self._carry_out = carry_out
-        self._waiting: deque[BulkReadFlow] = deque()  # flows that may go on, the next first
+        self._waiting: deque[BulkReadFlow] = deque()  # flows that may continue, the next first
         self._is_reading = False
         self._is_shut = False  # the socket takes no more
 
@@ -87,7 +87,7 @@ class BulkReads:
         self._carry_out = _carry_out_nothing
 
     def credit(self, flow: BulkReadFlow, number_max: int) -> None:
-        """Take over the limit that the client sets. It never falls: who wants no more ends the flow."""
+        """Apply the client's limit. It never falls: a client that wants no more ends the flow."""
         had_credit = flow.number < flow.number_max
         flow.number_max = max(flow.number_max, number_max)
         if not had_credit:
@@ -148,12 +148,12 @@ class BulkReads:
             self._queue_up(flow)
 
     def _fail(self, flow: BulkReadFlow, code: int, problem: str) -> None:
-        """End a flow whose range cannot be read any further. What was sent of it stands."""
+        """End a flow whose range cannot be read any further. Chunks that were sent stay valid."""
         del self.flows[flow.flow_id]
         retry_after_ms = READ_AGAIN_MS if code == codes.UNREADABLE else None
         self._output.send(Error(flow.flow_id, NO_REQUEST, code, problem, retry_after_ms).encode())
 
 
 def _carry_out_nothing(request: Coroutine[Any, Any, None]) -> None:
-    """Carry out what a connection that has ended reads."""
+    """Drop a read: the connection has ended."""
     request.close()

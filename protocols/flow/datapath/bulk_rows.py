@@ -172,11 +172,11 @@ def _put_properties(out: ColumnWriter, headers: list[Headers | None]) -> None:
 
 # The rows of a STAGE, brought into batches.
 #
-# Flow: staged publishing. A row says what a PUBLISH could say. All of it is looked at here, before anything is kept:
-# whether rows may be published where they want to go depends on the queues, and is asked when they are committed.
+# Flow: staged publishing. A row has the fields of a PUBLISH. All of it is checked here, before anything is kept:
+# whether the queues accept the rows is checked at the commit.
 
 
-BATCH_ROWS_MAX: Final = 500  # of one batch: what a queue numbers and delivers in one go
+BATCH_ROWS_MAX: Final = 500  # of one batch: numbered and delivered by a queue at once
 
 REQUIRED: Final = c.TOPIC | c.PAYLOAD
 STAGEABLE: Final = (

@@ -61,9 +61,9 @@ class ConsumerFlow:
         self.unsettled = UnsettledDeliveries()
         self.state_number = 0
         self.is_active = False
-        self.partitions: set[int] = set()  # it takes messages from, as the queue last said
+        self.partitions: set[int] = set()  # assigned, as of the queue's last message
         self.list_number = 0  # of the PARTITIONS sent last
-        self.draining: dict[tuple[int, int], int] = {}  # partition, epoch -> number of the list that first said so
+        self.draining: dict[tuple[int, int], int] = {}  # partition, epoch -> number of the first list with it
         self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its last delivery
         self._topic = ""
         self._topic_data = b""
@@ -81,14 +81,14 @@ class ConsumerFlow:
 
 @final
 class Consumers:
-    """What one client receives, over all its flows."""
+    """The consumer flows of one client."""
 
     def __init__(self, out: list[bytes], answer: Callable[[bytes], None], dispatcher: Dispatcher) -> None:
         self.flows: dict[int, ConsumerFlow] = {}
         self.by_urn: dict[int, ConsumerFlow] = {}
         self.sent_count = 0
         self._out = out  # frames of flows, in their order
-        self._answer = answer  # sends what a client has asked for, before those
+        self._answer = answer  # sends responses, before those
         self._dispatcher = dispatcher
         self._is_shut = False  # the socket takes no more
 
@@ -100,7 +100,7 @@ class Consumers:
         self._review(flow)
 
     def remove(self, flow: ConsumerFlow) -> None:
-        """Forget a flow; what it holds is its queue's again, who is told elsewhere."""
+        """Forget a flow. The caller returns its unsettled messages to the queue."""
         self.flows.pop(flow.flow_id, None)
         self.by_urn.pop(flow.urn, None)
         flow.window.close()
@@ -114,7 +114,7 @@ class Consumers:
     # --- credit ---
 
     def credit(self, flow: ConsumerFlow, credit: Credit) -> None:
-        """Take over the limit that the client sets. It falls only if the client recalls it, and then it is told."""
+        """Apply the client's limit. It falls only if the client recalls credit, which is answered."""
         if credit.is_recall:
             flow.delivery_id_max = max(credit.delivery_id_max, flow.sent_through)
             self._answer(Credit(flow.flow_id, flow.delivery_id_max, False, True).encode())
@@ -131,7 +131,7 @@ class Consumers:
                 self._wake(flow)
 
     def _review(self, flow: ConsumerFlow) -> None:
-        """Set the window to what the client may get now, and let partitions that wait know."""
+        """Set the window to the messages the client may get now, and wake waiting partitions."""
         self._set_limit(flow)
         self._wake(flow)
 
@@ -144,7 +144,7 @@ class Consumers:
     # --- deliveries ---
 
     def deliver(self, message: Deliveries, wall_ms: int) -> None:
-        """Send what a partition delivers."""
+        """Send the deliveries of a partition."""
         flow = self.by_urn.get(message.flow.flow_id)
         if flow is None:
             return  # unbound meanwhile: the partition has them back
@@ -164,7 +164,7 @@ class Consumers:
         self._review(flow)
 
     def _send(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
-        """Send neighbouring rows. What the client has taken its credit back for goes back untouched."""
+        """Send consecutive rows. Rows whose credit the client has recalled are returned untouched."""
         count = delivery.stop_row - delivery.start_row
         sent_count = min(count, flow.delivery_id_max - flow.sent_through)
         first_sequence = delivery.first_sequence
@@ -222,10 +222,10 @@ class Consumers:
                 )
             )
 
-    # --- what the client says ---
+    # --- settlements ---
 
     def settle(self, flow: ConsumerFlow, frame: SettleFrame) -> None:
-        """Settle what the client speaks of, and name what it does not hold."""
+        """Carry out the client's settlements, and report ids that it does not hold."""
         unknown: list[tuple[int, int]] = []
         if frame.accepted_through:
             for run in flow.unsettled.take(0, frame.accepted_through + 1):
@@ -259,7 +259,7 @@ class Consumers:
     # --- partitions that come and go ---
 
     def state(self, flow: ConsumerFlow, partitions: set[int]) -> None:
-        """Take over which partitions the flow has; let go of what is held of others, and tell the client."""
+        """Set the flow's partitions; release unsettled messages of others, and notify the client."""
         self.answer_bind(flow)
         flow.partitions = partitions
         for number in list(flow.sources):
@@ -274,7 +274,7 @@ class Consumers:
             self._send_state(flow, ACTIVE if is_active else INACTIVE, codes.NONE, "", None)
 
     def assignment(self, flow: ConsumerFlow, assignment: Assignment, now_ms: int) -> None:
-        """Send the list of the flow's partitions, and remember which of them it has to let go of."""
+        """Send the list of the flow's partitions, and record which of them it has to release."""
         flow.list_number += 1
         states: list[PartitionState] = []
         draining: dict[tuple[int, int], int] = {}
@@ -289,7 +289,7 @@ class Consumers:
         self._out.append(Partitions(flow.flow_id, flow.list_number, tuple(states)).encode())
 
     def acknowledge(self, flow: ConsumerFlow, number: int) -> None:
-        """The client has let go of what was draining in that list. One that was never sent says nothing."""
+        """The client has released the partitions that were draining in that list. Unknown numbers are ignored."""
         released = [key for key, since in flow.draining.items() if since <= number]
         if released:
             flow.queue.inbox.post(AcknowledgeHandoff(flow.urn, released))
@@ -306,7 +306,7 @@ class Consumers:
 
 
 def check_writable(delivery: Delivery, row: int) -> None:
-    """Write a row for nobody; raise what writing it fails over."""
+    """Encode a row without sending it; raise the error of encoding it."""
     batch = delivery.batch
     head = DeliverHead(
         1,
@@ -322,14 +322,14 @@ def check_writable(delivery: Delivery, row: int) -> None:
     write_deliver(head, 1, delivery.first_sequence, topic=topic, headers=headers, payload=payload, wall_ms=0)
 
 
-# The flow ids of one connection: each is asked for once, ascending, and used up when its flow has ended.
+# The flow ids of one connection: each is requested once, ascending, and used up when its flow has ended.
 #
-# Flow: frames. So what comes late for a flow that has ended is told apart from what was never asked for.
+# Flow: frames. Late frames for an ended flow are thereby told apart from frames for an unknown one.
 
 
 @final
 class FlowIds:
-    """Which flow ids the client has asked for so far."""
+    """The flow ids that the client has requested so far."""
 
     def __init__(self) -> None:
         self._highest = 0

@@ -35,7 +35,7 @@ class Output(Flushed):
         self._cell = cell
         self._engine = engine
         self._counters = counters
-        self._gather = gather  # has the engine told what is to be said once in a turn
+        self._gather = gather  # sends the engine the frames that go out once per turn
         self._give_up = give_up
         self._is_asked = False
         self._unread = UnreadResponses()
@@ -105,4 +105,4 @@ class Output(Flushed):
 
 
 def _nothing() -> None:
-    """Do what is done for a connection that has ended."""
+    """Do nothing: the connection has ended."""

@@ -37,10 +37,10 @@ from sluicegate.protocols.flow.codec.frames.publish import TOPIC_CACHED_BYTES_MA
 from sluicegate.protocols.flow.codec.limits import RANGES_MAX
 from sluicegate.protocols.flow.publishers.publisher import NamedPublisher
 
-TOPICS_KNOWN_MAX: Final = 1024  # of one connection, looked at and found good
+TOPICS_KNOWN_MAX: Final = 1024  # of one connection, checked and valid
 TEXT_CHARS_MAX: Final = 200  # of a refusal
-UNKNOWN_FLOW: Final = "unknown_flow"  # counter: what came on a flow that had ended
-DIRECT_REFUSED: Final = "invalid_topic"  # counter: direct messages whose publisher is told nothing
+UNKNOWN_FLOW: Final = "unknown_flow"  # counter: messages on a flow that had ended
+DIRECT_REFUSED: Final = "invalid_topic"  # counter: direct messages dropped without a response
 
 _CODES: Final[dict[int, int]] = {
     REFUSED_MESSAGE_TOO_LARGE: codes.MESSAGE_TOO_LARGE,
@@ -91,7 +91,7 @@ class PublisherFlow:
         self.doubtful_through = 0 if named is None or not named.was_cut_off else named.highest() + named.window
         self.line: deque[Unanswered] = deque()  # ascending
         self.unanswered_count = 0  # messages in the line
-        self.refusals: list[Refusal] = []  # to be said with the next PUB_ACK
+        self.refusals: list[Refusal] = []  # to be sent with the next PUB_ACK
         self.has_news = False
 
     def add(self, first: int, last: int, count: int, pending: int) -> Unanswered:
@@ -102,7 +102,7 @@ class PublisherFlow:
         return entry
 
     def advance(self) -> None:
-        """Take what is decided from the head of the line."""
+        """Remove decided entries from the head of the queue."""
         line = self.line
         before = self.answered_through
         named = self.named
@@ -120,11 +120,11 @@ class PublisherFlow:
             self.has_news = True
             self.sequence_max = self.answered_through + self.window
             if named is not None:
-                # It may send what it has sent only because it has heard every answer up to a window before.
+                # What it has sent proves that it has received every answer up to a window before.
                 named.advance(self.answered_through, self.received_through - self.window)
 
     def leave(self) -> None:
-        """The flow ends: what is undecided stays with the publisher's name."""
+        """The flow ends: pending entries stay with the named publisher."""
         named = self.named
         if named is None:
             return
@@ -144,7 +144,7 @@ class PublisherFlow:
 
 @final
 class Publishers:
-    """What one client publishes, over all its publishers."""
+    """The publishers of one client."""
 
     def __init__(self, *, publisher: Publisher, client: str, counters: ProtocolCounters) -> None:
         self.publisher = publisher  # changed until the client has shown who it is
@@ -162,7 +162,7 @@ class Publishers:
         self.flows[flow.flow_id] = flow
 
     def remove(self, flow_id: int) -> PublisherFlow | None:
-        """Forget a publisher. What it published goes on; the answers are for nobody any more."""
+        """Forget a publisher. Its publications continue; their answers are dropped."""
         flow = self.flows.pop(flow_id, None)
         if flow is not None:
             self.unanswered_count -= flow.unanswered_count
@@ -172,7 +172,7 @@ class Publishers:
     # --- messages ---
 
     def publish(self, event: PublishesReceived, wall_ms: int) -> None:
-        """Publish what came on one flow. Raises FlowBroken."""
+        """Publish the messages of one flow. Raises FlowBroken."""
         if event.has_headers:
             _hash_keys(event.headers)
         if event.flow_id == 0:
@@ -191,7 +191,7 @@ class Publishers:
             self._publish_rows(flow, event, 0, len(event.sequences), wall_ms)
         if named is not None and flow.doubtful_window == 0 < flow.doubtful_through < flow.received_through:
             flow.doubtful_through = 0
-            named.was_cut_off = False  # it is past what it had in flight
+            named.was_cut_off = False  # it is past the messages that were in flight
         flow.advance()
         self.has_news = self.has_news or flow.has_news
         self.unanswered_count += flow.unanswered_count - before
@@ -273,7 +273,7 @@ class Publishers:
             publication.session_rows = [noted]
 
     def _publish_direct(self, event: PublishesReceived, wall_ms: int) -> None:
-        """Publish messages that nobody answers for; those that cannot be are counted."""
+        """Publish direct messages, which get no answer; refused ones are counted."""
         rows = [row for row in range(len(event.topics)) if event.to_queue or not self._problem_of(event.topics[row])]
         if len(rows) < len(event.topics):
             self._counters.count(self._counters.dropped, DIRECT_REFUSED, len(event.topics) - len(rows))
@@ -380,7 +380,7 @@ def _hash_keys(column: list[Headers | None]) -> None:
 
 
 def topic_problem(topic: str) -> str:
-    """Return why nobody may publish to a topic, or nothing."""
+    """Return why a topic is invalid for publishing, or an empty text."""
     try:
         check_published_topic(topic)
     except TopicError as error:

@@ -97,7 +97,7 @@ class FlowEngine:
         self.saved_sent = 0
         self._deflated_bytes_max = DEFLATED_BYTES_MAX if is_gateway else FRAME_BYTES_MAX
         self._turns = TO_GATEWAY if is_gateway else TO_CLIENT
-        self._frame_bytes_max = frame_bytes_max  # of what we take, once the connection is open
+        self._frame_bytes_max = frame_bytes_max  # of received frames, once the connection is open
         self._connect_timeout_ms = connect_timeout_ms
         self._topics: dict[bytes, str] = {}
         self._out: list[bytes] = []
@@ -119,7 +119,7 @@ class FlowEngine:
     # --- the three verbs of every engine ---
 
     def feed(self, data: bytes, now_ms: int, wall_ms: int) -> list[FlowEvent]:
-        """Return what the peer said, in wire order. A violation is answered here, and is the last event.
+        """Return the peer's frames as events, in wire order. A violation is answered here, and is the last event.
 
         `wall_ms` is what the times in messages, which are relative on the wire, count from. `data` is empty behind a
         frame that was placed.
@@ -192,14 +192,14 @@ class FlowEngine:
         return len(self._out) > 0
 
     def alive(self, now_ms: int) -> None:
-        """Count the peer as heard: it cannot show that it is alive while we do not read from it."""
+        """Count the peer as alive: while we do not read from it, it cannot show that it is."""
         self._received_ms = now_ms
 
     def wrote(self, now_ms: int) -> None:
         """Note that bytes went out: the peer needs no PING for a while."""
         self._sent_ms = now_ms
 
-    # --- what the owner says ---
+    # --- commands of the owner ---
 
     def send(self, data: bytes) -> None:
         """Send whole frames. Nothing is sent behind CLOSE."""
@@ -211,7 +211,7 @@ class FlowEngine:
             self._out.append(data)
 
     def welcome(self, ours: Welcome, wall_ms: int) -> list[FlowEvent]:
-        """Gateway: answer HELLO; return what the client had sent on meanwhile."""
+        """Gateway: answer HELLO; return the events of frames that the client has sent meanwhile."""
         if self.phase != GREETING:
             return []  # it took too long
         assert self._waits, "WELCOME answers HELLO"
@@ -222,7 +222,7 @@ class FlowEngine:
         return self._resume(wall_ms)
 
     def auth_answer(self, answer: AuthAnswer, wall_ms: int) -> list[FlowEvent]:
-        """Gateway: answer AUTH; return what the client had sent on meanwhile."""
+        """Gateway: answer AUTH; return the events of frames that the client has sent meanwhile."""
         if self.phase != AUTHENTICATING:
             return []  # it took too long
         assert self._waits, "the gateway answers AUTH"
@@ -277,7 +277,7 @@ class FlowEngine:
     # --- reading ---
 
     def _read_on(self, data: bytes, wall_ms: int) -> list[FlowEvent]:
-        """Read what is there, up to where something is missing or an answer is due."""
+        """Read all complete frames, up to one that needs a response first."""
         events: list[FlowEvent] = []
         try:
             self._read(data, events, wall_ms)

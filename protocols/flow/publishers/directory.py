@@ -25,8 +25,8 @@ from sluicegate.protocols.flow.publishers.publisher import ROW_PREFIX, NamedPubl
 
 log = logging.getLogger("sluicegate.flow")
 
-SWEEP_MS = 60_000  # how often publishers are looked for that nobody has opened for too long
-LOOK_AGAIN_MS = 10  # at what a publisher left undecided, when a commit has not decided it
+SWEEP_MS = 60_000  # interval of the sweep for expired publishers
+LOOK_AGAIN_MS = 10  # recheck of publications that a commit has not decided
 
 
 class PublisherDirectory(LoopActor):
@@ -37,7 +37,7 @@ class PublisherDirectory(LoopActor):
     ) -> None:
         super().__init__(cell)
         self.publishers_max = publishers_max
-        self.remembered_ms = remembered_ms  # how long a publisher that nobody opens is known
+        self.remembered_ms = remembered_ms  # how long a publisher is kept that is not opened
         self._spool = spool
         self._row_prefix = row_prefix  # before the keys of its rows
         self._by_name: dict[str, NamedPublisher] = {}
@@ -54,7 +54,7 @@ class PublisherDirectory(LoopActor):
         }
 
     def on_start(self) -> None:
-        """Begin to look for publishers that nobody opens any more."""
+        """Start the sweep for expired publishers."""
         self.cell.after(SWEEP_MS, self._sweep)
 
     async def _claim(self, message: ClaimPublisher) -> NamedPublisher:
@@ -99,7 +99,7 @@ class PublisherDirectory(LoopActor):
             try:
                 await before.ask(FencePublisher(publisher))
             except pykka.ActorDeadError:
-                log.debug("the connection that had publisher %r was gone already", publisher.name)
+                log.debug("publisher %r: its connection was gone already", publisher.name)
 
     async def _decide(self, publisher: NamedPublisher) -> None:
         """Wait until the store has decided about everything that the last connection published."""
@@ -114,7 +114,7 @@ class PublisherDirectory(LoopActor):
                 publisher.settle_undecided()
 
     def _release(self, message: ReleasePublisher) -> None:
-        """Keep a publisher until somebody opens it again."""
+        """Keep a publisher until it is opened again."""
         publisher = message.publisher
         if message.epoch != publisher.epoch or publisher.owner is None:
             return
@@ -139,7 +139,7 @@ class PublisherDirectory(LoopActor):
             answer.set(refusal)
 
     def _restore(self, message: RestorePublishers) -> int:
-        """Bring back the publishers that the store knows. They count as used now: nobody knows since when they rest."""
+        """Restore the stored publishers. They count as used now: the time of their last use is not stored."""
         for key, value in message.rows.items():
             if not key.startswith(ROW_PREFIX):
                 continue
@@ -148,14 +148,14 @@ class PublisherDirectory(LoopActor):
                 publisher = self._by_name.setdefault(name, NamedPublisher(name, self._row_prefix))
                 publisher.restore(place, value)
             except (ValueError, struct.error) as error:
-                log.error("a row of a publisher cannot be read: %s", error)
+                log.error("cannot read the stored row of a publisher: %s", error)
                 continue
             publisher.idle_since_ms = self.runtime.clock.wall_ms()
             publisher.was_cut_off = not message.was_clean
         return len(self._by_name)
 
     def _sweep(self) -> None:
-        """Forget the publishers that nobody has opened for too long."""
+        """Drop publishers that were not opened for too long."""
         if self.cell.is_stopped():
             return
         oldest_ms = self.runtime.clock.wall_ms() - self.remembered_ms

@@ -29,7 +29,7 @@ class ReleasePublisher:
 
 @dataclass(slots=True)
 class FencePublisher:
-    """Directory -> connection, an ask: somebody else opens it. Answered with None when the flow has ended."""
+    """Directory -> connection, ask: the publisher is opened elsewhere. Answered with None when the flow has ended."""
 
     publisher: NamedPublisher
 

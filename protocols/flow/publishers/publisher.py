@@ -20,7 +20,7 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.ranges import RangeSet
 
 ROW_PREFIX: Final = b"flow-publisher/"
-EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row that says how often the publisher was opened
+EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row with the publisher's epoch
 
 _PLACE: Final = struct.Struct(">I")
 _ROW: Final = struct.Struct(">QQQ")  # floor, first, last
@@ -38,12 +38,12 @@ class NamedPublisher:
 
     def __init__(self, name: str, row_prefix: bytes = b"") -> None:
         self.name = name
-        self.user = ""  # whose it is: nobody else may open it; empty: anybody's
+        self.user = ""  # owner: no other user may open it; empty: any user may
         self.epoch = 0
         self.floor = 0  # up to here every sequence is decided, and the publisher knows
         self.stored = RangeSet()  # above the floor
         self.owner: Address | None = None  # the connection that has it open
-        self.idle_since_ms = 0  # wall clock, while nobody has it
+        self.idle_since_ms = 0  # wall clock, while it is not open
         # The gateway was not stopped in order while it had this publisher, which has not been past that time since.
         self.was_cut_off = False
         self.window = 0  # sequences that it may have sent ahead of answers, before it was cut off too; 0: not known
@@ -58,12 +58,12 @@ class NamedPublisher:
             self.stored.add(max(first, self.floor + 1), last + 1)
 
     def note_refused(self, first: int, last: int) -> None:
-        """Note that these were refused, and the publisher may not have heard."""
+        """Note refused sequences; the publisher may not have received the refusal."""
         if last > self.floor:
             self._refused.add(max(first, self.floor + 1), last + 1)
 
     def advance(self, answered_through: int, acknowledged_through: int) -> None:
-        """Raise the floor: every sequence up to the first is answered, and up to the second the answers were heard."""
+        """Raise the floor: sequences up to the first are answered, and the publisher has answers up to the second."""
         self._refused.remove(0, acknowledged_through + 1)
         refused = self._refused.ranges()
         floor = min(answered_through, refused[0][0] - 1) if refused else answered_through
@@ -72,7 +72,7 @@ class NamedPublisher:
             self.stored.remove(0, floor + 1)
 
     def settle_undecided(self) -> None:
-        """Look again at what the last connection left open."""
+        """Recheck the publications that the last connection left pending."""
         left: list[tuple[Publication, int, int]] = []
         for publication, first, last in self.undecided:
             if publication.confirmed:
@@ -82,7 +82,7 @@ class NamedPublisher:
         self.undecided = left
 
     def begin_again(self, window: int) -> None:
-        """Let another connection have it: what was refused and not heard of comes again."""
+        """Open it for another connection: refusals that the publisher may not have received are repeated."""
         self.window = max(window, self.window) if self.was_cut_off else window
         self._refused = RangeSet()
         self.epoch += 1
@@ -113,7 +113,7 @@ class NamedPublisher:
     def restore(self, place: int, value: bytes) -> None:
         """Take a row that the store has, at the start of the gateway.
 
-        Raises struct.error and ValueError for what is no row.
+        Raises struct.error and ValueError for a malformed row.
         """
         if place == EPOCH_PLACE:
             floor, self.epoch = _EPOCH.unpack_from(value)

@@ -38,7 +38,7 @@ from sluicegate.protocols.flow.publishers.messages import (
 from sluicegate.protocols.flow.publishers.publisher import NamedPublisher
 
 PROTOCOL: Final = "flow"
-RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
+RETRY_AFTER_MS: Final = 1_000  # when a client may retry a request that is refused for now
 
 _BIND_CODES: Final[dict[str, int]] = {
     PERMISSION_DENIED: codes.PERMISSION_DENIED,
@@ -127,7 +127,7 @@ async def bind(peer: FlowPeer, request: Bind) -> None:
 
 
 async def _bind_consumer(peer: FlowPeer, request: Bind, handle: QueueHandle, selector: Selector | None) -> None:
-    """Bind a flow that consumes. Raises BindRefused."""
+    """Bind a consumer flow. Raises BindRefused."""
     services = peer.services
     unsettled_max = min(request.unsettled_max or services.limits.unsettled_max, services.limits.unsettled_max)
     window: CreditWindow[Address] = CreditWindow(0, services.credit)
@@ -166,7 +166,7 @@ async def _bind_consumer(peer: FlowPeer, request: Bind, handle: QueueHandle, sel
 
 
 async def _bind_browser(peer: FlowPeer, request: Bind, handle: QueueHandle, selector: Selector | None) -> None:
-    """Bind a flow that looks. Raises BindRefused."""
+    """Bind a browser flow. Raises BindRefused."""
     flow = BrowserFlow(request.flow_id, peer.runtime.next_urn(), handle.cell, request.delivery_id_max)
     peer.browsers.add(flow)
     bind_browser = BindBrowser(

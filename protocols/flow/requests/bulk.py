@@ -200,7 +200,7 @@ async def _answer_staging(peer: FlowPeer, request: StageRows | CommitRows | Abor
     if isinstance(request, CommitRows):
         done: StagedCommitted = await directory.ask(CommitStaged(request.transaction, list(request.attempts), user))
         if not done.already:
-            peer.count_received(done.messages_count)  # what is staged is not published
+            peer.count_received(done.messages_count)  # staged messages count when they are published
         return StagingAnswer(frames.COMMIT_STAGED, request.request_id, done.messages_count, done.already)
     is_gone: bool = await directory.ask(AbortStaged(request.transaction, user))
     return StagingAnswer(frames.ABORT_STAGED, request.request_id, 0, not is_gone)
@@ -218,7 +218,7 @@ def _check_rights(peer: FlowPeer, batches: list[MessageBatch]) -> None:
         raise RequestRefused(codes.NOT_PERMITTED, denied.text) from None
 
 
-# --- what both need ---
+# --- for both ---
 
 
 async def _queue(peer: FlowPeer, name: str, needed: str) -> QueueHandle:

@@ -17,7 +17,7 @@ from sluicegate.protocols.security.authentication import AuthenticationFailed, C
 
 
 def greet(peer: FlowPeer, hello: Hello) -> Welcome | None:
-    """Return the answer to HELLO: the client's wishes, brought into the limits. None: it is not let in."""
+    """Return the response to HELLO: the client's values, brought into the limits. None: it is refused."""
     assert peer.sasl is not None, "the transport comes before its bytes"
     if hello.vpn:
         try:
@@ -39,7 +39,7 @@ def greet(peer: FlowPeer, hello: Hello) -> Welcome | None:
 
 
 async def authenticate(peer: FlowPeer, auth: Auth) -> AuthAnswer | None:
-    """Return the answer to AUTH: with a mechanism it begins an exchange, else it goes on with one. None: it is over."""
+    """Return the response to AUTH, which begins an exchange if it names a mechanism. None: the connection ended."""
     assert peer.sasl is not None, "the transport comes before its bytes"
     try:
         if auth.mechanism:

@@ -83,7 +83,7 @@ async def _answer(peer: FlowPeer, request: Provision) -> Provisioned:
 
 
 def _attributes_of(request: Provision) -> dict[str, object]:
-    """Return what the body says. Raises RequestRefused."""
+    """Return the attributes in the body. Raises RequestRefused."""
     try:
         found = orjson.loads(request.attributes or b"{}")
     except orjson.JSONDecodeError as error:

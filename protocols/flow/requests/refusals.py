@@ -7,9 +7,9 @@ from sluicegate.messaging.bulk import staging
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.peer import FlowPeer
 
-RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
+RETRY_AFTER_MS: Final = 1_000  # when a client may retry a request that is refused for now
 
-# Of cursors and of transactions; where both have a reason, it is the same text.
+# For cursors and transactions; a reason that both have has the same text.
 REFUSAL_CODES: Final[dict[str, int]] = {
     cursors.BAD_CURSOR: codes.REQUEST_INVALID,
     cursors.FENCED: codes.FENCED,
@@ -36,5 +36,5 @@ _FOR_NOW: Final = frozenset({codes.TOO_MANY, codes.IN_USE, codes.NOT_STORED, cod
 
 
 def refuse(peer: FlowPeer, flow_id: int, request_id: int, code: int, text: str) -> None:
-    """Answer a request with an ERROR that says whether it makes sense to try again."""
+    """Answer a request with an ERROR that says whether a retry makes sense."""
     peer.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)

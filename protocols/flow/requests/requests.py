@@ -26,7 +26,7 @@ from sluicegate.protocols.flow.requests.bulk import BULK_REQUESTS, BulkRequest, 
 from sluicegate.protocols.flow.requests.provisioning import answer_provision
 from sluicegate.protocols.flow.requests.refusals import REFUSAL_CODES, refuse
 
-# Requests that need no flow: how many may wait for their answers, and who answers them.
+# Requests that belong to no flow: dispatch, and the limits of unanswered ones.
 
 
 SessionRequest: TypeAlias = BulkRequest | Provision
@@ -35,7 +35,7 @@ SESSION_REQUESTS: Final = (*BULK_REQUESTS, Provision)
 
 @final
 class SessionRequests:
-    """Those of one connection."""
+    """The requests of one connection that belong to no flow."""
 
     def __init__(self) -> None:
         self._open_count = 0
@@ -77,7 +77,7 @@ class SessionRequests:
 
 
 def take_flow_request(peer: FlowPeer, event: FlowEvent) -> None:
-    """See to a request that opens, ends or steers a flow. Raises PeerViolation."""
+    """Carry out a request that opens, ends or controls a flow. Raises PeerViolation."""
     if isinstance(event, OpenPub):
         if _take_flow_id(peer, event.flow_id, event.request_id):
             peer.carry_out(open_publisher(peer, event))

@@ -29,7 +29,7 @@ DEFAULT_OPTIONS: Final = ClientOptions()
 
 
 class WaitingLine:
-    """Tasks that wait, first come first served. Each looks again for itself when it is woken."""
+    """Waiting tasks, first come first served. Each checks its condition again when woken."""
 
     def __init__(self) -> None:
         self._line: deque[asyncio.Future[None]] = deque()
@@ -52,20 +52,20 @@ class WaitingLine:
         """Wake so many of those that wait longest."""
         while self._line and count > 0:
             turn = self._line.popleft()
-            if not turn.done():  # else its task was cancelled, and has yet to go on
+            if not turn.done():  # else its task was cancelled and has not run yet
                 turn.set_result(None)
                 count -= 1
 
     def wake_all(self) -> None:
-        """Wake everybody who waits now."""
+        """Wake all tasks that wait now."""
         self.wake(len(self._line))
 
 
 class Listener:
-    """Is told when the gateway has said something that concerns it."""
+    """Is notified of changes that concern it."""
 
     def on_news(self) -> None:
-        """Look at what has changed, and wake the tasks that wait for it."""
+        """Check what has changed, and wake the tasks that wait for it."""
         raise AssertionError("each kind has its own news")
 
 
@@ -106,7 +106,7 @@ class ClientBase:
     # --- from the first connection to the end ---
 
     async def __aenter__(self) -> Self:
-        """Connect, and be let in. Raises ConnectFailed, AuthenticationRefused or ConnectionBroken."""
+        """Connect and authenticate. Raises ConnectFailed, AuthenticationRefused or ConnectionBroken."""
         assert self._running is None, "a client is entered once"
         self._loop = asyncio.get_running_loop()
         self._running = self._loop.create_task(self._run(), name=f"flow client of {self._target.host}")
@@ -128,16 +128,16 @@ class ClientBase:
 
     @property
     def error(self) -> FlowClientError | None:
-        """What the client has ended with; None while it goes on."""
+        """The error that ended the client; None while it runs."""
         return self._session.error
 
     @property
     def is_connected(self) -> bool:
-        """Whether the gateway has let us in, on a connection that stands."""
+        """Whether there is an authenticated connection."""
         return self._session.is_open
 
     async def close(self) -> None:
-        """Close, with everything on it. What publishers have no answer for is stored or not: close them before."""
+        """Close, with everything on it. Unanswered messages may or may not be stored: close publishers first."""
         if self._loop is None or self._running is None or self._running.done():
             return
         self._session.close(self._now_ms())
@@ -170,11 +170,11 @@ class ClientBase:
         return self._session.direct
 
     def check_running(self) -> None:
-        """Raise what the client has ended with, if it has."""
+        """Raise the error that ended the client, if it has ended."""
         self._session.check_running()
 
     def begin_direct(self, subscriber: Listener, waiting_bytes_max: int) -> None:
-        """Let a subscriber have the direct messages."""
+        """Give the direct messages to a subscriber."""
         self.check_running()
         if self._subscriber is not None:
             raise RuntimeError("a client has one subscriber at a time: direct messages do not say whose they are")
@@ -182,7 +182,7 @@ class ClientBase:
         self._session.direct.bytes_max = waiting_bytes_max
 
     async def end_direct(self) -> None:
-        """Let nobody have them."""
+        """End the delivery of direct messages, and all subscriptions."""
         self._subscriber = None
         ended = self._session.direct.clear()
         if self._session.error is None and self._session.is_open:
@@ -190,7 +190,7 @@ class ClientBase:
                 await asyncio.gather(*(self.ask(each.end()) for each in ended), return_exceptions=True)
 
     async def ask(self, request: Request) -> Answer:
-        """Ask the gateway for something; return the answer. Raises RequestRefused, or what the client ended with."""
+        """Send a request; return the answer. Raises RequestRefused, or the error that ended the client."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._session.ask(request)
         self._pending[request] = answer
@@ -216,13 +216,13 @@ class ClientBase:
         self._owners.pop(flow, None)
 
     def ask_flush(self) -> None:
-        """Write what there is to say in the loop's next turn, together with what else comes up in this one."""
+        """Write pending output in the loop's next turn, together with all else of this one."""
         if not self._flush_asked and self._loop is not None:
             self._flush_asked = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what there is to say, as far as the socket takes it."""
+        """Write pending output, as far as the socket takes it."""
         self._flush_asked = False
         self._direct_bytes = 0
         transport, session = self._transport, self._session
@@ -236,7 +236,7 @@ class ClientBase:
         self._notify()
 
     def _notify(self) -> None:
-        """Wake those whose flows have news, and tell what happened."""
+        """Notify the owners of changed flows, and report events."""
         session = self._session
         for flow in session.flows.take_news():
             owner = self._owners.get(flow)
@@ -259,7 +259,7 @@ class ClientBase:
         if answer is None:
             self._session.direct.answered(request)
             return
-        if answer.done():  # who asked has given up
+        if answer.done():  # the caller has given up
             return
         if request.error is not None:
             answer.set_exception(request.error)
@@ -271,7 +271,7 @@ class ClientBase:
         if self._on_event is not None and self._loop is not None:
             try:
                 self._on_event(event)
-            except Exception as error:  # the program's own; its connection goes on
+            except Exception as error:  # the program's own; the connection stays
                 context = {"message": f"on_event failed for {event}", "exception": error}
                 self._loop.call_exception_handler(context)
 
@@ -341,7 +341,7 @@ class ClientBase:
         self.flush()
 
     def on_data(self, data: bytes) -> None:
-        """Take in what the gateway says."""
+        """Handle bytes of the gateway."""
         self._session.feed(data, self._now_ms(), time.time_ns() // 1_000_000)
         self.flush()
 
@@ -360,7 +360,7 @@ class ClientBase:
 
 
 class Connection(asyncio.Protocol):
-    """What the event loop calls for one connection."""
+    """The asyncio protocol of one connection."""
 
     def __init__(self, client: "ClientBase") -> None:
         self._client = client
@@ -370,7 +370,7 @@ class Connection(asyncio.Protocol):
         self._client.on_connection(cast(asyncio.Transport, transport))  # uvloop's has another base
 
     def data_received(self, data: bytes) -> None:
-        """Hand on what came."""
+        """Pass on the data."""
         self._client.on_data(data)
 
     def pause_writing(self) -> None:

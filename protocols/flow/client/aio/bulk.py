@@ -75,11 +75,11 @@ class Cursor:
         self.positions: tuple[Position, ...] = ()  # as of the last answer that named them
 
     async def acknowledge(self, before: Mapping[int, int], *, batch_ref: str = "") -> Positions:
-        """Be done with everything before these sequences, by partition. Returns when that is on the disk."""
+        """Acknowledge everything before these sequences, by partition. Returns when that is on disk."""
         return self.seen(await self._ask(frames.ACK_CURSOR, before, batch_ref=batch_ref))
 
     async def pin(self, before: Mapping[int, int]) -> None:
-        """Have everything kept that lies before these sequences and is not acknowledged; with none, let go."""
+        """Keep unacknowledged messages before these sequences; with no sequences, release them."""
         await self._ask(frames.PIN_CURSOR, before)
 
     async def status(self, above: Mapping[int, int] | None = None, *, wait_s: float = 0.0) -> Positions:
@@ -126,7 +126,7 @@ class RangeReader(FlowOwner):
         return self
 
     async def __anext__(self) -> RowsReceived:
-        """Return the next chunk. Raises ReadFailed, IncarnationChanged, or what the client ended with."""
+        """Return the next chunk. Raises ReadFailed, IncarnationChanged, or the error that ended the client."""
         while (chunk := self._range.take()) is None:
             if self._range.is_through:
                 raise StopAsyncIteration
@@ -138,7 +138,7 @@ class RangeReader(FlowOwner):
 
 
 class Bulk:
-    """The requests in bulk of one client. A request whose connection breaks is said again, but for `stage`."""
+    """Bulk requests of one client. If the connection breaks a request is sent again, except `stage`."""
 
     def __init__(self, client: ClientBase) -> None:
         self._client = client
@@ -221,7 +221,7 @@ class Bulk:
         lag_time_ms_max: int = 0,
         heartbeat_s: float = 0.0,
     ) -> Cursor:
-        """Bind a durable cursor, or make it; what is not said is left to the gateway. Fences whoever has it."""
+        """Bind a durable cursor, or create it; defaults are the gateway's. Fences any other binding of it."""
         bound = await self._ask(
             Positions,
             Request(
@@ -305,7 +305,7 @@ class Bulk:
         return await self._ask(StagingAnswer, request)
 
     async def commit_staged(self, transaction: str, attempts: Mapping[int, int]) -> StagingAnswer:
-        """Publish exactly these attempts, by part; all of it or nothing, and once however often it is said."""
+        """Publish exactly these attempts, by part; all or nothing, and once however often it is repeated."""
         if len(attempts) > ATTEMPTS_MAX:
             raise ValueError(f"{len(attempts)} attempts; one commit names at most {ATTEMPTS_MAX}")
         pairs = tuple(attempts.items())
@@ -314,7 +314,7 @@ class Bulk:
         )
 
     async def abort_staged(self, transaction: str) -> StagingAnswer:
-        """Drop what is staged; after the commit it changes nothing."""
+        """Drop staged rows; after the commit it changes nothing."""
         return await self._ask(StagingAnswer, Request(lambda request_id: AbortRows(request_id, transaction).encode()))
 
     async def _ask(self, kind: type[A], request: Request) -> A:

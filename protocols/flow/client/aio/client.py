@@ -33,8 +33,8 @@ class Client(ClientBase):
     ) -> Publisher:
         """Return a publisher, to be entered with `async with`.
 
-        With a name it returns after crashes of either side and stores nothing twice; the name must be nobody else's.
-        `window` messages and about `window_bytes` may be without answer; who publishes more waits.
+        With a name it resumes after crashes of either side and stores nothing twice; the name must be unique.
+        `window` messages and about `window_bytes` may be without answer; further publishes wait.
         """
         return Publisher(self, name, window=window, window_bytes=window_bytes)
 
@@ -52,8 +52,8 @@ class Client(ClientBase):
         """Return a consumer of a queue, to be entered with `async with`; with a selector, of messages it selects.
 
         `window` messages and about `window_bytes` are fetched ahead of the program; `unsettled_max` may be unsettled in
-        all (0: as many as the gateway allows). With `renew_every_s` everything that is held is extended so often.
-        With `acknowledges_partitions` the program hears of its partitions, and lets go of them by its own word.
+        all (0: as many as the gateway allows). With `renew_every_s` held locks are renewed at that interval.
+        With `acknowledges_partitions` the program is notified of its partitions, and acknowledges their release.
         """
         return Consumer(
             self,
@@ -74,7 +74,10 @@ class Client(ClientBase):
         return Browser(self, queue, window=window, selector=selector)
 
     def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> Subscriber:
-        """Return a subscriber to topics, to be entered with `async with`; about so much may wait to be taken."""
+        """Return a subscriber to topics, to be entered with `async with`.
+
+        `waiting_bytes_max` bounds the messages that the program has not taken.
+        """
         return Subscriber(self, waiting_bytes_max=waiting_bytes_max)
 
     @property

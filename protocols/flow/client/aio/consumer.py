@@ -13,7 +13,7 @@ from sluicegate.protocols.flow.client.session.inbox import Inbox
 from sluicegate.protocols.flow.codec.frames.partition import PartitionState
 from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX
 
-# What consumers and browsers have in common on asyncio: messages of a queue that wait until the program takes them.
+# Common to consumers and browsers: messages of a queue that wait until the program takes them.
 
 
 WINDOW_MAX: Final = 1_000_000  # messages
@@ -38,7 +38,7 @@ class QueueReceiver(FlowOwner, Receiving[M]):
         return self._queue_flow.incarnation
 
     def on_news(self) -> None:
-        """Wake those who wait for what the gateway has sent."""
+        """Wake the tasks that wait for messages."""
         if self._queue_flow.error is not None:
             self._arrived.wake_all()
         else:
@@ -53,7 +53,7 @@ class QueueReceiver(FlowOwner, Receiving[M]):
 
 
 def check_flow_options(queue: str, window: int, selector: str) -> None:
-    """Raise ValueError unless a flow on a queue may be asked for like this."""
+    """Raise ValueError for invalid options of a flow on a queue."""
     if not 0 < window <= WINDOW_MAX:
         raise ValueError(f"window={window}; it is 1 to {WINDOW_MAX} messages")
     if not 0 < len(queue.encode("utf-8")) <= NAME_BYTES_MAX:
@@ -63,11 +63,11 @@ def check_flow_options(queue: str, window: int, selector: str) -> None:
 
 
 WINDOW_BYTES_DEFAULT: Final = 32 * 1024 * 1024
-UNSETTLED_MAX_DEFAULT: Final = 0  # what the gateway allows
+UNSETTLED_MAX_DEFAULT: Final = 0  # the gateway's maximum
 
 
 class Consumer(QueueReceiver[Delivery]):
-    """Gets messages of a queue. Made by `Client.consumer`, open within `async with`; what is held then is given back.
+    """Gets messages of a queue. Made by `Client.consumer`, open within `async with`, which returns what is unsettled.
 
     `async for delivery in consumer` waits for one after the other. When the connection breaks, what was not settled is
     delivered again, with a higher count: it comes once more through here, or to another consumer. When the queue ends
@@ -100,7 +100,7 @@ class Consumer(QueueReceiver[Delivery]):
             acknowledges=acknowledges_partitions,
         )
         super().__init__(client, self._inbox)
-        self.settle_with: Callable[[Delivery, int], None] = self.settle  # what the methods of deliveries call
+        self.settle_with: Callable[[Delivery, int], None] = self.settle  # called by the methods of deliveries
 
     @property
     def is_active(self) -> bool:
@@ -109,7 +109,7 @@ class Consumer(QueueReceiver[Delivery]):
 
     @property
     def held_count(self) -> int:
-        """How many deliveries are not settled, those included that nobody has taken from here yet."""
+        """How many deliveries are not settled, including those that the program has not taken yet."""
         return self._inbox.held.total
 
     @property
@@ -128,9 +128,9 @@ class Consumer(QueueReceiver[Delivery]):
         return self._inbox.partitions
 
     def acknowledge_partitions(self) -> None:
-        """Let go of the partitions that drain, once the program has put away what it keeps for them.
+        """Release the draining partitions, once the program has saved its state for them.
 
-        What it holds of them goes to others when it is settled, or when their time is over.
+        They move to other consumers once their held deliveries are settled, or at their deadline.
         """
         self._inbox.acknowledge_partitions()
         self._client.ask_flush()
@@ -153,7 +153,7 @@ class Consumer(QueueReceiver[Delivery]):
         return [Delivery(each, inbox.bind_count, self.settle_with) for each in taken]
 
 
-# A browser on asyncio, over a `BrowseFlow`: it looks at a queue, and takes nothing.
+# Browsers: they get copies of a queue's messages, and consume nothing.
 
 
 BROWSE_WINDOW_DEFAULT: Final = 100  # as many as a gateway shows ahead; they are copies, of up to 30 MB each

@@ -19,7 +19,7 @@ class FlowOwner(Listener):
         self._changed = WaitingLine()
 
     async def __aenter__(self) -> Self:
-        """Open it. Raises RequestRefused, or what the client ended with."""
+        """Open it. Raises RequestRefused, or the error that ended the client."""
         self._client.add(self._flow, self)
         try:
             while not self._flow.was_open:
@@ -38,7 +38,7 @@ class FlowOwner(Listener):
         await self.close()
 
     async def close(self) -> None:
-        """Close it, which takes `close_timeout_s` at most. What was not answered or settled then is left open."""
+        """Close it, which takes `close_timeout_s` at most. Unanswered and unsettled messages are left open then."""
         flow = self._flow
         if flow.phase != ENDED:
             self._client.remove(flow)
@@ -53,13 +53,13 @@ class FlowOwner(Listener):
         self._client.forget(flow)
 
     def on_news(self) -> None:
-        """Wake those who wait for what the gateway has said."""
+        """Wake the tasks that wait for a change."""
         self._changed.wake_all()
 
 
-# How programs take messages on asyncio: one, those that are here, or one after the other.
+# Receiving on asyncio: one message, all that have arrived, or iteration.
 #
-# Consumers, browsers and subscribers are alike in this; where their messages lie is theirs to say.
+# Common to consumers, browsers and subscribers, which store their messages differently.
 
 
 M = TypeVar("M", bound=Received)
@@ -72,7 +72,7 @@ class Receiving(Generic[M]):
         self._arrived = WaitingLine()
 
     async def receive(self) -> M:
-        """Return the next message. Raises what it, or the client, ended with."""
+        """Return the next message. Raises the error that ended it, or the client."""
         return (await self.receive_many(1))[0]
 
     async def receive_many(self, count_max: int) -> list[M]:
@@ -104,5 +104,5 @@ class Receiving(Generic[M]):
         raise AssertionError("each kind has its own line")
 
     def _check_open(self) -> None:
-        """Raise what it has ended with, if it has."""
+        """Raise the error it has ended with, if it has."""
         raise AssertionError("each kind has its own end")

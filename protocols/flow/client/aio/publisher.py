@@ -55,7 +55,7 @@ class Publisher(FlowOwner):
     def stored_through(self) -> int:
         """Up to where the gateway had answered everything when the publisher was last opened.
 
-        A program that numbers its messages itself, and comes back after a crash of its own, goes on behind it.
+        A program that numbers its messages itself continues after it when it restarts.
         """
         return self._outbox.stored_through
 
@@ -77,7 +77,7 @@ class Publisher(FlowOwner):
 
         `sequence` may be given to named publishers, by a program that numbers its messages itself: one that was stored
         before is answered and goes nowhere. Raises PublishRefused; MessageTooLarge and ValueError for what cannot be
-        sent; FlowClientError when the publisher has ended. Who is cancelled has published nevertheless.
+        sent; FlowClientError when the publisher has ended. A cancelled call has published nevertheless.
         """
         outgoing = await self._put(message, sequence, is_awaited=True)
         answer = self._awaited[outgoing.sequence] = asyncio.get_running_loop().create_future()
@@ -88,7 +88,7 @@ class Publisher(FlowOwner):
         return outgoing.sequence
 
     async def send(self, message: Message, *, sequence: int = NEXT) -> int:
-        """Publish, and return as soon as there is room in the window; `flush` says what became of it.
+        """Publish, and return as soon as there is room in the window; `flush` reports the outcome.
 
         Raises as `publish` does, but for PublishRefused.
         """
@@ -119,7 +119,7 @@ class Publisher(FlowOwner):
         return outgoing
 
     def on_news(self) -> None:
-        """Wake those who wait for what the gateway has said."""
+        """Wake the tasks that wait for answers."""
         outbox = self._outbox
         answered, outbox.answered = outbox.answered, []
         for outgoing in answered:

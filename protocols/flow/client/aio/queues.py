@@ -29,7 +29,7 @@ class Queue:
 
 
 class Queues:
-    """Provisioning by one client. Each call raises RequestRefused, or what the client ended with.
+    """Provisioning by one client. Each call raises RequestRefused, or the error that ended the client.
 
     `create` and `delete` raise RequestInterrupted when the connection breaks before their answer: whether they were
     done is not known then.
@@ -41,7 +41,7 @@ class Queues:
     async def create(
         self, name: str = "", attributes: Mapping[str, object] | None = None, *, durable: bool | None = None
     ) -> Queue:
-        """Make a queue; what is not said is left to the gateway's templates.
+        """Create a queue; attributes that are not given come from the gateway's templates.
 
         One that is not durable is this client's only, and ends with its consumer; without a name the gateway finds one.
         """

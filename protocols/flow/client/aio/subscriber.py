@@ -17,8 +17,8 @@ WAITING_BYTES_DEFAULT: Final = 16 * 1024 * 1024
 class Subscriber(Receiving[Received], Listener):
     """Gets direct messages on topics. Made by `Client.subscriber`, open within `async with`; a client has one at most.
 
-    At most once: what is published while there is no connection does not come, and what the program does not take in
-    time is dropped and counted. Who is to miss nothing consumes a queue that subscribes.
+    At most once: messages published while there is no connection are lost, and messages that the program does not take
+    in time are dropped and counted. To miss none, consume a queue with subscriptions.
     """
 
     def __init__(self, client: ClientBase, *, waiting_bytes_max: int) -> None:
@@ -48,7 +48,7 @@ class Subscriber(Receiving[Received], Listener):
         return self._client.direct.dropped_count
 
     async def subscribe(self, topic_filter: str, *, priorities: Sequence[str] = (), selector: str = "") -> None:
-        """Subscribe, or change the wishes of a subscription. Raises RequestRefused.
+        """Subscribe, or change the options of a subscription. Raises RequestRefused.
 
         `#share/NAME/FILTER` shares the messages with others. `priorities` are for Deliver-To-One: `P1` to `P4`, `DA`.
         """

@@ -37,7 +37,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the thread, once everybody who waits there has heard how it ended."""
+        """End the thread, after all waiting calls have got their result."""
         asyncio.run_coroutine_threadsafe(_all_others_end(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
@@ -45,7 +45,7 @@ class LoopThread:
 
 
 async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-    # On the loop, so that what is given up has not been done: no delivery is taken that nobody gets.
+    # On the loop, so that a cancelled call has no effect: no delivery is taken and lost.
     async with asyncio.timeout(timeout_s):
         return await work
 
@@ -57,4 +57,4 @@ async def _all_others_end() -> None:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-    await asyncio.sleep(0)  # their threads hear of it in the next turn
+    await asyncio.sleep(0)  # their threads are notified in the next turn

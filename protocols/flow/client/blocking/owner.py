@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Owner(Protocol):
-    """What is opened and closed on asyncio."""
+    """An asyncio object that is opened and closed."""
 
     async def __aenter__(self) -> object: ...
 
@@ -78,7 +78,7 @@ class BlockingIterator(BlockingOwner, Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Return what comes next; the end comes when its twin's does."""
+        """Return the next item; iteration ends when the asyncio object's does."""
         try:
             return self._thread.run(self._iterating.__anext__())
         except StopAsyncIteration:

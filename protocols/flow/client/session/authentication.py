@@ -167,7 +167,7 @@ class Exchange:
         raise AuthenticationRefused(f"{self.mechanism}: the gateway asks for more than there is to say")
 
     def check(self, last_word: bytes) -> None:
-        """Look at what came with the news that we are let in. Raises AuthenticationRefused."""
+        """Check the server's final message. Raises AuthenticationRefused."""
         if self._scram is not None:
             self._scram.check(last_word)
 

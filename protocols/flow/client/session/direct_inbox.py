@@ -14,12 +14,12 @@ from sluicegate.protocols.flow.codec.frame import SUBSCRIBE, UNSUBSCRIBE
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe
 
-SUBSCRIPTIONS_MAX: Final = 10_000  # of one client: each is said again on each connection
+SUBSCRIPTIONS_MAX: Final = 10_000  # of one client: each is requested again on each connection
 
 
 @final
 class Subscription:
-    """One topic filter, with its wishes."""
+    """One topic filter, with its options."""
 
     def __init__(self, topic_filter: str, priorities: tuple[str, ...], selector: str) -> None:
         self.topic_filter = topic_filter
@@ -43,15 +43,15 @@ class Subscription:
 
 @final
 class DirectInbox:
-    """Subscriptions of one client, and what came of them. Invariant: `_line_bytes` is what lies in `_line`."""
+    """Subscriptions of one client, and their waiting messages. Invariant: `_line_bytes` is the size of `_line`."""
 
     def __init__(self) -> None:
-        self.bytes_max = 0  # what may lie here; 0: nobody takes anything
+        self.bytes_max = 0  # maximum of waiting messages; 0: there is no subscriber
         self.dropped_count = 0
         self.has_news = False
         self.events: list[ClientEvent] = []  # for the owner to take
         self._subscriptions: dict[str, Subscription] = {}
-        self._again: dict[Request, Subscription] = {}  # said on this connection by us, not by the program
+        self._again: dict[Request, Subscription] = {}  # repeated on this connection by us, not by the program
         self._line: deque[Delivered] = deque()
         self._line_bytes = 0
 
@@ -66,7 +66,7 @@ class DirectInbox:
         return self._subscriptions.pop(topic_filter, None)
 
     def clear(self) -> list[Subscription]:
-        """Subscribe to nothing any more, and drop what nobody took; return the subscriptions that there were."""
+        """End all subscriptions, and drop waiting messages; return the ended subscriptions."""
         found = list(self._subscriptions.values())
         self._subscriptions.clear()
         self._line.clear()
@@ -80,7 +80,7 @@ class DirectInbox:
         return list(self._again)
 
     def answered(self, request: Request) -> None:
-        """Look at the answer to a request that nobody waits for."""
+        """Handle the answer to a request that the program does not wait for."""
         subscription = self._again.pop(request, None)
         if subscription is not None and request.error is not None:
             self._subscriptions.pop(subscription.topic_filter, None)

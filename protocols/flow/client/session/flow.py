@@ -12,8 +12,8 @@ from sluicegate.protocols.flow.engine.engine import FlowEngine
 
 NO_FLOW: Final = 0
 
-# What a flow is to the present connection.
-RESTING: Final = 0  # there is no connection, or it is to be asked for again at `retry_at_ms`
+# Phases of a flow on the present connection.
+RESTING: Final = 0  # no connection, or to be opened again at `retry_at_ms`
 OPENING: Final = 1  # the request is on its way
 OPEN: Final = 2
 CLOSING: Final = 3  # the program is done with it, and the gateway has not confirmed that
@@ -21,7 +21,7 @@ ENDED: Final = 4  # for good
 
 
 class ClientFlow:
-    """One publisher or consumer. The session tells it what becomes of it; `has_news` asks its owner to look at it."""
+    """One publisher or consumer. The session notifies it of frames; `has_news` says that its owner should check it."""
 
     def __init__(self, end_kind: int) -> None:
         self.phase = RESTING
@@ -67,7 +67,7 @@ class ClientFlow:
             self.has_news = True
 
 
-# What the flows of consumers and browsers have in common: a queue, and what came of it and was not taken.
+# The common part of consumer and browser flows: a queue, and its messages that the program has not taken.
 
 
 class QueueFlow(ClientFlow):

@@ -24,7 +24,7 @@ from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived
 
-# What is said of a flow.
+# Frames about a flow.
 FlowWord: TypeAlias = (
     DeliveriesReceived
     | PubAck
@@ -50,7 +50,7 @@ class FlowTable:
 
     def __init__(self) -> None:
         self.events: list[ClientEvent] = []  # for the owner to take
-        self.frame_bytes_max = FRAME_BYTES_MAX  # what the gateway takes
+        self.frame_bytes_max = FRAME_BYTES_MAX  # the gateway's maximum
         self._flows: list[ClientFlow] = []  # in the order of their making
         self._by_id: dict[int, ClientFlow] = {}  # on the present connection
         self._news: list[ClientFlow] = []
@@ -62,7 +62,7 @@ class FlowTable:
         return self._next_id - 1
 
     def take_news(self) -> list[ClientFlow]:
-        """Return the flows whose owners should look at them."""
+        """Return the flows that have changed, for their owners."""
         news, self._news = self._news, []
         for flow in news:
             flow.has_news = False
@@ -71,11 +71,11 @@ class FlowTable:
     # --- what becomes of flows ---
 
     def add(self, flow: ClientFlow) -> None:
-        """Have a flow open from now on; `open_with` asks for it."""
+        """Add a flow; `open_with` opens it."""
         self._flows.append(flow)
 
     def open_with(self, engine: FlowEngine, now_ms: int) -> None:
-        """Ask the gateway for every flow that rests, and may be asked for again."""
+        """Open every resting flow whose retry time has come."""
         for flow in self._flows:
             if flow.phase == RESTING and flow.retry_at_ms <= now_ms:
                 flow.flow_id = self.take_id()
@@ -84,7 +84,7 @@ class FlowTable:
                 engine.send(flow.request(self.take_id(), flow.flow_id))
 
     def close(self, flow: ClientFlow, engine: FlowEngine | None) -> None:
-        """End a flow. It is ENDED when the gateway has said so, or when there is nobody to ask."""
+        """End a flow. It is ENDED once the gateway confirms, or at once without a connection."""
         if flow.phase == OPEN and engine is not None:
             flow.phase = CLOSING
             engine.send(flow.closing(self.take_id()))
@@ -132,12 +132,12 @@ class FlowTable:
                 return True
         return False
 
-    # --- what the gateway said ---
+    # --- frames of the gateway ---
 
     def handle(self, event: FlowWord, engine: FlowEngine, now_ms: int) -> None:
         """Bring a word of the gateway to its flow.
 
-        What was on its way to a flow when that was closed is passed over: it is the queue's again.
+        Deliveries in flight to a closed flow are ignored: the queue has them back.
         """
         flow = self._by_id.get(event.flow_id)
         if flow is None:
@@ -168,7 +168,7 @@ class FlowTable:
                 flow.opened(event)
         if flow.phase == ENDED:
             self._forget(flow)
-            if isinstance(event, PubOpened | Reading):  # it does not want what it was given
+            if isinstance(event, PubOpened | Reading):  # the flow cannot use what was opened
                 self._unwanted(event, engine)
         self._update(flow)
 
@@ -188,7 +188,7 @@ class FlowTable:
             flow.stands(event)
 
     def _unwanted(self, opened: PubOpened | Bound | Reading, engine: FlowEngine) -> None:
-        """Close what the gateway has opened and nobody has."""
+        """Close a flow that the gateway opened and no owner has."""
         kind = CLOSE_PUB if isinstance(opened, PubOpened) else UNBIND
         engine.send(FlowEnd(kind, opened.flow_id, self.take_id(), False).encode())
 

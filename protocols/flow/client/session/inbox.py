@@ -53,8 +53,8 @@ class Inbox(QueueFlow):
         super().__init__(queue)
         self.window = window
         self.window_bytes = window_bytes
-        self.unsettled_max = unsettled_max  # asked for; after the bind what is in force
-        self.renew_every_ms = renew_every_ms  # 0: locks are renewed only when the program says so
+        self.unsettled_max = unsettled_max  # requested; after the bind the value in force
+        self.renew_every_ms = renew_every_ms  # 0: locks are renewed only by the program
         self.is_active = False
         self.bind_count = 0  # which bind deliveries came by
         self.held = RangeSet()  # delivery ids that came and are not settled
@@ -63,10 +63,10 @@ class Inbox(QueueFlow):
         self.partitions: tuple[PartitionState, ...] = ()  # of a queue that hands over by our word
         self._asked_unsettled_max = unsettled_max
         self._selector = selector  # of the messages it wants; empty: all
-        self._acknowledges = acknowledges  # it wants to let go of partitions by its own word
+        self._acknowledges = acknowledges  # the program acknowledges the release of partitions
         self._list_number = 0  # of those partitions
         self._list_acknowledged = 0
-        self._wants_to_let_go = False  # said by the program, and not sent
+        self._wants_to_let_go = False  # acknowledged by the program, and not sent yet
         self._line_bytes = 0
         self._received_through = 0  # the highest delivery id that has come
         self._granted = 0  # the highest that may come
@@ -132,7 +132,7 @@ class Inbox(QueueFlow):
         ).encode()
 
     def closing(self, request_id: int) -> bytes:
-        """Return UNBIND, behind what is to be said."""
+        """Return UNBIND, after pending settlements."""
         return b"".join(self._settlements()) + super().closing(request_id)
 
     def opened(self, frame: Bound) -> None:
@@ -195,7 +195,7 @@ class Inbox(QueueFlow):
         self.has_news = True
 
     def acknowledge_partitions(self) -> None:
-        """Let go of every partition that drains. The program has put away what it kept for them."""
+        """Release every draining partition. The program has finished its state for them."""
         if self._list_acknowledged < self._list_number and self.phase == OPEN:
             self._wants_to_let_go = True
             self.is_dirty = True
@@ -231,7 +231,7 @@ class Inbox(QueueFlow):
     # --- what there is to say ---
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: renew what is held when that is due."""
+        """Renew the locks of held deliveries when that is due."""
         if not self.held:
             self._renewed_ms = now_ms
         elif self.renew_every_ms and now_ms - self._renewed_ms >= self.renew_every_ms:

@@ -25,7 +25,7 @@ from sluicegate.protocols.flow.codec.frames.session import Error
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 
-REFUSALS_KEPT_MAX: Final = 1_000  # between two looks of the program; beyond it they are counted only
+REFUSALS_KEPT_MAX: Final = 1_000  # between two calls of the program; further ones are only counted
 PUMP_BYTES_MAX: Final = 256 * 1024  # sent in one turn; what reads the socket gets its turns as well
 
 
@@ -38,7 +38,7 @@ class Outgoing:
     def __init__(self, sequence: int, message: Message, *, is_awaited: bool) -> None:
         self.sequence = sequence
         self.message = message
-        self.is_awaited = is_awaited  # somebody waits for the answer to this one
+        self.is_awaited = is_awaited  # the program waits for its answer
         self.refusal: Refusal | None = None
 
 
@@ -60,9 +60,9 @@ class Outbox(ClientFlow):
         self.unanswered_count = 0
         self.unanswered_bytes = 0
         self.answered: list[Outgoing] = []  # those that are awaited, for the owner to take
-        self.refusals: list[Refusal] = []  # of those that are not, since somebody looked
+        self.refusals: list[Refusal] = []  # of messages that are not awaited, since the last `take_refusals`
         self.refused_count = 0
-        self.frame_bytes_max = FRAME_BYTES_MAX  # what the gateway takes, as it last said
+        self.frame_bytes_max = FRAME_BYTES_MAX  # the gateway's maximum, as of the last WELCOME
         self._sent: deque[Outgoing] = deque()  # on the present connection
         self._waiting: deque[Outgoing] = deque()
         self._last_sequence = 0  # given out, or used before this program was there
@@ -130,7 +130,7 @@ class Outbox(ClientFlow):
         return OpenPub(flow_id, request_id, self.name, self.window).encode()
 
     def opened(self, frame: PubOpened) -> None:
-        """Begin, or go on where the gateway is."""
+        """Begin, or continue from the gateway's state."""
         self.phase = OPEN
         self._filler = 0
         self.epoch = frame.epoch
@@ -157,16 +157,16 @@ class Outbox(ClientFlow):
             self.stored_through = frame.stored_through
             self._stored_highest = frame.stored_highest
             self._answer_through(frame.stored_through, [])
-            if not self.was_open:  # what is sent without a sequence of the program's choice is new
+            if not self.was_open:  # messages without a sequence of the program's choice are new
                 self._last_sequence = frame.stored_highest
         self.was_open = True
         self.is_dirty = True
         self.has_news = True
 
     def _is_known_to(self, frame: PubOpened) -> bool:
-        """Return whether another spool has just what we were answered for, so that going on loses and doubles nothing.
+        """Return whether another spool has exactly the answered messages, so that continuing loses and repeats none.
 
-        What it has above that may be ours, or of another story in which the name was used: nobody can tell.
+        Messages above that may be ours, or another use of the name's: that cannot be known.
         """
         return frame.stored_highest <= self._answered_through and frame.stored_through >= self._stored_highest
 
@@ -208,7 +208,7 @@ class Outbox(ClientFlow):
                 self.refusals.append(refusal)
 
     def pump(self, engine: FlowEngine) -> None:
-        """Send what the gateway's window allows, PUMP_BYTES_MAX of it; it stays dirty when there is more."""
+        """Send within the gateway's window, at most PUMP_BYTES_MAX; it stays dirty if there is more."""
         self.is_dirty = False
         if self.phase != OPEN:
             return
@@ -251,7 +251,7 @@ class Outbox(ClientFlow):
         self.has_news = True
 
     def interrupted(self, reason: str) -> None:
-        """Put what was sent and not answered back to the front."""
+        """Move unanswered messages back to the front of the queue."""
         super().interrupted(reason)
         self._sent.extend(self._waiting)
         self._waiting, self._sent = self._sent, self._waiting

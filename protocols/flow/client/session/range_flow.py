@@ -74,7 +74,7 @@ class RangeFlow(ClientFlow):
         ).encode()
 
     def opened(self, frame: Reading) -> None:
-        """Begin, or go on: within the same spool only, for in another the same sequences are other messages."""
+        """Begin or continue, within the same spool only: in another the same sequences are other messages."""
         if self.incarnation not in (0, frame.incarnation):
             text = f"the gateway has spool {frame.incarnation:016x} now; what was read is of {self.incarnation:016x}"
             self.end(IncarnationChanged(text))

@@ -39,14 +39,14 @@ class Request:
 class Requests:
     """The requests of one session.
 
-    Invariant: at most REQUESTS_MAX are asked and not answered, and at most STAGES_MAX of them keep rows.
+    Invariant: at most REQUESTS_MAX are sent and unanswered, and at most STAGES_MAX of them keep rows.
     """
 
     def __init__(self) -> None:
         self.done: list[Request] = []  # for the owner to take
         self._waiting: deque[Request] = deque()
         self._unanswered: dict[int, Request] = {}
-        self._stages_count = 0  # of those asked
+        self._stages_count = 0  # of the unanswered ones
 
     def add(self, request: Request) -> None:
         """Take a request; `pump` sends it."""
@@ -88,7 +88,7 @@ class Requests:
             self._fail(request, RequestRefused(error.code, error.text, error.retry_after_ms))
 
     def interrupted(self) -> None:
-        """The connection is gone: ask again on the next one."""
+        """The connection is gone: send unanswered requests again on the next one."""
         again: list[Request] = []
         for request in self._unanswered.values():
             if request.may_repeat:

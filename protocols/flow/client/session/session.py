@@ -54,7 +54,7 @@ DOUBLINGS_MAX: Final = 30  # the maximum is reached long before
 
 @final
 class Backoff:
-    """Delays that double, each drawn from the upper half of what it may be, so that clients do not come together."""
+    """Delays that double, each drawn from the upper half of its range, so that clients do not reconnect together."""
 
     def __init__(self, *, first_s: float, max_s: float) -> None:
         self._first_s = first_s
@@ -72,7 +72,7 @@ class Backoff:
 
 PRODUCT: Final = "sluicegate-client"
 
-# Faults that another connection would only repeat: the bytes are wrong, or what they ask for.
+# Errors that another connection would only repeat: wrong bytes, or an invalid request.
 _LASTING: Final = frozenset(
     {
         codes.MALFORMED,
@@ -132,7 +132,7 @@ class ClientSession:
             raise self.error.with_traceback(None)  # one error for all who ask
 
     def remove(self, flow: ClientFlow) -> None:
-        """End a flow. It is ENDED when the gateway has said so, or when there is nobody to ask."""
+        """End a flow. It is ENDED once the gateway confirms, or at once without a connection."""
         self.flows.close(flow, self._engine)
 
     def take_events(self) -> list[ClientEvent]:
@@ -143,12 +143,12 @@ class ClientSession:
         return events
 
     def ask(self, request: Request) -> None:
-        """Ask for something, now or when there is a connection; `requests.done` has it when it is answered."""
+        """Send a request, now or when there is a connection; `requests.done` has it when it is answered."""
         self.check_running()
         self.requests.add(request)
 
     def publish_direct(self, message: Message) -> None:
-        """Send a direct message on the open connection. Nobody answers for it."""
+        """Send a direct message on the open connection. There is no answer."""
         assert self._engine is not None, "there is a connection"
         self._engine.send(message.encode(NO_FLOW, 0))
 
@@ -251,7 +251,7 @@ class ClientSession:
         self.flows.events.append(Disconnected(reason, delay_ms))
         return reason
 
-    # --- what the gateway said ---
+    # --- frames of the gateway ---
 
     def _handle(self, event: FlowEvent, now_ms: int) -> None:
         engine = self._engine
@@ -287,7 +287,7 @@ class ClientSession:
             self._broken(event.code, event.text)
 
     def _let_in(self, event: Welcome | AuthAnswer, now_ms: int) -> None:
-        """Say who we are, until the gateway has heard enough."""
+        """Send the next step of the authentication."""
         engine, login = self._engine, self._login
         assert engine is not None, "somebody was heard"
         assert login is not None, "the engine passes on what is due"

@@ -90,7 +90,7 @@ class RangeCut:
 @final
 @dataclass(frozen=True)
 class CursorBind:
-    """Begin to read with a durable cursor, or go on. What is empty or 0 is left to the gateway."""
+    """Bind a durable cursor, new or existing. Empty or 0: the gateway's default."""
 
     request_id: int
     queue: str
@@ -118,7 +118,7 @@ class CursorBind:
 @final
 @dataclass(frozen=True)
 class CursorRequest:
-    """Something asked of a cursor under an epoch of its binding. What `sequences` mean depends on the type."""
+    """A request for a cursor, under the epoch of its binding. The meaning of `sequences` depends on the type."""
 
     kind: int  # ACK_CURSOR, PIN_CURSOR, CURSOR_STATUS, UNBIND_CURSOR or DELETE_CURSOR
     request_id: int
@@ -127,7 +127,7 @@ class CursorRequest:
     epoch: int  # 0 in CURSOR_STATUS: whatever is in force
     sequences: tuple[tuple[int, int], ...] = ()  # partition; acknowledged or pinned before, or waited for above
     wait_ms: int = 0  # CURSOR_STATUS: how long it may take until there is something new
-    batch_ref: str = ""  # ACK_CURSOR: what the reader calls it, for operators
+    batch_ref: str = ""  # ACK_CURSOR: the reader's name for the batch, for operators
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -157,7 +157,7 @@ class Position:
 @final
 @dataclass(frozen=True)
 class Positions:
-    """The answer to everything that is asked of cursors, and to QUEUE_STATUS."""
+    """The response to all cursor requests, and to QUEUE_STATUS."""
 
     kind: int
     request_id: int

@@ -96,7 +96,7 @@ class Delivered:
 
 @final
 class DeliverHead:
-    """What the DELIVER frames of one delivery have in common: neighbouring messages of a partition, to one flow."""
+    """The common fields of the DELIVER frames of one delivery: consecutive messages of a partition, to one flow."""
 
     __slots__ = ("delivery_count", "epoch", "flags", "flow_id", "partition", "received_ms")
 

@@ -27,7 +27,7 @@ class OpenPub:
     flow_id: int
     request_id: int
     name: str  # empty: anonymous, nothing is remembered of it
-    window: int  # messages it wants to send ahead of answers; 0: whatever the gateway says
+    window: int  # messages it wants to send ahead of answers; 0: the gateway's default
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -46,7 +46,7 @@ class PubOpened:
     request_id: int
     epoch: int  # counts the openings of that name
     stored_through: int  # every sequence up to here is answered for; 0: none
-    stored_highest: int  # the highest that is stored; who has lost count goes on above it
+    stored_highest: int  # the highest stored; a publisher that lost its count continues above it
     sequence_max: int  # the highest that may be sent now
     incarnation: int  # of the spool: all of that is true of it only
 
@@ -69,11 +69,11 @@ class Bind:
     flow_id: int
     request_id: int
     name: str
-    unsettled_max: int  # messages it wants to hold at once; 0: whatever the gateway says
+    unsettled_max: int  # maximum of unsettled messages; 0: the gateway's default
     delivery_id_max: int  # credit from the start
-    acknowledges: bool = False  # it wants PARTITIONS, and to let go of partitions by its own word
+    acknowledges: bool = False  # it wants PARTITIONS, and acknowledges the release of partitions
     selector: str = ""  # of the messages it wants; empty: all
-    browses: bool = False  # it looks at the messages, and takes none
+    browses: bool = False  # it gets copies, and consumes nothing
 
     def encode(self) -> bytes:
         """Return the frame."""

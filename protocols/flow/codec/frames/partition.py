@@ -52,7 +52,7 @@ class Partitions:
 @final
 @dataclass(frozen=True)
 class PartitionsAck:
-    """The client has let go of every partition that is draining in this list, or was in an earlier one."""
+    """The client has released every partition that is draining in this list, or was in an earlier one."""
 
     flow_id: int
     number: int

@@ -22,7 +22,7 @@ from sluicegate.protocols.flow.codec.frame import (
 )
 from sluicegate.protocols.flow.codec.limits import ATTRIBUTES_BYTES_MAX, TEXT_BYTES_MAX
 
-# What PROVISION asks for.
+# Durability in PROVISION.
 AS_TEMPLATES_SAY: Final = 0  # and durable where they say nothing
 DURABLE: Final = 1
 TEMPORARY: Final = 2

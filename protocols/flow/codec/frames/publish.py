@@ -32,7 +32,7 @@ PUBLISH_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOA
 HEADER_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOAD_IS_TEXT
 
 TOPICS_CACHED_MAX: Final = 1024  # decoded, of one connection
-TOPIC_CACHED_BYTES_MAX: Final = 256  # longer ones are decoded each time, as nobody is to make us hold 64 MB of them
+TOPIC_CACHED_BYTES_MAX: Final = 256  # longer ones are decoded each time, so that no client makes us keep 64 MB of them
 
 _FIXED: Final = struct.Struct(">QBBBBHHI")
 _LOW_AT: Final = HEAD_BYTES + 4  # in a frame without fields: the low half of the sequence, and the mode behind it
@@ -84,7 +84,7 @@ class Refusal:
         self.first = first
         self.last = last
         self.code = code
-        self.text = text  # for people; it names the queue that said no
+        self.text = text  # for people; it names the queue that refused
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Refusal) and repr(self) == repr(other)
@@ -173,7 +173,7 @@ def read_alike(run: PublishesReceived, frame: Frame, data: bytes, end: int) -> i
     if pos > last_start or frame.body_at != frame.fields_at or run.headers[-1] is not None:
         return pos
     head = data[start : start + _LOW_AT]
-    if data[pos : pos + _LOW_AT] != head:  # of another length, mostly: said before anything is made for a run
+    if data[pos : pos + _LOW_AT] != head:  # of another length, mostly: checked before anything is allocated for a run
         return pos
     payload_at = size - len(run.payloads[-1])
     middle = data[start + _MODE_AT : start + payload_at]

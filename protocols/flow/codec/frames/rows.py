@@ -57,7 +57,7 @@ class Read:
     first: int
     end: int  # exclusive
     columns: int  # bits of those that are wanted
-    chunk_bytes: int  # payload of one ROWS; 0: whatever the gateway says
+    chunk_bytes: int  # payload of one ROWS; 0: the gateway's default
     number_max: int  # credit from the start: the highest number of a ROWS
     cursor: str  # with one, the binding under `epoch` has to be the live one; empty: none
     epoch: int
@@ -122,7 +122,7 @@ class RowsReceived:
         self.flow_id = flow_id
         self.number = number  # counts the chunks of this flow, from 1
         self.first = first
-        self.next_sequence = next_sequence  # the range goes on here
+        self.next_sequence = next_sequence  # the range continues here
         self.end_readable = end_readable  # how far one may read at present
         self.partition = partition
         self.is_last = is_last

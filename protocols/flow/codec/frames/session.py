@@ -17,7 +17,7 @@ AUTH_CHALLENGE: Final = 0
 AUTH_DONE: Final = 1
 AUTH_FAILED: Final = 2
 
-NO_REQUEST: Final = 0  # the id of what is no request
+NO_REQUEST: Final = 0  # the request id of frames that answer none
 
 
 @final
@@ -27,7 +27,7 @@ class Hello:
 
     client_name: str
     product: str
-    keep_alive_ms: int  # the interval it wishes; 0: whatever the gateway says
+    keep_alive_ms: int  # the requested interval; 0: the gateway's default
     features: tuple[str, ...]
     vpn: str = ""  # the message VPN that it is to be in; empty: the listener's
 
@@ -47,7 +47,7 @@ class Hello:
 @final
 @dataclass(frozen=True)
 class Welcome:
-    """The gateway's answer to HELLO: what is in force, and how to authenticate."""
+    """The gateway's response to HELLO: limits and features in force, and the mechanisms."""
 
     product: str
     keep_alive_ms: int  # the interval in force, for both sides
@@ -107,7 +107,7 @@ class AuthAnswer:
 @final
 @dataclass(frozen=True)
 class Goaway:
-    """The client is to go: finish what is in flight, settle, and come back elsewhere or later."""
+    """The client should finish what is in flight, settle, disconnect, and reconnect elsewhere or later."""
 
     code: int
     text: str
@@ -125,7 +125,7 @@ class Goaway:
 @final
 @dataclass(frozen=True)
 class Close:
-    """The last frame of whoever sends it; the other side answers with its own and closes the stream."""
+    """The sender's last frame; the other side responds with its own and closes the stream."""
 
     code: int
     text: str

@@ -35,7 +35,7 @@ OUTCOMES_MAX: Final = OUTCOME_EXTEND
 
 assert (OUTCOME_ACCEPTED, OUTCOME_RELEASED, OUTCOME_FAILED, OUTCOME_REJECTED) == (ACCEPTED, RELEASED, FAILED, REJECTED)
 
-RECALL: Final = 0x01  # of CREDIT: the limit may fall, and the answer says to what
+RECALL: Final = 0x01  # of CREDIT: the limit may fall; the response has the new limit
 
 _CREDIT: Final = struct.Struct(">QB")
 _SETTLE: Final = struct.Struct(">QH")

@@ -94,7 +94,7 @@ class CommitRows:
 @final
 @dataclass(frozen=True)
 class AbortRows:
-    """Drop what a transaction has staged."""
+    """Drop the staged rows of a transaction."""
 
     request_id: int
     transaction: str

@@ -15,7 +15,7 @@ from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX, SELECTOR_BYTE
 @final
 @dataclass(frozen=True)
 class Subscribe:
-    """Send what is published on these topics from now on, or stop that."""
+    """Start or stop the delivery of direct messages on a topic filter."""
 
     kind: int  # SUBSCRIBE or UNSUBSCRIBE
     request_id: int
