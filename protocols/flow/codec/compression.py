@@ -43,7 +43,7 @@ def inflated(frame: Frame, data: bytes, frame_bytes_max: int) -> tuple[Frame, by
         # One byte of room more: the stream's end is seen, and so is a byte too many. No room at all would be no limit.
         body = inflater.decompress(data[stream_at : frame.end], size + 1)
     except zlib.error as error:
-        raise PeerViolation(MALFORMED, f"{_name(frame)} with a body that is no zlib stream: {error}") from None
+        raise PeerViolation(MALFORMED, f"{_name(frame)} with a body that is not a zlib stream: {error}") from None
     if len(body) != size or not inflater.eof or inflater.unused_data:
         text = f"{_name(frame)} whose body does not inflate to the {size} bytes that it names"
         raise PeerViolation(MALFORMED, text)

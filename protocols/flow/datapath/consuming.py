@@ -357,4 +357,4 @@ class FlowIds:
         if flow_id in self._pending:
             raise PeerViolation(OUT_OF_TURN, f"flow {flow_id} is used before its request was answered")
         if flow_id > self._highest:
-            raise PeerViolation(FLOW_ID_UNUSABLE, f"flow {flow_id} was never asked for")
+            raise PeerViolation(FLOW_ID_UNUSABLE, f"flow {flow_id} was never requested")

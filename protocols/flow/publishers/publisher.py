@@ -157,5 +157,5 @@ class NamedPublisher:
 def place_of_row(key: bytes) -> tuple[str, int]:
     """Return the publisher and the place that a key of the store names. Raises ValueError."""
     if not key.startswith(ROW_PREFIX) or len(key) < len(ROW_PREFIX) + 5:
-        raise ValueError(f"{key[:40]!r} is no row of a publisher")
+        raise ValueError(f"{key[:40]!r} is not a row of a publisher")
     return key[len(ROW_PREFIX) : -5].decode("utf-8"), int.from_bytes(key[-4:], "big")

@@ -75,7 +75,7 @@ async def begin_reading(peer: FlowPeer, request: Read) -> None:
     except CursorRefused as refused:
         refuse(peer, request.flow_id, request.request_id, REFUSAL_CODES[refused.code], str(refused))
     except pykka.ActorDeadError:
-        refuse(peer, request.flow_id, request.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
+        refuse(peer, request.flow_id, request.request_id, codes.NOT_FOUND, "the queue was deleted meanwhile")
     else:
         if peer.is_released:
             return

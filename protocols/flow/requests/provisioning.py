@@ -87,7 +87,7 @@ def _attributes_of(request: Provision) -> dict[str, object]:
     try:
         found = orjson.loads(request.attributes or b"{}")
     except orjson.JSONDecodeError as error:
-        raise RequestRefused(codes.REQUEST_INVALID, f"the attributes are no JSON: {error}") from None
+        raise RequestRefused(codes.REQUEST_INVALID, f"the attributes are not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise RequestRefused(codes.REQUEST_INVALID, "the attributes are no JSON object")
+        raise RequestRefused(codes.REQUEST_INVALID, "the attributes are not a JSON object")
     return found

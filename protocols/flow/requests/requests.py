@@ -66,7 +66,7 @@ class SessionRequests:
         except (CursorRefused, StagingRefused) as refused:
             code, text = REFUSAL_CODES[refused.code], str(refused)
         except pykka.ActorDeadError:
-            code, text = codes.NOT_FOUND, "the queue has ended meanwhile"
+            code, text = codes.NOT_FOUND, "the queue was deleted meanwhile"
         finally:
             self._open_count -= 1
             self._stages_count -= int(isinstance(request, StageRows))

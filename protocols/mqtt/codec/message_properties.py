@@ -187,7 +187,7 @@ def _reply_to(response_topic: str | None) -> str | None:
     if response_topic is None:
         return None
     if response_topic == "" or "+" in response_topic or "#" in response_topic:
-        raise PeerViolation(PROTOCOL_ERROR, f"Response Topic {response_topic[:80]!r} is no topic name [3.3.2-14]")
+        raise PeerViolation(PROTOCOL_ERROR, f"Response Topic {response_topic[:80]!r} is not a topic name [3.3.2-14]")
     if response_topic.startswith(_QUEUE_ADDRESS):
         return QUEUE_REPLY + response_topic[len(_QUEUE_ADDRESS) :]
     return response_topic

@@ -40,7 +40,7 @@ class AuthenticationDialogue:
                 raise PeerViolation(PROTOCOL_ERROR, "re-authentication in the middle of authentication")
             self._again = True
         elif not self.awaits_client:
-            raise PeerViolation(PROTOCOL_ERROR, "AUTH that was not asked for")
+            raise PeerViolation(PROTOCOL_ERROR, "AUTH that was not requested")
         self.awaits_client = False
 
     def sends(self, reason_code: int, method: str) -> None:

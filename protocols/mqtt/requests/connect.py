@@ -86,7 +86,7 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | N
             return
     if not _accept(client, event, claimed, client_id, expiry_s, proven):
         _give_back(client, claimed)
-        client.refuse("no_connack", "it broke a rule meanwhile, or takes no packet as large as its CONNACK")
+        client.refuse("no_connack", "protocol error before CONNACK, or CONNACK exceeds its Maximum Packet Size")
         return
     revoked = denied_subscriptions(client, session) if claimed.present else []
     for text in revoked:
@@ -103,7 +103,7 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | N
 def _check_client_id(client: MqttClient, event: ConnectReceived) -> None:
     """Raise ConnectRefused where a client without an identifier is not let in."""
     if not event.client_id and not client.services.allows_no_client_id:
-        raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here")
+        raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is required")
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
         text = "a client that keeps its session needs a client identifier [311:3.1.3-8]"
         raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, text)
@@ -114,7 +114,7 @@ def _admit(client: MqttClient, event: ConnectReceived, client_id: str, principal
     if principal is None:
         client.services.clients.denials.deny(NOT_AUTHENTICATED, client_id, _who(client, event))
         if event.user_name is None:
-            raise ConnectRefused(NOT_AUTHORIZED, "this listener wants a user name", NOT_AUTHENTICATED)
+            raise ConnectRefused(NOT_AUTHORIZED, "this listener requires a user name", NOT_AUTHENTICATED)
         raise ConnectRefused(BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong", NOT_AUTHENTICATED)
     identity = client.identity
     identity.authenticated(principal)

@@ -135,7 +135,7 @@ def encode_suback(packet_id: int, codes: list[int], level: int, properties: byte
         if code not in SUBACK_CODES:
             raise LocalMisuse(f"SUBACK with reason code 0x{code:02X} [3.9.3-2]")
         if level == 3 and code >= REFUSAL_FIRST:
-            raise LocalMisuse("MQTT 3.1 cannot refuse a subscription: grant the QoS asked for, or close")
+            raise LocalMisuse("MQTT 3.1 cannot refuse a subscription: grant the requested QoS, or close")
         shown.append(UNSPECIFIED_ERROR if level < 5 and code > UNSPECIFIED_ERROR else code)
     return packet(0x90, bytes(shown))
 
