@@ -13,11 +13,10 @@ import pytest
 
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
-from support.processes.gateway import PYTHON, STOP_S, GatewayProcess
+from support.processes.gateway import FREE_PORTS, PYTHON, STOP_S, GatewayProcess
 from support.processes.programs import running
 
 WITHIN_S = 60
-LISTENERS = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 SERVER_SHUTTING_DOWN = 0x8B
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
@@ -103,8 +102,7 @@ def test_a_stop_when_nobody_is_connected_needs_nobody(tmp_path: Path) -> None:
 
 def test_reloads_that_are_asked_for_during_a_stop_are_passed_over(tmp_path: Path) -> None:
     """SIGHUP would end the process as soon as nobody listens for it any more."""
-    free = [f"--set={name}.port=0" for name in ("admin", *[f"listeners.{each}" for each in LISTENERS])]
-    with running([*PYTHON, "serve", "--data", tmp_path / "data", *free]) as gateway:
+    with running([*PYTHON, "serve", "--data", tmp_path / "data", *FREE_PORTS]) as gateway:
         assert gateway.stdout is not None
         assert "is ready" in gateway.stdout.readline()
         gateway.send_signal(signal.SIGTERM)
@@ -130,10 +128,9 @@ def test_a_start_that_fails_leaves_the_spool_in_order(tmp_path: Path) -> None:
     with gateway:
         gateway.create_queue("load", subscriptions=["load/>"])
         assert gateway.command("pub", "--topic", "load/x", "--message", "hello").returncode == 0
-    free = [f"--set={name}.port=0" for name in ("admin", "listeners.mqtt", "listeners.mqtt_websocket")]
     with socket.create_server(("127.0.0.1", gateway.amqp_port)):
         taken = f"--set=listeners.amqp.port={gateway.amqp_port}"
-        command = [*PYTHON, "serve", "--data", str(gateway.data), *free, taken]
+        command = [*PYTHON, "serve", "--data", str(gateway.data), *FREE_PORTS, taken]
         refused = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
     assert refused.returncode == 1
     assert "listeners.amqp cannot listen on" in refused.stderr

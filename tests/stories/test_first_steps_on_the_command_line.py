@@ -13,7 +13,7 @@ import pytest
 
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
 from sluicegate.storage.store.store import SpoolStore
-from support.processes.gateway import PYTHON, GatewayProcess, gateway, wait_until
+from support.processes.gateway import FREE_PORTS, PYTHON, GatewayProcess, gateway, wait_until
 from support.processes.programs import running
 
 ANSWER_S = 45
@@ -129,11 +129,9 @@ def test_a_publisher_that_waits_for_its_next_line_is_still_there(tmp_path: Path)
 
 def test_a_gateway_whose_announcement_nobody_reads_goes_on(tmp_path: Path) -> None:
     """Neither a reader that has gone, nor a full disk behind standard output, is a reason to end, or to end badly."""
-    ports = ["mqtt", "mqtt_websocket", "amqp", "flow", "http"]
-    settings = [f"--set=listeners.{name}.port=0" for name in ports] + ["--set=admin.port=0"]
     read_end, write_end = os.pipe()
     os.close(read_end)
-    command = [*PYTHON, "serve", "--data", str(tmp_path / "data"), *settings]
+    command = [*PYTHON, "serve", "--data", str(tmp_path / "data"), *FREE_PORTS]
     with subprocess.Popen(command, stdout=write_end, stderr=subprocess.PIPE, text=True) as node:
         os.close(write_end)
         assert node.stderr is not None
@@ -170,7 +168,7 @@ def test_without_a_gateway_commands_say_where_they_looked(tmp_path: Path) -> Non
 
 def test_a_second_gateway_on_the_same_data_folder_is_refused(node: GatewayProcess) -> None:
     second = subprocess.run(
-        [*PYTHON, "serve", "--data", str(node.data), "--set", "admin.port=0", "--set", "listeners.mqtt.port=0"],
+        [*PYTHON, "serve", "--data", str(node.data), *FREE_PORTS],
         capture_output=True,
         text=True,
         timeout=ANSWER_S,
@@ -189,7 +187,7 @@ def test_what_another_release_has_stored_is_named_and_no_mistake_of_ours(tmp_pat
     store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, row.encode(), orjson.dumps(stored))]))
     store.close()
     started = subprocess.run(
-        [*PYTHON, "serve", "--data", str(tmp_path), "--set", "admin.port=0", "--set", "listeners.mqtt.port=0"],
+        [*PYTHON, "serve", "--data", str(tmp_path), *FREE_PORTS],
         capture_output=True,
         text=True,
         timeout=ANSWER_S,
@@ -201,12 +199,9 @@ def test_what_another_release_has_stored_is_named_and_no_mistake_of_ours(tmp_pat
 
 
 def test_a_port_that_is_taken_is_named(node: GatewayProcess, tmp_path: Path) -> None:
-    second = subprocess.run(
-        [*PYTHON, "serve", "--data", str(tmp_path / "other"), "--set", f"listeners.mqtt.port={node.mqtt_port}"],
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_S,
-    )
+    taken = f"--set=listeners.mqtt.port={node.mqtt_port}"
+    command = [*PYTHON, "serve", "--data", str(tmp_path / "other"), *FREE_PORTS, taken]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S)
     assert second.returncode == 1
     assert f"127.0.0.1:{node.mqtt_port}" in second.stderr
     assert "mistake of ours" not in second.stderr

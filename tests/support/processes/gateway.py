@@ -56,6 +56,11 @@ SECTIONS: Final = {
     "health": "health",
     "admin": "admin",
 }
+# For one that a test starts by hand: the default ports may be those of a gateway that runs beside the tests.
+FREE_PORTS: Final = tuple(
+    f"--set={name}.port=0"
+    for name in ("admin", *[f"listeners.{each}" for each in ("mqtt", "mqtt_websocket", "amqp", "flow", "http")])
+)
 OPEN_WHEN_ENABLED: Final = (
     "mqtt_tls",
     "mqtt_websocket_tls",
