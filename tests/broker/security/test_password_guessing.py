@@ -99,8 +99,10 @@ async def test_the_logins_of_one_address_take_some_places_and_another_address_ha
     await asyncio.gather(*guessing)
     assert set(statuses) == {401, 503}
     text = Exposition(queue_label_max=0).render(await NodeView(broker.node).metrics_snapshot()).decode()
+    # Where a check takes long, some have also waited too long for theirs.
+    without_place = statuses.count(503) - broker.node.password_checks.refused_count
     refused = 'sluicegate_operator_requests_refused_total{listener="admin",reason="logins"}'
-    assert f"{refused} {float(statuses.count(503))}" in text
+    assert f"{refused} {float(without_place)}" in text
     assert f"sluicegate_logins_checked_total {float(broker.node.password_checks.checked_count)}" in text
     assert "sluicegate_logins_waiting 0.0" in text
 
