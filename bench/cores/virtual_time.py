@@ -20,7 +20,7 @@ from sluicegate.gateway.node.environment import Surroundings
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.messaging.message.address import Address
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
-from sluicegate.protocols.transport.loop.selector import Sockets
+from sluicegate.protocols.transport.loop.selector import SocketSelector
 from sluicegate.storage.interface import CommitJob, Store
 
 _WALL_START_MS = 1_700_000_000_000
@@ -50,7 +50,7 @@ class JumpingClock(Clock):
 class _Jumps:
     """A loop's sockets; in the place of waiting for them, time goes on."""
 
-    def __init__(self, sockets: Sockets, clock: JumpingClock) -> None:
+    def __init__(self, sockets: SocketSelector, clock: JumpingClock) -> None:
         self._sockets = sockets
         self._clock = clock
 

@@ -21,7 +21,7 @@ from sluicegate.gateway.config.sections.listeners import is_loopback
 from sluicegate.gateway.node.servers.listening import tell_failed_handshakes
 from sluicegate.gateway.operations.interface import NodePort
 from sluicegate.gateway.security.operators import AdminAccounts
-from sluicegate.protocols.security.login_line import network_of
+from sluicegate.protocols.security.login_queue import network_of
 from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.protocols.transport.origins import WebPages
 from sluicegate.protocols.transport.tls_context import TlsFiles

@@ -42,7 +42,7 @@ from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.protocols.amqp.datapath.sender_recovery import RememberedLinks
+from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
 from sluicegate.protocols.amqp.registry.registry import Registry
 from sluicegate.protocols.flow.publishers.directory import PublisherDirectory
 from sluicegate.protocols.flow.publishers.messages import RestorePublishers
@@ -105,7 +105,7 @@ class MessageVpn:
         self.publishers = self._spawn_publishers()
         self.http_flows = self._make_http_flows()
         self.amqp_registry = Registry()
-        self.amqp_links = RememberedLinks(self._publisher_at)
+        self.amqp_links = SuspendedSenders(self._publisher_at)
         self.catalog = self._spawn_catalog()
         self.rates = QueueRates()
         self._sampler: TimerHandle | None = None

@@ -67,50 +67,50 @@ class Endpoints:
 
     @property
     def consumers(self) -> Consumers:
-        """What the client receives from queues."""
-        consuming = self._consumers
-        if consuming is None:
-            consuming = Consumers(self._sessions, self._address, self._container_id, self._runtime.dispatcher)
-            consuming.hold_back(self.is_full)
-            self._consumers = consuming
-        return consuming
+        """The client's consumers of queues."""
+        consumers = self._consumers
+        if consumers is None:
+            consumers = Consumers(self._sessions, self._address, self._container_id, self._runtime.dispatcher)
+            consumers.pause_output(self.is_full)
+            self._consumers = consumers
+        return consumers
 
     @property
     def browsers(self) -> Browsers:
-        """What the client looks at."""
+        """The queues that the client browses."""
         browsing = self._browsers
         if browsing is None:
             browsing = Browsers(self._sessions)
-            browsing.hold_back(self.is_full, 0)
+            browsing.pause_output(self.is_full, 0)
             self._browsers = browsing
         return browsing
 
     @property
     def publishers(self) -> Publishers:
-        """What the client sends."""
-        publishing = self._publishers
-        if publishing is None:
+        """The client's publishers."""
+        publishers = self._publishers
+        if publishers is None:
             services, address = self._services, self._address
             publisher = Publisher(space=services.space, spool=services.spool, address=address, rng=self._runtime.rng)
             publisher.rights = self._identity.admitted()
-            publishing = Publishers(
+            publishers = Publishers(
                 sessions=self._sessions,
                 publisher=publisher,
                 address=address,
                 client=self._container_id,
                 credit=services.limits.link_credit,
-                remembered=services.remembered,
+                suspended_senders=services.suspended_senders,
                 find=destination_of_message,
                 counters=services.counters,
             )
-            self._publishers = publishing
-        return publishing
+            self._publishers = publishers
+        return publishers
 
     def flow_count(self) -> int:
-        """Return how many flows on queues the client has, those of its subscriptions and its looks among them."""
+        """Return how many flows on queues the client has, with those of its subscriptions and browsers."""
         coming = self.subscribing_count + self.resuming_count
-        consuming = coming + (0 if self._consumers is None else len(self._consumers.by_link))
-        return consuming + (0 if self._browsers is None else len(self._browsers.by_link))
+        count = coming + (0 if self._consumers is None else len(self._consumers.by_link))
+        return count + (0 if self._browsers is None else len(self._browsers.by_link))
 
     def subscription_count(self) -> int:
         """Return how many subscriptions to topics the client has a link for."""
@@ -129,36 +129,36 @@ class Endpoints:
         return self.transactions is not None and self.transactions.is_coordinator(link)
 
     def browsing_link(self, link: OutgoingLink) -> BrowserLink | None:
-        """Return the link's place among those that look at queues, if it is one."""
+        """Return the browser of a link, if the link browses a queue."""
         return None if self._browsers is None else self._browsers.by_link.get(link)
 
     def drained(self, message: FlowDrained) -> None:
-        """Pass on that a flow has had what there was for it: some side's link."""
+        """Report to a consumer or browser that its flow is drained."""
         if self._consumers is not None:
             self._consumers.drained(message)
         if self._browsers is not None:
             self._browsers.drained(message)
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: transactions end in which nothing is done."""
+        """Bring time: idle transactions end."""
         if self.transactions is not None:
             self.transactions.tick(now_ms)
 
-    def hold_back(self, is_full: bool, wall_ms: int) -> int:
+    def pause_output(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent at once when it no longer is."""
         self.is_full = is_full
         self._answers.begin(self._answered_bytes)
         if self._consumers is not None:
-            self._consumers.hold_back(is_full)
-        return 0 if self._browsers is None else self._browsers.hold_back(is_full, wall_ms)
+            self._consumers.pause_output(is_full)
+        return 0 if self._browsers is None else self._browsers.pause_output(is_full, wall_ms)
 
-    def asks_and_reads_nothing(self, pieces: list[bytes], transport: ByteTransport) -> bool:
-        """Note what was written while the socket was full; return whether the client asks and reads no answers."""
+    def ignores_responses(self, pieces: list[bytes], transport: ByteTransport) -> bool:
+        """Count what was written while the socket was full; return whether the client reads no responses."""
         self._answered_bytes += answer_bytes(pieces)
         return self._answers.are_too_many(self._answered_bytes, sum([len(each) for each in pieces]), transport)
 
     def window_opened(self, session: Session, wall_ms: int) -> int:
-        """Go on with a session that was blocked; return how many messages were sent at once."""
+        """Continue a session that was blocked; return how many messages were sent at once."""
         if self._consumers is not None:
             self._consumers.window_opened(session)
         return 0 if self._browsers is None else self._browsers.window_opened(session, wall_ms)
@@ -167,15 +167,15 @@ class Endpoints:
         """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
         return self.transactions is not None and self.transactions.is_settling(flow_id)
 
-    # --- what ends; the connection lets go of links one by one, between the two words on a session ---
+    # --- ends; the connection releases links one by one, between session_ends and session_ended ---
 
     def coordinator_detached(self, link: IncomingLink) -> None:
-        """Roll back what was declared on a link, if it is a coordinator's."""
+        """Roll back the transactions of a link, if it is a coordinator's."""
         if self.transactions is not None:
             self.transactions.detached(link)
 
     def session_ends(self, session: Session) -> None:
-        """Roll back what was declared in a session, before its consumers let go of what they settled."""
+        """Roll back what was declared in a session, before its consumers release what they settled."""
         if self.transactions is not None:
             self.transactions.session_ended(session)
 
@@ -192,17 +192,17 @@ class Endpoints:
             self.transactions.connection_ended()
 
     def end(self) -> None:
-        """The transport is gone: let go of what knows the connection. What the client has discharged goes on."""
+        """The transport is gone: drop what refers to the connection. Transactions that were discharged go on."""
         self.transactions = None
 
     def connection_ended(self, now_ms: int) -> None:
-        """Let the time begin for which links are remembered that the client may attach again."""
+        """Begin the expiry of links that the client may attach again."""
         if self._publishers is not None:
             self._publishers.connection_ended(now_ms)
 
 
 class AmqpClient(LinkOwner):
-    """What those need of a connection that carry out its client's requests (`handshake`, `links`)."""
+    """The part of a connection that requests of its client use (`handshake`, `links`)."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[AmqpServices]) -> None:
         services = vpns.default
@@ -225,8 +225,8 @@ class AmqpClient(LinkOwner):
         """Handle events of the engine."""
         raise AssertionError("the connection does that")
 
-    def ask_flush(self) -> None:
-        """Write what the engine has to say at the end of this turn."""
+    def request_flush(self) -> None:
+        """Write the engine's output at the end of this turn."""
         raise AssertionError("the connection does that")
 
     # --- who it is ---
@@ -237,20 +237,20 @@ class AmqpClient(LinkOwner):
         self.identity.enter(services.clients)
 
     def refuse(self, why: str) -> None:
-        """Count and log that somebody is not let in. The client does not hear why."""
+        """Count and log a client that is refused. It is not told why."""
         self.count_refused(NOT_AUTHENTICATED)
-        log.info("client at %s is not let in: %s", self.peer_name(), why)
+        log.info("client at %s refused: %s", self.peer_name(), why)
 
     def count_refused(self, reason: str) -> None:
-        """Count a connection that is not let in."""
+        """Count a connection that is refused."""
         self._counters.count(self._counters.refused, reason)
 
     def challenge(self, data: bytes) -> None:
-        """Send a SASL challenge, and go on with what came meanwhile."""
+        """Send a SASL challenge, and handle what came meanwhile."""
         self.handle(self.engine.sasl_challenge(data, self._clock.now_ms()))
 
     def sasl_outcome(self, code: int, data: bytes | None) -> None:
-        """End SASL, and go on with what came meanwhile."""
+        """End SASL, and handle what came meanwhile."""
         self.handle(self.engine.sasl_outcome(code, data, self._clock.now_ms()))
 
     def peer_name(self) -> str:
@@ -260,7 +260,7 @@ class AmqpClient(LinkOwner):
     # --- requests and links ---
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
-        """Run what needs other actors; if it fails, so does the connection."""
+        """Run a request that needs other actors; if it fails, so does the connection."""
         run_for(self.cell, self, request)
 
     def attach(
@@ -272,23 +272,23 @@ class AmqpClient(LinkOwner):
         target: Target | Coordinator | None,
         can_be_stolen: bool = True,
     ) -> None:
-        """Answer an attach that still waits with what is in force; what was attached as the same link before ends."""
+        """Answer a pending attach with what is in force; an earlier attachment of the same link ends."""
         if can_be_stolen:
             self.services.registry.containers.attach(self, session, link)
         offered = [each for each in link.attach.desired if each in CAPABILITIES]
         self.engine.sessions.attach(session, link, source=source, target=target, offered=offered)
 
     def credit(self, link: OutgoingLink) -> None:
-        """See to what the client grants. Where its attach is not answered yet, that is done then."""
-        consuming = self.endpoints.consumers.by_link.get(link)
-        if consuming is not None:
-            self.endpoints.consumers.credit(consuming)
+        """Apply the credit that the client grants; for a link whose attach is not answered yet, that comes later."""
+        consumer = self.endpoints.consumers.by_link.get(link)
+        if consumer is not None:
+            self.endpoints.consumers.credit(consumer)
             return
         browsing = self.endpoints.browsing_link(link)
         if browsing is not None:
             self._counters.messages_sent += self.endpoints.browsers.credit(browsing, self._clock.wall_ms())
 
-    def tell_flow(self, kind: EventKind, link: IncomingLink) -> None:
-        """Tell operators that a link on which the client sends has begun or ended."""
+    def report_flow(self, kind: EventKind, link: IncomingLink) -> None:
+        """Report to operators that a link on which the client sends has begun or ended."""
         what = "opened" if kind is CLIENT_FLOW_OPENED else "closed"
         self.services.events.emit(kind, f"publisher flow {as_word(link.name)} {what}", client=self.container_id)

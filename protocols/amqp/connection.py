@@ -16,7 +16,7 @@ from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED
 from sluicegate.protocols.amqp.client import AmqpClient, Endpoints
 from sluicegate.protocols.amqp.codec.delivery_states import TRANSACTIONAL, AmqpError
 from sluicegate.protocols.amqp.codec.performatives import Open
-from sluicegate.protocols.amqp.datapath.consuming import DurableSettlement, check_writable
+from sluicegate.protocols.amqp.datapath.consuming import SettlementOfRun, check_writable
 from sluicegate.protocols.amqp.engine.engine import AmqpEngine
 from sluicegate.protocols.amqp.engine.events import (
     AmqpEvent,
@@ -41,12 +41,12 @@ from sluicegate.protocols.amqp.handshake.sasl import AmqpSasl
 from sluicegate.protocols.amqp.links.attach_receiver import attach_consumer, end_browser, end_consumer
 from sluicegate.protocols.amqp.links.attach_sender import attach_publisher
 from sluicegate.protocols.amqp.links.coordinator import coordinators_of
-from sluicegate.protocols.amqp.links.subscriptions import end_look_up
+from sluicegate.protocols.amqp.links.subscriptions import end_found_subscription
 from sluicegate.protocols.amqp.services import AmqpServices
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
-from sluicegate.protocols.connection.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.connection.write_control import write_gathered
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
@@ -62,7 +62,7 @@ class AmqpConnection(AmqpClient, Flushed):
         super().__init__(cell, vpns)
         self.sasl: AmqpSasl | None = None  # None until the transport is there, and when the client is in
         self._transport: ByteTransport | None = None
-        self._flush_asked = False
+        self._flush_requested = False
         self._unfinished: UnfinishedShare | None = None  # of what is not whole, if much of it has come
 
     # --- the transport ---
@@ -91,7 +91,7 @@ class AmqpConnection(AmqpClient, Flushed):
         self._count_unfinished()
 
     def _count_unfinished(self) -> None:
-        """Count what has come of a frame and of deliveries that are not whole among those of all clients."""
+        """Count the bytes of unfinished frames and deliveries among those of all clients."""
         held_bytes = self.engine.unfinished_bytes
         if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
             self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
@@ -100,10 +100,10 @@ class AmqpConnection(AmqpClient, Flushed):
         self.cell.after(0, self._end_unfinished)
 
     def _end_unfinished(self) -> None:
-        """End, unless all has become whole meanwhile: all clients together have begun too much."""
+        """End, unless the input is complete meanwhile: all clients together have too much unfinished input."""
         if self.engine.unfinished_bytes >= COUNTED_BYTES_MIN and not self.is_released:
             self._counters.count(self._counters.violated, COUNTER)
-            log.info("connection of client %r at %s ends: %s", self.container_id, self.peer_name(), TEXT)
+            log.info("disconnecting client %r at %s: %s", self.container_id, self.peer_name(), TEXT)
             self.engine.fail(conditions.RESOURCE_LIMIT_EXCEEDED, TEXT, self._clock.now_ms())
             self._close_transport()
 
@@ -112,7 +112,7 @@ class AmqpConnection(AmqpClient, Flushed):
         if self.read_control.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self.handle(self.engine.tick(now_ms))
-        self.services.registry.temporary_nodes.look_after(self)
+        self.services.registry.temporary_nodes.delete_ended(self)
         self.endpoints.tick(now_ms)
         if self.identity.is_over() and not self.is_released:
             self.end(AmqpError(conditions.UNAUTHORIZED_ACCESS, "the token has expired"))
@@ -131,11 +131,11 @@ class AmqpConnection(AmqpClient, Flushed):
 
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
-        self.endpoints.hold_back(True, self._clock.wall_ms())
+        self.endpoints.pause_output(True, self._clock.wall_ms())
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
-        self._counters.messages_sent += self.endpoints.hold_back(False, self._clock.wall_ms())
+        self._counters.messages_sent += self.endpoints.pause_output(False, self._clock.wall_ms())
         self.turn_ended()
 
     @property
@@ -143,10 +143,10 @@ class AmqpConnection(AmqpClient, Flushed):
         """Whether the client reads slower than we write."""
         return self.endpoints.is_full
 
-    def ask_flush(self) -> None:
-        """Write what the engine has to say at the end of this turn."""
-        if not self._flush_asked:
-            self._flush_asked = True
+    def request_flush(self) -> None:
+        """Write the engine's output at the end of this turn."""
+        if not self._flush_requested:
+            self._flush_requested = True
             self.runtime.dispatcher.at_turn_end(self)
 
     def owner(self) -> Scheduled | None:
@@ -155,15 +155,15 @@ class AmqpConnection(AmqpClient, Flushed):
 
     def flush(self) -> None:
         """Write, once for everything of this turn."""
-        self._flush_asked = False
+        self._flush_requested = False
         pieces = self.engine.take()
         transport = self._transport
         if transport is not None and pieces:
             self.engine.wrote(self._clock.now_ms())
             write_gathered(transport, pieces, self._counters)
-            if self.endpoints.is_full and self.endpoints.asks_and_reads_nothing(pieces, transport):
+            if self.endpoints.is_full and self.endpoints.ignores_responses(pieces, transport):
                 self._counters.count(self._counters.violated, "answers_not_read")
-                log.info("client %r at %s goes on asking and reads no answers", self.container_id, self.peer_name())
+                log.info("client %r at %s does not read responses; disconnecting", self.container_id, self.peer_name())
                 self.fail()
 
     # --- events of the engine ---
@@ -180,13 +180,13 @@ class AmqpConnection(AmqpClient, Flushed):
             else:
                 self._handle_rare(event)
         if self.engine.has_output:
-            self.ask_flush()
+            self.request_flush()
 
     def _handle_rare(self, event: AmqpEvent) -> None:
         if isinstance(event, AttachReceived):
             link = event.link
             if self.is_released:
-                return  # it was sent before the client has heard that its connection ends
+                return  # it was sent before the client received the close
             if isinstance(link, IncomingLink):
                 self.carry_out(attach_publisher(self, event.session, link))
             else:
@@ -218,16 +218,16 @@ class AmqpConnection(AmqpClient, Flushed):
             coordinators_of(self).control(event, self._clock.now_ms())
             return
         self._counters.messages_received += len(event.delivery_ids)
-        publishing = self.endpoints.publishers
+        publishers = self.endpoints.publishers
         if event.txn_id is None:
-            publishing.publish(event, self._clock.wall_ms())
+            publishers.publish(event, self._clock.wall_ms())
         else:
             now_ms, wall_ms = self.runtime.dispatcher.both_ms()
             coordinators_of(self).publish(event, now_ms, wall_ms)
-        self.read_control.published(publishing.publisher.pressures, publishing.unanswered_count)
+        self.read_control.published(publishers.publisher.pressures, publishers.unanswered_count)
 
     def _disposition(self, event: DispositionReceived) -> None:
-        """Take what the client says of what it received; of what it sent it says nothing that matters."""
+        """Settle deliveries that the client received; what it says of deliveries that it sent is ignored."""
         state = event.disposition.state
         if not event.disposition.is_receiver:
             return
@@ -245,18 +245,18 @@ class AmqpConnection(AmqpClient, Flushed):
             self.end(error)
 
     def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
-        """Let go of a link, and of what there is for it alone."""
+        """Release a link, and what belongs to it alone."""
         if isinstance(link, IncomingLink):
             self._end_publisher(link, closed=closed)
             self.endpoints.coordinator_detached(link)
         else:
-            consuming = self.endpoints.consumers.by_link.get(link)
-            if consuming is not None:
-                end_consumer(self, consuming, closed=closed)
+            consumer = self.endpoints.consumers.by_link.get(link)
+            if consumer is not None:
+                end_consumer(self, consumer, closed=closed)
             browsing = self.endpoints.browsing_link(link)
             if browsing is not None:
                 end_browser(self, browsing)
-            end_look_up(self, link, closed=closed)
+            end_found_subscription(self, link, closed=closed)
         registry = self.services.registry
         registry.containers.detached(link)
         registry.temporary_nodes.detached(link, closed=closed)
@@ -264,7 +264,7 @@ class AmqpConnection(AmqpClient, Flushed):
     def _end_publisher(self, link: IncomingLink, *, closed: bool) -> None:
         if link in self.endpoints.publishers.links:
             self.endpoints.publishers.detached(link, closed=closed, now_ms=self._clock.now_ms())
-            self.tell_flow(CLIENT_FLOW_CLOSED, link)
+            self.report_flow(CLIENT_FLOW_CLOSED, link)
 
     def _session_ended(self, session: Session) -> None:
         self.endpoints.session_ends(session)
@@ -278,23 +278,23 @@ class AmqpConnection(AmqpClient, Flushed):
     def _violated(self, event: PeerViolated) -> None:
         rule = event.condition or "handshake"
         self._counters.count(self._counters.violated, rule)
-        log.info("client %r at %s broke a rule (%s): %s", self.container_id, self.peer_name(), rule, event.text)
+        log.info("protocol error from client %r at %s (%s): %s", self.container_id, self.peer_name(), rule, event.text)
         self._close_transport()
 
     # --- requests to other actors ---
 
     def carried_out(self, error: BaseException | None) -> None:
-        """Go on behind a request."""
+        """Continue after a request."""
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self.end(AmqpError(conditions.INTERNAL_ERROR, "a fault of this broker; its log says more"))
         if self.engine.has_output:
-            self.ask_flush()
+            self.request_flush()
 
     # --- messages of other actors ---
 
     def receive(self, message: Any) -> Any:
-        """Handle deliveries, confirmations, or a word of another actor."""
+        """Handle deliveries, confirmations and other messages of actors."""
         if isinstance(message, Deliveries):
             self._deliver(message)
         elif isinstance(message, Confirmed):
@@ -309,7 +309,7 @@ class AmqpConnection(AmqpClient, Flushed):
             self._flow_gone(message)
         elif isinstance(message, FlowDrained):
             self.endpoints.drained(message)
-        elif isinstance(message, DurableSettlement):
+        elif isinstance(message, SettlementOfRun):
             self.endpoints.consumers.stored(message)
         elif isinstance(message, Browsed):
             self._counters.messages_sent += self.endpoints.browsers.shown(message, self._clock.wall_ms())
@@ -319,31 +319,31 @@ class AmqpConnection(AmqpClient, Flushed):
         return None
 
     def _deliver(self, message: Deliveries) -> None:
-        consuming, counters = self.endpoints.consumers, self._counters
-        sent, passed_over = consuming.sent_count, consuming.passed_over_count
+        consumers, counters = self.endpoints.consumers, self._counters
+        sent, skipped = consumers.sent_count, consumers.skipped_count
         try:
-            consuming.deliver(message, self._clock.wall_ms())
+            consumers.deliver(message, self._clock.wall_ms())
         except Exception:
-            reject_unwritable(message, check_writable, self._tell_unwritable)
+            reject_unwritable(message, check_writable, self._report_unwritable)
             raise
-        counters.messages_sent += consuming.sent_count - sent
-        if consuming.passed_over_count > passed_over:
-            counters.count(counters.dropped, "no_local", consuming.passed_over_count - passed_over)
+        counters.messages_sent += consumers.sent_count - sent
+        if consumers.skipped_count > skipped:
+            counters.count(counters.dropped, "no_local", consumers.skipped_count - skipped)
 
-    def _tell_unwritable(self, sequence: int, error: Exception) -> None:
-        tell_unwritable(self.services.events, self._counters, sequence, error, client=self.container_id)
+    def _report_unwritable(self, sequence: int, error: Exception) -> None:
+        report_unwritable(self.services.events, self._counters, sequence, error, client=self.container_id)
 
     def turn_ended(self) -> None:
-        """Have everything of this turn written at its end."""
+        """Write the output of this turn at its end."""
         if self.engine.has_output:
-            self.ask_flush()
+            self.request_flush()
 
     def _flow_gone(self, message: FlowGone) -> None:
         condition = conditions.DETACH_FORCED if message.may_return else conditions.RESOURCE_DELETED
         error = AmqpError(condition, message.reason)
-        consuming = self.endpoints.consumers.by_flow.get(message.flow_id)
-        if consuming is not None:
-            self.end_link(consuming.session, consuming.link, error)
+        consumer = self.endpoints.consumers.by_flow.get(message.flow_id)
+        if consumer is not None:
+            self.end_link(consumer.session, consumer.link, error)
         browsing = self.endpoints.browsers.by_flow.get(message.flow_id)
         if browsing is not None:
             self.end_link(browsing.session, browsing.link, error)
@@ -353,18 +353,18 @@ class AmqpConnection(AmqpClient, Flushed):
     def end_link(
         self, session: Session, link: IncomingLink | OutgoingLink, error: AmqpError, *, closed: bool = True
     ) -> None:
-        """End a link by our own will. What it has of its own is kept as if the client had only detached it."""
+        """End a link by the broker's will. Its own queue and state are kept as if the client had only detached it."""
         self._detached(link, closed=False)
         self.engine.sessions.detach(session, link, closed=closed, error=error)
         if self.engine.has_output:
-            self.ask_flush()
+            self.request_flush()
 
     # --- the end ---
 
     def end(self, error: AmqpError) -> None:
-        """Close the connection by our own will; the client's close, or the end of its patience, ends the transport."""
+        """Close the connection by the broker's will; the client's close, or a timeout, ends the transport."""
         self.engine.close(error, self._clock.now_ms())
-        self.ask_flush()
+        self.request_flush()
         self._release()
 
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
@@ -379,7 +379,7 @@ class AmqpConnection(AmqpClient, Flushed):
             self._transport.close_after_flush()
 
     def _release(self) -> None:
-        """Let go of every link: what was delivered and not settled is delivered to somebody again."""
+        """Release every link: what was delivered and not settled is delivered again."""
         if not self.is_released:
             self.is_released = True
             self.endpoints.connection_ends()
@@ -391,7 +391,7 @@ class AmqpConnection(AmqpClient, Flushed):
             registry.containers.closed(self)
 
     def fail(self) -> None:
-        """Our own mistake: the client gets its messages again over another connection."""
+        """A fault of the broker: the client gets its messages again over another connection."""
         self._release()
         if self._transport is not None:
             self._transport.abort()

@@ -1,4 +1,4 @@
-"""Limits of the AMQP engine: unit, reason, and what other brokers use."""
+"""Limits of the AMQP engine: unit, reason, and the values of other brokers."""
 
 from typing import Final, final
 
@@ -7,7 +7,7 @@ SASL_FRAME_BYTES_MAX: Final = 65_536  # the standard says 512; bearer tokens are
 DELIVERY_TAG_BYTES_MAX: Final = 32  # 2.8.7
 LINK_NAME_BYTES_MAX: Final = 512
 MAP_ENTRIES_MAX: Final = 64  # of the properties of open, begin and attach, and of a filter
-IDLE_TIMEOUT_MS_MIN: Final = 1_000  # a peer that wants to hear from us more often than twice a second is refused
+IDLE_TIMEOUT_MS_MIN: Final = 1_000  # a peer that wants more than two frames a second is refused
 OUTGOING_WINDOW: Final = 0x7FFF_FFFF  # we never run out of transfer ids
 FRAME_HEAD_BYTES: Final = 8
 

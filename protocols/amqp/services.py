@@ -1,4 +1,4 @@
-"""What every AMQP connection in a message VPN uses."""
+"""Services that every AMQP connection in a message VPN uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.queues.definition import QueueDefinition
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.protocols.amqp.datapath.sender_recovery import RememberedLinks
+from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.registry.registry import Registry
@@ -37,7 +37,7 @@ class AmqpServices:
     unfinished: UnfinishedBytes  # of all clients of the node
     credit: CreditPool[Address]  # what all consumers of the node may hold together
     transactions: TransactionAccounts  # of the node
-    remembered: RememberedLinks
+    suspended_senders: SuspendedSenders
     container_id: str  # ours
     version: str
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS

@@ -1,8 +1,8 @@
-"""What a browser of a queue has shown ahead of what its client takes.
+"""The messages that a browser of a queue has read ahead for its client.
 
-A browser (actors.queues.browser) counts how much more it may show. Clients of AMQP say how much they take from now on,
-up or down, those of the flow protocol up to which number. So the browser is asked for a few messages ahead, and what it
-has shown waits here for credit, or for a socket that is full.
+A browser (actors.queues.browser) counts how many more messages it may show. AMQP clients grant credit up or down, those
+of the flow protocol up to a number. So the browser is asked for a few messages ahead, and they wait here for credit, or
+for a socket that is full.
 """
 
 from collections import deque
@@ -16,24 +16,24 @@ BROWSE_BUFFER_MAX: Final = 100  # messages that a browser may have shown, or be 
 
 @final
 class BrowseBuffer:
-    """Those of one look at a queue.
+    """The messages of one browser.
 
-    Invariant: `asked_count` and the length of `waiting` are BROWSE_BUFFER_MAX together, or less.
+    Invariant: `requested_count` and the length of `waiting` are BROWSE_BUFFER_MAX together, or less.
     """
 
     def __init__(self) -> None:
         self.browser: ActorCell | None = None  # None until the queue has bound it
-        self.asked_count = 0  # messages that the browser may show and has not
+        self.requested_count = 0  # messages that the browser may show and has not
         self.waiting: deque[BrowsedMessage] = deque()  # shown, and not sent
 
-    def shown(self, messages: list[BrowsedMessage]) -> None:
+    def add(self, messages: list[BrowsedMessage]) -> None:
         """Keep what the browser shows."""
-        self.asked_count -= len(messages)
+        self.requested_count -= len(messages)
         self.waiting.extend(messages)
 
-    def ask(self, credit: int) -> None:
+    def request(self, credit: int) -> None:
         """Have more shown: the client takes so many messages more than it was sent."""
-        wanted = min(credit, BROWSE_BUFFER_MAX) - len(self.waiting) - self.asked_count
+        wanted = min(credit, BROWSE_BUFFER_MAX) - len(self.waiting) - self.requested_count
         if wanted > 0 and self.browser is not None:
-            self.asked_count += wanted
+            self.requested_count += wanted
             self.browser.inbox.post(BrowserCredit(wanted))

@@ -1,4 +1,4 @@
-"""What every protocol counts, over all of its connections, living and gone."""
+"""Counters of one protocol over all of its connections, open and closed."""
 
 from dataclasses import dataclass, field
 
@@ -8,9 +8,11 @@ class ProtocolCounters:
     """Totals of one protocol of one node."""
 
     connected: int = 0
-    refused: dict[str, int] = field(default_factory=dict)  # connections that were not let in, by reason
+    refused: dict[str, int] = field(default_factory=dict)  # connections that were refused, by reason
     violated: dict[str, int] = field(default_factory=dict)  # connections ended for what the peer did, by reason
-    dropped: dict[str, int] = field(default_factory=dict)  # messages that went without a word to anybody, by reason
+    dropped: dict[str, int] = field(
+        default_factory=dict
+    )  # messages that were dropped without telling any client, by reason
     messages_received: int = 0
     messages_sent: int = 0
     bytes_received: int = 0

@@ -1,7 +1,6 @@
-"""Who one client is, and its place in the roster, from its proof to the end of its connection.
+"""The identity of one client, and its place in the roster, from its authentication to the end of its connection.
 
-How somebody proves who they are is `protocols.security.authentication`; what they may then do is
-`messaging.clients.rights`.
+See also: authentication (`protocols.security.authentication`), and what a client may do (`messaging.clients.rights`).
 """
 
 from typing import final
@@ -15,7 +14,7 @@ from sluicegate.protocols.security.authentication import Principal
 
 @final
 class Identity:
-    """The client of one connection. Whoever was admitted is let go with `close`, whatever happened in between.
+    """The client of one connection. A client that was admitted leaves the roster with `close`, in any case.
 
     Proving who one is takes time, in which the connection may end: who is admitted after that has no place. What it may
     do can still be asked, by requests that were under way.

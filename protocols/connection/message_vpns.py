@@ -1,7 +1,7 @@
-"""Which message VPN a client is in, as the connections of one protocol find it out: once, before they let it in.
+"""The message VPN of a client. The connections of a protocol find it once, before they admit the client.
 
-By the listener it has come to, unless it names one: in its protocol's own way, or behind its user name, as in
-`alice@sales`. What a VPN is and holds is the gateway's matter; a protocol has its own services of each.
+It is the VPN of the listener, unless the client names one: in its protocol's own way, or behind its user name, as in
+`alice@sales`. VPNs themselves belong to the gateway; a protocol has its own services of each.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ NAME_SHOWN_CHARS_MAX: Final = 80  # of a name that a stranger gave
 
 
 class VpnServices(Protocol):
-    """What every protocol's connections use of a VPN to let somebody in."""
+    """What connections of every protocol use of a VPN to admit a client."""
 
     @property
     def authenticator(self) -> Authenticator:
-        """Who somebody is."""
+        """Authenticates clients."""
 
     @property
     def clients(self) -> ClientRoster:
-        """Who may come in."""
+        """Admits clients."""
 
 
 S = TypeVar("S", bound=VpnServices)
@@ -46,7 +46,7 @@ class MessageVpns(Generic[S]):
         return self._services[DEFAULT_VPN]
 
     def of_listener(self, listener: str) -> S:
-        """Return the services of whoever comes by a listener and names no VPN."""
+        """Return the services for a client of a listener that names no VPN."""
         return self._services[self._listeners.get(listener, DEFAULT_VPN)]
 
     def named(self, name: str, here: S, client: str) -> S:

@@ -1,4 +1,4 @@
-"""Something large that comes in pieces, which are kept as they come and joined once."""
+"""Large data that comes in pieces, which are kept as they come and joined once."""
 
 from typing import Final
 

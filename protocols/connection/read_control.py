@@ -1,6 +1,6 @@
-"""When one client is not read from: TCP's window then holds it back, and nobody else.
+"""Read control: when the broker stops reading from one client, so that TCP's window holds back this client alone.
 
-A publisher stops being read while a destination it feeds is over its high mark, while a request of it waits for another
+A publisher is not read from while a destination it feeds is over its high mark, while a request of it waits for another
 actor, while too many of its publishes are unanswered, or while it is ahead of the rate that its profile allows.
 """
 
@@ -21,7 +21,7 @@ class ReadControl:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._transport: ByteTransport | None = None
-        self._waits_for: list[Pressure] | None = None  # None: for nobody
+        self._waits_for: list[Pressure] | None = None  # None: for none
         self._rights: ClientRights | None = None
         self._busy = False  # a request is being carried out
         self._too_many_unanswered = False
@@ -29,7 +29,7 @@ class ReadControl:
         self.stopped = False  # the client is not read from
 
     def attach(self, transport: ByteTransport | None) -> None:
-        """Take the transport, or let go of it."""
+        """Take the transport; None: it is gone."""
         self._transport = transport
 
     def limit(self, rights: ClientRights) -> None:
@@ -43,7 +43,7 @@ class ReadControl:
             rights.refill(now_ms)
             if self._ahead and not rights.is_ahead():
                 self._ahead = False
-                self._address.post(Resume())  # there may be somebody who waits for this word
+                self._address.post(Resume())  # a request may wait for this message
 
     def busy(self, busy: bool) -> None:
         """Note that a request is being carried out, or is done."""
@@ -76,7 +76,7 @@ class ReadControl:
         self._decide()
 
     def waits_for_a_destination(self) -> bool:
-        """Return whether the client is not read from because somebody else is slow."""
+        """Return whether the client is not read from because a consumer is slow."""
         return self._waits_for is not None
 
     def _decide(self) -> None:

@@ -1,6 +1,6 @@
 """SASL's mechanisms (RFC 4422) over the one authentication service of all protocols.
 
-Who carries the messages is elsewhere: AMQP's SASL layer, the flow protocol's AUTH.
+See also: the messages that carry it, AMQP's SASL layer and AUTH of the flow protocol.
 """
 
 from typing import Final, Generic
@@ -70,7 +70,7 @@ class SaslDialogue(Generic[S]):
             raise AuthenticationFailed(f"too many attempts from {self._peer.host} have failed")
         chosen = authenticator.mechanisms.get(mechanism)
         if chosen is None:
-            raise AuthenticationFailed(f"mechanism {mechanism!r} was taken away while the client waited")
+            raise AuthenticationFailed(f"mechanism {mechanism!r} was removed while the client waited")
         self._exchange = authenticator.exchange(chosen, self._peer.host)
         return self.step(response)
 
@@ -78,7 +78,7 @@ class SaslDialogue(Generic[S]):
         """Take the client's next words. Raises AuthenticationFailed."""
         exchange = self._exchange
         if exchange is None:
-            raise AuthenticationFailed("a response where none was asked for")
+            raise AuthenticationFailed("an unexpected response")
         self._exchange = None
         answer = exchange.step(data)
         if isinstance(answer, Challenge):

@@ -1,6 +1,7 @@
-"""What a partition is told of what it has delivered to a client."""
+"""Settlements that a connection sends to the partitions whose deliveries it received."""
 
-from sluicegate.actors.messages.data import Deliveries, Settle
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Settle
+from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import RELEASED
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
@@ -27,3 +28,19 @@ def send_back(message: Deliveries, delivery: Delivery) -> None:
     end = first + delivery.stop_row - delivery.start_row
     count = delivery.delivery_count
     message.partition.post(Settle(flow_id, delivery.epoch, first, end, RELEASED, delivery_count=count))
+
+
+class DurableSettlement(Address):
+    """A settlement that waits for the store: it is in force for ever, or refused.
+
+    The partition answers in any case, also when the flow has lost the deliveries meanwhile.
+    """
+
+    def post(self, message: object) -> None:
+        """Take the partition's refusal, or its word that the store has the settlement."""
+        assert isinstance(message, (Confirmed, PublishFailed)), "nothing else is sent here"
+        self.decided(message if isinstance(message, PublishFailed) else None)
+
+    def decided(self, refusal: PublishFailed | None) -> None:
+        """Go on: the settlement is stored, unless it was refused."""
+        raise AssertionError("who waits goes on")

@@ -1,9 +1,9 @@
-"""Messages that cannot be written for a consumer: each is rejected alone, and those beside it go on.
+"""Messages that cannot be written for a consumer: each is rejected alone, and its neighbours are delivered.
 
-What one protocol lets in, every protocol can write; that is their codecs' promise. Should one not keep it, over a
-mistake of ours, writing fails, and with it the consumer's connection. The message would come to the next consumer then,
-whose connection failed as well, and nobody would get what lies behind it. So the message is looked for and rejected,
-which makes it a dead message where its queue has that; and then the connection ends, as after any failure.
+Every codec promises to write each message that another protocol accepted. If one breaks that promise, by a mistake of
+ours, writing fails, and with it the consumer's connection. The next consumer's connection would fail the same way, and
+the messages behind it would never be delivered. So the broker finds the message and rejects it, which makes it a dead
+message where its queue has that; and then the connection ends, as after any failure.
 """
 
 import logging
@@ -23,9 +23,9 @@ log = logging.getLogger("sluicegate.protocols")
 
 
 def reject_unwritable(
-    message: Deliveries, write: Callable[[Delivery, int], object], tell: Callable[[int, Exception], None]
+    message: Deliveries, write: Callable[[Delivery, int], object], report: Callable[[int, Exception], None]
 ) -> None:
-    """Reject those rows of deliveries that `write` fails over. `tell` is told their sequences, and why."""
+    """Reject those rows of deliveries that `write` fails over. `report` is told their sequences, and why."""
     for delivery in message.deliveries:
         for row in range(delivery.start_row, delivery.stop_row):
             try:
@@ -35,13 +35,16 @@ def reject_unwritable(
                 count = delivery.delivery_count
                 flow_id, epoch = message.flow.flow_id, delivery.epoch
                 message.partition.post(Settle(flow_id, epoch, first, first + 1, REJECTED, delivery_count=count))
-                tell(first, error)
+                report(first, error)
 
 
-def tell_unwritable(
+def report_unwritable(
     events: Events, counters: ProtocolCounters | None, sequence: int, error: Exception, *, client: str
 ) -> None:
-    """Count a message that was rejected, and tell operators. Delivery points have no counters: queues count it, too."""
+    """Count a message that was rejected, and report it to operators.
+
+    REST delivery points have no counters; queues count such messages, too.
+    """
     if counters is not None:
         counters.count(counters.dropped, UNWRITABLE)
     log.error("message %d cannot be written for client %r, and is rejected", sequence, client, exc_info=error)

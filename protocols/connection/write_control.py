@@ -1,6 +1,6 @@
-"""What becomes of a client that does not read what it is sent: it holds up its publishers for a while, then nobody.
+"""Write control: a client that does not read holds up its publishers for a while, and then nobody.
 
-When a client is not read from is in `protocols.connection.read_control`.
+See also: when the broker stops reading from a client (`protocols.connection.read_control`).
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.transport.interface import ByteTransport
 
-# Answers that a client goes on asking for and does not read: nothing else bounds what then waits for its socket.
+# Responses that a client requests and does not read: nothing else bounds what then waits for its socket.
 #
-# What a client is sent unasked has bounds of its own: windows, credit, and that direct messages are dropped
+# Data that a client did not request has bounds of its own: windows, credit, and that direct messages are dropped
 # (`WriteControl`).
 
 
@@ -26,7 +26,7 @@ UNREAD_RESPONSES_BYTES_MAX: Final = (
 
 @final
 class UnreadResponses:
-    """Those of one client, while its socket is full.
+    """The responses of one client, while its socket is full.
 
     A client may be behind for hours and read on. So what counts is whether anything was taken of what was written since
     the last look, or since the socket was full: bytes are taken in their order. At most twice the maximum is unread.
@@ -83,12 +83,12 @@ class WriteControl:
         self.paused = True
         self.pressure.level(CONNECTION_HIGH_BYTES, self._clock.now_ms())
         if not self._is_timed:
-            self._look_for_progress(-1)
+            self._check_progress(-1)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.paused = False
-        _let_go_on(self.pressure.level(0, self._clock.now_ms()))
+        _resume(self.pressure.level(0, self._clock.now_ms()))
 
     def drops_direct(self, count: int) -> bool:
         """Return whether the client has too much unread for more direct messages; what is dropped is counted."""
@@ -104,11 +104,11 @@ class WriteControl:
         return True
 
     def close(self) -> None:
-        """The connection ends: whoever waits for it goes on."""
+        """The connection ends: publishers that wait for it go on."""
         self._transport = None
-        _let_go_on(self.pressure.close())
+        _resume(self.pressure.close())
 
-    def _look_for_progress(self, buffered_before: int) -> None:
+    def _check_progress(self, buffered_before: int) -> None:
         transport = self._transport
         self._is_timed = self.paused and transport is not None
         if not self.paused or transport is None:
@@ -117,12 +117,12 @@ class WriteControl:
         buffered = transport.buffered_bytes()
         if 0 <= buffered < buffered_before:
             self.pressure.progress(now_ms)
-        _let_go_on(self.pressure.waive_if_stalled(now_ms, self._stall_ms))
-        look_again: Callable[[], None] = lambda: self._look_for_progress(buffered)  # noqa: E731  # a timer's callback
-        self._cell.after(max(10, self._stall_ms // 2), look_again)
+        _resume(self.pressure.waive_if_stalled(now_ms, self._stall_ms))
+        check_again: Callable[[], None] = lambda: self._check_progress(buffered)  # noqa: E731  # a timer's callback
+        self._cell.after(max(10, self._stall_ms // 2), check_again)
 
 
-def _let_go_on(publishers: list[Address]) -> None:
+def _resume(publishers: list[Address]) -> None:
     for publisher in publishers:
         publisher.post(Resume())
 
@@ -131,7 +131,7 @@ def _let_go_on(publishers: list[Address]) -> None:
 
 
 LARGE_BYTES: Final = 64 * 1024  # to copy as much costs more than a write of its own
-_LOOKED_AT: Final = 64  # pieces: where more came in one turn they are mostly small, and to look costs each of them
+_SCANNED: Final = 64  # pieces: where more came in one turn they are mostly small, and to look costs each of them
 
 
 def write_gathered(transport: ByteTransport, pieces: list[bytes], counters: ProtocolCounters) -> None:
@@ -149,7 +149,7 @@ def gathered(pieces: list[bytes]) -> list[bytes]:
     count = len(pieces)
     if count < 2:
         return pieces
-    if count > _LOOKED_AT:
+    if count > _SCANNED:
         return [b"".join(pieces)]
     buffers: list[bytes] = []
     begun = 0

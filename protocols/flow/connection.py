@@ -14,7 +14,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import SaslDialogue
-from sluicegate.protocols.connection.unwritable import reject_unwritable, tell_unwritable
+from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.errors import FlowBroken, PeerViolation
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived
@@ -251,12 +251,12 @@ class FlowConnection(FlowPeer):
         try:
             self.consumers.deliver(message, self._clock.wall_ms())
         except Exception:
-            reject_unwritable(message, check_writable, self._tell_unwritable)
+            reject_unwritable(message, check_writable, self._report_unwritable)
             raise
         self._counters.messages_sent += self.consumers.sent_count - before
 
-    def _tell_unwritable(self, sequence: int, error: Exception) -> None:
-        tell_unwritable(self.services.events, self._counters, sequence, error, client=self.client)
+    def _report_unwritable(self, sequence: int, error: Exception) -> None:
+        report_unwritable(self.services.events, self._counters, sequence, error, client=self.client)
 
     def _receive_rare(self, message: Any) -> None:
         if isinstance(message, FlowState):

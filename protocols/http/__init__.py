@@ -1,5 +1,5 @@
-"""HTTP messaging: publishers that POST to a topic or a queue, workers that GET messages of a queue and settle them.
+"""HTTP messaging: publishers POST to a topic or a queue, workers GET messages of a queue and settle them.
 
-The grammar of HTTP is httptools' matter; what a request means, and what it is answered, is here. The HTTP port of
-operators is elsewhere: `gateway.admin`.
+httptools parses HTTP; the meaning of a request and its answer are here. The HTTP port of operators is in
+`gateway.admin`.
 """

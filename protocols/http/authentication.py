@@ -1,4 +1,4 @@
-"""Who sends a request: by its Authorization, by the certificate of the connection, or nobody where that is allowed.
+"""Authentication of requests: by Authorization, by the client certificate, or anonymous where that is allowed.
 
 Passwords take tens of milliseconds to check, by design; so a connection remembers the last header that was right, a
 token's for as long as it is valid, a password's for as long as the account has it.
@@ -59,7 +59,7 @@ class SignIn:
         elif scheme.lower() == "bearer":
             principal = await self.services.authenticator.bearer(value.strip().encode(), self._peer.host)
         else:
-            raise _unauthorized("the Authorization is of a scheme that is not taken here")
+            raise _unauthorized("the scheme of the Authorization header is not supported here")
         if principal is None:
             raise _unauthorized("the credentials are wrong")
         self._proven_header = authorization
@@ -87,7 +87,7 @@ class SignIn:
                 return principal
         if authenticator.admits_anonymous(self._peer.listener):
             return ANONYMOUS
-        raise _unauthorized("this port takes no messages from strangers")
+        raise _unauthorized("this port requires authentication")
 
 
 def _credentials(value: str) -> tuple[str, bytes]:

@@ -53,7 +53,7 @@ class HttpClient(Behaviour):
         self._reading_end: str | None = None  # why no request reads any more
 
     def proceed(self) -> None:
-        """Begin the requests whose turn it is, write what is answered, and read on or not."""
+        """Begin requests in their turn, write responses, and pause or resume reading."""
         raise AssertionError("the connection does that")
 
     def peer_name(self) -> str:
@@ -73,12 +73,12 @@ class HttpClient(Behaviour):
         return request.body(bytes_max)
 
     def begin_stream(self, request: Request, headers: list[tuple[bytes, bytes]]) -> None:
-        """Begin an answer that lasts: its head goes out at once, whenever there is something to say behind it."""
+        """Begin a streamed response: its head goes out at once, before there is any body."""
         request.begin_stream(headers)
         self.proceed()
 
     async def stream(self, request: Request, data: bytes) -> None:
-        """Give more of an answer; return when the client's socket takes more again."""
+        """Send more of a response; return when the client's socket takes more again."""
         request.stream(data)
         self.proceed()
         if self.writable is not None:
@@ -95,7 +95,7 @@ class HttpClient(Behaviour):
             raise self._refused(denied) from None
 
     def is_known(self, request: Request, here: HttpServices) -> bool:
-        """Return whether it is known at once who sends a request, who then has a place. Raises HttpProblem."""
+        """Return whether the client is authenticated without waiting, and admit it. Raises HttpProblem."""
         assert self.sign_in is not None, "the transport comes before its requests"
         try:
             principal = self.sign_in.known(request.header("authorization"), here)
@@ -109,7 +109,7 @@ class HttpClient(Behaviour):
         return True
 
     async def principal(self, request: Request, here: HttpServices) -> Principal:
-        """Return who sends a request, who then has a place. Raises HttpProblem."""
+        """Authenticate the client of a request, and admit it. Raises HttpProblem."""
         assert self.sign_in is not None, "the transport comes before its requests"
         try:
             principal = await self.sign_in.principal(request.header("authorization"), here)
@@ -130,7 +130,7 @@ class HttpClient(Behaviour):
             self.counters.count(self.counters.refused, NOT_AUTHENTICATED)
 
     def _admit(self, principal: Principal) -> None:
-        """Give the client its place, or another one when it has become somebody else. Raises HttpProblem."""
+        """Admit the client, again when its user has changed. Raises HttpProblem."""
         is_same = self.identity.user == principal.user_name
         self.identity.authenticated(principal)
         if is_same and self.identity.admitted() is not None:
@@ -143,12 +143,12 @@ class HttpClient(Behaviour):
         self.read_control.limit(rights)
 
     def _refused(self, denied: ClientDenied) -> HttpProblem:
-        """Count a request that is not let in; return what it is answered."""
+        """Count a request that is refused; return the error for its response."""
         self.counters.count(self.counters.refused, denied.reason)
         return refusal_problem(denied.text, "")
 
     def _enter(self, services: HttpServices) -> None:
-        """Be in the message VPN of these services from this request on. What went before goes on in its own."""
+        """Enter the message VPN of these services. Earlier requests go on in their own."""
         if services is self.services:
             return
         self.services = services
@@ -162,7 +162,7 @@ class HttpClient(Behaviour):
         return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
 
     def read_with(self, reader: FlowReader | None) -> None:
-        """Note what the present request reads messages with: it ends with the connection, and when the node stops.
+        """Set the reader of the present request: it ends with the connection, and when the node stops.
 
         Either may have come while the request waited for what it reads from.
         """
@@ -171,14 +171,14 @@ class HttpClient(Behaviour):
             self.end_reading(self._reading_end)
 
     def end_reading(self, reason: str) -> None:
-        """End what the present request reads with, and what any later one would."""
+        """End the reader of the present request, and of any later one."""
         self._reading_end = reason
         reader, self.reader = self.reader, None
         if reader is not None:
             reader.ended(reason)
 
     def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
-        """Publish batches, each of one destination; the submission hears what becomes of each."""
+        """Publish batches, each of one destination; the submission is told the result of each."""
         self.counters.messages_received += sum([batch.count for batch in batches])
         self.publishing.publish(batches, submission)
         self.read_control.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
@@ -194,7 +194,7 @@ class HttpClient(Behaviour):
             self.since_ms = self._clock.now_ms()
 
     def resume_publishing(self) -> None:
-        """Let the request go on that waits in `wait_for_destinations`."""
+        """Resume the request that waits in `wait_for_destinations`."""
         resumed, self.resumed = self.resumed, None
         if resumed is not None:
             resumed.set()

@@ -1,7 +1,7 @@
-"""One HTTP connection: a client's transport, the HTTP on it, and whose turn it is among its requests.
+"""One HTTP connection: a client's transport, the HTTP on it, and the order of its requests.
 
-What comes in, in bytes and as messages of other actors, what it decides, and what goes out. What a request is, and what
-it asks of the broker, is in `router`; what requests need of a client in `client`; the HTTP itself in `codec.engine`.
+Bytes and messages of other actors come in, requests are begun in their turn, and responses go out. The meaning of a
+request is in `router`; what requests need of a client in `client`; HTTP itself in `codec.engine`.
 """
 
 import logging
@@ -50,7 +50,7 @@ class HttpConnection(HttpClient):
         self._ticked_ms = 0
         self._body: Request | None = None  # whose body came when time was brought last
         self._body_ms = 0  # for how long it has come since it was first seen so
-        self._has_asked = False  # there was a request
+        self._had_request = False  # there was a request
         self._served: Request | None = None  # that has a task
         self._reading_paused = False
         self._unread_bytes = 0  # that it had not taken when we last looked
@@ -79,7 +79,7 @@ class HttpConnection(HttpClient):
         self._count_unfinished()
 
     def _count_unfinished(self) -> None:
-        """Count what has come of a request that is not whole among those of all clients."""
+        """Count the bytes of an unfinished request among those of all clients."""
         held_bytes = self._engine.unfinished_bytes
         if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
             self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
@@ -88,10 +88,10 @@ class HttpConnection(HttpClient):
         self.cell.after(0, self._end_unfinished)
 
     def _end_unfinished(self) -> None:
-        """End, unless the request has become whole meanwhile: all clients together have begun too much."""
+        """End, unless the request is complete meanwhile: all clients together have too much unfinished input."""
         engine = self._engine
         if engine.unfinished_bytes >= COUNTED_BYTES_MIN and (engine.in_head or engine.in_body):
-            log.info("connection of client at %s ends: %s", self._peer_name, TEXT)
+            log.info("disconnecting client at %s: %s", self._peer_name, TEXT)
             problem = refusal_problem(TEXT, "")
             problem.headers.append((b"retry-after", RETRY_AFTER))
             engine.refuse(problem, COUNTER)
@@ -129,38 +129,36 @@ class HttpConnection(HttpClient):
         return self.writable is not None
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: a request that does not come to an end ends the connection (RFC 9110 15.5.9), so does silence."""
+        """Check times: a request that is not complete in time ends the connection (RFC 9110 15.5.9); also silence."""
         if self.reader is not None:
             if self.identity.is_over():
                 self.reader.ended("the token has expired")
             self.reader.tick(now_ms)
         if self.writable is not None:
-            self._look_for_progress(now_ms)
+            self._check_progress(now_ms)
         passed_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
         engine = self._engine
-        if self._transport is None or self._reading_paused or self.resumed is not None or engine.awaits_our_word:
+        if self._transport is None or self._reading_paused or self.resumed is not None or engine.awaits_continue:
             return  # a client that we do not read from cannot send, nor does one that waits for our word
         limits = self.services.limits
         silent_ms = now_ms - self.since_ms
-        body = engine.coming
+        body = engine.incoming
         self._body_ms = self._body_ms + passed_ms if body is self._body else 0
         self._body = body
         if body is not None:
             due_ms = limits.body_timeout_ms + body.body_bytes * 1000 // limits.body_rate_min
             is_late = silent_ms > limits.body_timeout_ms or self._body_ms > due_ms
         else:
-            is_late = silent_ms > limits.head_timeout_ms and (engine.in_head or not self._has_asked)
+            is_late = silent_ms > limits.head_timeout_ms and (engine.in_head or not self._had_request)
         if is_late:
-            engine.refuse(
-                HttpProblem(REQUEST_TIMEOUT, "the request did not come to its end in time"), "request_timeout"
-            )
+            engine.refuse(HttpProblem(REQUEST_TIMEOUT, "the request was not complete in time"), "request_timeout")
             self.proceed()
         elif engine.is_idle and silent_ms > limits.keep_alive_ms:
             engine.shut()
             self.proceed()
 
-    def _look_for_progress(self, now_ms: int) -> None:
-        """Cut off a client that takes nothing of its answer: nothing else would end it, or free what waits for it."""
+    def _check_progress(self, now_ms: int) -> None:
+        """Disconnect a client that does not read its response: nothing else would end it, or free that memory."""
         transport = self._transport
         if transport is None:
             return
@@ -169,14 +167,14 @@ class HttpConnection(HttpClient):
             self.since_ms = now_ms
         elif now_ms - self.since_ms > self.services.limits.body_timeout_ms:
             self.counters.count(self.counters.violated, "answer_not_read")
-            log.info("client at %s takes nothing of its answer", self._peer_name)
+            log.info("client at %s does not read its response; disconnecting", self._peer_name)
             self._transport = None
             transport.abort()
 
     # --- whose turn it is ---
 
     def proceed(self) -> None:
-        """Begin the requests whose turn it is, write what is answered, and read on or not."""
+        """Begin requests in their turn, write responses, and pause or resume reading."""
         self._begin()
         while self._write():  # the next one may have waited for that
             self._begin()
@@ -193,7 +191,7 @@ class HttpConnection(HttpClient):
                 transport.resume_reading()
 
     def _write(self) -> bool:
-        """Write what is answered; return whether there was anything, and more may follow."""
+        """Write responses; return whether there were any, and more may follow."""
         engine = self._engine
         data = engine.take()
         transport = self._transport
@@ -212,14 +210,14 @@ class HttpConnection(HttpClient):
         return False
 
     def _begin(self) -> None:
-        """Begin the requests whose turn it is."""
+        """Begin requests in their turn."""
         engine = self._engine
         while self._served is None and self.writable is None:
-            engine.go_on()
+            engine.proceed()
             request = engine.next_request()
             if request is None:
                 return
-            self._has_asked = True
+            self._had_request = True
             try:
                 self._check_page(request)
                 is_served = serve_at_once(self, request)
@@ -245,13 +243,13 @@ class HttpConnection(HttpClient):
         if isinstance(error, HttpProblem):
             request.answer_problem(error)
         elif isinstance(error, ClientLeft):
-            log.debug("client at %s left within a request", self._peer_name)
+            log.debug("client at %s left during a request", self._peer_name)
         else:
             log.error("a request of the client at %s failed", self._peer_name, exc_info=error)
             request.answer_problem(HttpProblem(INTERNAL, "a fault of this broker; its log says more"))
 
     def _check_page(self, request: Request) -> None:
-        """Refuse what a web page has sent that may not use this port. Raises HttpProblem."""
+        """Refuse a request of a web page that may not use this port. Raises HttpProblem."""
         foreign = self.cross_origin.refusal(request)
         if foreign is not None:
             text = f"{foreign.status} {foreign.title}: HTTP client at {self._peer_name}: {foreign.detail}"
@@ -262,7 +260,7 @@ class HttpConnection(HttpClient):
     # --- messages of other actors ---
 
     def receive(self, message: Any) -> Any:
-        """Handle confirmations, replies, or the word that a destination can take more."""
+        """Handle confirmations, replies, or the message that a destination can take more."""
         if isinstance(message, Confirmed):
             self.publishing.confirmed(message.token)
             self._answered()
@@ -279,7 +277,7 @@ class HttpConnection(HttpClient):
         return None
 
     def turn_ended(self) -> None:
-        """Write what was answered in this turn."""
+        """Write the responses of this turn."""
         self.proceed()
 
     def _answered(self) -> None:
@@ -290,13 +288,13 @@ class HttpConnection(HttpClient):
     # --- the end ---
 
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
-        """Finish the requests that are begun, and take no other: operators want it so, or the node stops."""
+        """Finish the requests that are begun, and take no other: an operator ends the connection, or the node stops."""
         self._engine.shut()
         self.end_reading(reason)
         self.proceed()
 
     def fail(self) -> None:
-        """Our own mistake costs this connection."""
+        """A fault of the broker ends this connection."""
         self.publishing.end()
         self.replies.end()
         self.end_reading("")

@@ -1,6 +1,6 @@
-"""Scripts of web pages as clients: which pages may read our answers (the Fetch standard's CORS protocol).
+"""CORS (the Fetch standard): which web pages may read the broker's responses.
 
-Which requests of pages are answered at all, `protocols.transport.origins` says.
+Whether a request of a page is answered at all is decided in `protocols.transport.origins`.
 """
 
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""What one HTTP client may ask of us: what operators set, and what is fixed."""
+"""Limits of one HTTP client: those that operators set, and those that are fixed."""
 
 from dataclasses import dataclass
 from typing import Final

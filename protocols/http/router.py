@@ -1,6 +1,6 @@
-"""What a request is, by its method and path, and who has to be known before it is carried out.
+"""The router: what a request does, by its method and path, and whether its client has to be authenticated first.
 
-A POST of a message is published at once where nothing has to be waited for; any other request has a task.
+A POST of a message is published at once if nothing has to be waited for; any other request has a task.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from sluicegate.protocols.http.codec.responses import NO_CONTENT
 from sluicegate.protocols.http.consuming.delivery_forms import FLOW_PREFIX
 from sluicegate.protocols.http.requests.consume import end_flow, read_flow, read_queue, settle
 from sluicegate.protocols.http.requests.gateway_mode import relay
-from sluicegate.protocols.http.requests.post import asks_for_reply, is_batch, post, post_and_wait, post_batch
+from sluicegate.protocols.http.requests.post import is_batch, post, post_and_wait, post_batch, wants_reply
 from sluicegate.protocols.http.services import HttpServices
 
 QUEUE_PATH: Final = QUEUE_PREFIX.encode()
@@ -24,7 +24,7 @@ TOPIC_METHODS: Final = b"OPTIONS, POST"
 
 
 def serve_at_once(client: HttpClient, request: Request) -> bool:
-    """Publish what a request brings, if it does and nothing has to be waited for. Raises HttpProblem."""
+    """Publish the message of a request if nothing has to be waited for; return whether it did. Raises HttpProblem."""
     here = client.services_of(request)
     if (
         request.method != "POST"
@@ -32,7 +32,7 @@ def serve_at_once(client: HttpClient, request: Request) -> bool:
         or request.raw_path.startswith(FLOW_PATH)
         or here.is_gateway
         or client.read_control.stopped
-        or asks_for_reply(request)
+        or wants_reply(request)
         or is_batch(request)
         or not client.is_known(request, here)
     ):
@@ -73,7 +73,7 @@ async def serve(client: HttpClient, request: Request) -> None:
     else:
         destination = destination_of_path(request.raw_path)
         await client.whole(request, client.services.limits.body_bytes_max)
-        if asks_for_reply(request):
+        if wants_reply(request):
             await post_and_wait(client, request, destination)
         elif is_batch(request):
             await post_batch(client, request, destination)
@@ -82,7 +82,7 @@ async def serve(client: HttpClient, request: Request) -> None:
 
 
 async def _relay(client: HttpClient, request: Request, here: HttpServices) -> None:
-    """Answer a request in gateway mode; only what a page asks of us itself is not relayed."""
+    """Answer a request in gateway mode; only a browser's preflight is not relayed."""
     asked = request.header("access-control-request-method")
     if request.method == "OPTIONS" and asked:
         headers = client.cross_origin.preflight(request, asked.encode("latin-1", "replace"))

@@ -1,4 +1,4 @@
-"""What every HTTP connection in a message VPN uses."""
+"""Services that every HTTP connection in a message VPN uses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

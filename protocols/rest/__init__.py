@@ -1,5 +1,5 @@
 """REST delivery points: queues whose messages are pushed to web servers, as requests that the broker makes.
 
-A delivery point consumes its queues with flows of `protocols.http`, and may import that. The bytes of HTTP are
-aiohttp's matter; what is configured comes in as `settings`. Requests that clients make are elsewhere: `protocols.http`.
+A delivery point consumes its queues with flows of `protocols.http`, and may import that. aiohttp speaks HTTP; the
+configuration comes in as `settings`. Requests that clients make are in `protocols.http`.
 """

@@ -1,11 +1,11 @@
-"""Which web servers delivery points may push to: all but those with a link-local address, or those of a list.
+"""The web servers that delivery points may push to: all but those with a link-local address, or those of a list.
 
-Operators who may make a delivery point need not be trusted with every machine that the gateway reaches. So the address
-is judged when a socket to it is made, after names were resolved: a name that leads elsewhere the next time gains
-nothing. A host is judged when it is configured, too, as far as can be said then.
+An operator who may make a delivery point need not be trusted with every machine that the gateway reaches. So the
+address is checked when a socket to it is made, after names were resolved: a name that resolves otherwise the next time
+gains nothing. A host is checked when it is configured, too, as far as that is possible.
 
 Link-local addresses are those of the machine's own link; clouds hand out credentials there. They are refused unless an
-entry of the list lies within them: neither a name nor 0.0.0.0/0 is meant to say so.
+entry of the list lies within them: neither a name nor 0.0.0.0/0 allows them.
 """
 
 import re
@@ -41,7 +41,7 @@ class AllowedTargets:
     networks: tuple[_Network, ...] = ()
 
     def host_refusal(self, host: str) -> str:
-        """Return why nobody may push to a host, whatever it resolves to; empty: that depends, or they may."""
+        """Return why a host is refused, whatever it resolves to; empty: that depends, or it is allowed."""
         address = _literal(host)
         if address is not None:
             return self.refusal(host, host)
@@ -52,7 +52,7 @@ class AllowedTargets:
         return ""
 
     def refusal(self, host: str, address: str) -> str:
-        """Return why nobody may push to an address that a host has; empty: they may."""
+        """Return why an address of a host is refused; empty: it is allowed."""
         found = _unmapped(ip_address(address))
         shown = address if _plain(host) == _plain(address) else f"{address}, an address of {host},"
         for each in (found, *_embedded(found)):

@@ -1,8 +1,8 @@
-"""The connections of a REST consumer: aiohttp's, but two of its ways are not for us.
+"""The connections of a REST consumer: aiohttp's connector, with two of its habits changed.
 
-It makes a request on a connection where an answer has come that nobody asked for, and takes that for the answer. And it
-closes a connection when all is sent that was written on it: where a web server reads no more that is never, and whoever
-waits for the end of all connections waits as long.
+aiohttp sends a request on a connection where an unsolicited response has come, and takes that for the answer. And it
+closes a connection only when all that was written is sent: a web server that reads no more delays that for ever, and
+with it everyone who waits for the end of all connections.
 """
 
 import asyncio

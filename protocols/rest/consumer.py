@@ -1,6 +1,6 @@
 """A REST consumer: requests to one web server, and whether it can be reached.
 
-What an answer means for a message is `point`'s to say.
+What a response means for a message is decided in `point`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from sluicegate.protocols.rest.settings import RETRY_DELAY_MS_MAX, ConsumerSetti
 
 log = logging.getLogger("sluicegate.rest")
 
-ANSWER_BYTES_MAX: Final = 1 << 20  # of a body, which nobody wants: with more of it the connection is given up
+ANSWER_BYTES_MAX: Final = 1 << 20  # of a body, which is discarded: beyond it the connection is closed
 CHUNK_BYTES: Final = 1 << 16
 CONNECTING_PART: Final = 2  # of the time for an answer, half may pass before there is a connection
 USER_AGENT: Final = "sluicegate"

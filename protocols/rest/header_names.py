@@ -1,9 +1,8 @@
-"""Which headers of a request operators may not set: those that say where it ends, whose it is, or what the connection
-is for.
+"""Headers of a request that operators may not set: those that frame it, name its host, or concern the connection.
 
-They are the gateway's to write. One set beside its own would have a web server, or a proxy before it, read another
-request than the one that was meant: `Transfer-Encoding` beside `Content-Length` is how requests are smuggled (RFC 9112
-11.2). The rest are hop-by-hop (RFC 9110 7.6.1), or wait for an answer that settles nothing (`Expect`).
+The gateway writes them. A second one would make a web server, or a proxy before it, read another request than the one
+that was meant: `Transfer-Encoding` beside `Content-Length` is how requests are smuggled (RFC 9112 11.2). The rest are
+hop-by-hop (RFC 9110 7.6.1), or wait for a response that settles nothing (`Expect`).
 """
 
 from typing import Final

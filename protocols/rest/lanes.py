@@ -1,4 +1,4 @@
-"""In which order a queue binding may push what it holds: one message of a lane at a time.
+"""The order in which a queue binding may push its messages: one message of a lane at a time.
 
 With order kept, a partition is a lane. Without, every message is a lane of its own.
 """
@@ -6,7 +6,7 @@ With order kept, a partition is a lane. Without, every message is a lane of its 
 from collections import deque
 from typing import final
 
-from sluicegate.protocols.http.consuming.held import HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
 
 
 @final
@@ -19,11 +19,11 @@ class Lanes:
 
     def __init__(self, *, keeps_order: bool) -> None:
         self._keeps_order = keeps_order
-        self._waiting: dict[int, deque[HeldMessage]] = {}  # by lane
+        self._waiting: dict[int, deque[UnsettledMessage]] = {}  # by lane
         self._out: set[int] = set()  # lanes of which one message is being pushed
         self._open: deque[int] = deque()
 
-    def add(self, message: HeldMessage) -> None:
+    def add(self, message: UnsettledMessage) -> None:
         """Put a message behind those of its lane."""
         lane = self._lane(message)
         waiting = self._waiting.get(lane)
@@ -33,7 +33,7 @@ class Lanes:
         if len(waiting) == 1 and lane not in self._out:
             self._open.append(lane)
 
-    def next(self) -> HeldMessage | None:
+    def next(self) -> UnsettledMessage | None:
         """Take a message out of the lane that has waited longest; None when there is none to push."""
         if not self._open:
             return None
@@ -42,7 +42,7 @@ class Lanes:
         self._out.add(lane)
         return message
 
-    def done(self, message: HeldMessage) -> None:
+    def done(self, message: UnsettledMessage) -> None:
         """Let the lane of a message that was taken out go on."""
         lane = self._lane(message)
         self._out.discard(lane)
@@ -51,7 +51,7 @@ class Lanes:
         else:
             self._waiting.pop(lane, None)
 
-    def take_rest(self, message: HeldMessage) -> list[HeldMessage]:
+    def take_rest(self, message: UnsettledMessage) -> list[UnsettledMessage]:
         """Take out all that waits behind a message that was taken out; return it in order."""
         waiting = self._waiting.get(self._lane(message))
         rest = [] if waiting is None else list(waiting)
@@ -59,7 +59,7 @@ class Lanes:
             waiting.clear()
         return rest
 
-    def _lane(self, message: HeldMessage) -> int:
+    def _lane(self, message: UnsettledMessage) -> int:
         return message.source.partition_number if self._keeps_order else message.number
 
     def check(self) -> None:

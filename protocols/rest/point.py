@@ -1,8 +1,8 @@
-"""A REST delivery point: the messages of its queues go to whichever of its REST consumers has a connection free.
+"""A REST delivery point: the messages of its queues go to any of its REST consumers that has a free connection.
 
-2xx is *accepted*; a status that the consumer says not to retry is *rejected*, and so is a message that makes no request
-target; anything else, and no answer, has *failed*. While no consumer can be reached messages wait, and it counts as no
-try.
+2xx is *accepted*; a status that the consumer lists as not to be retried is *rejected*, and so is a message that makes
+no valid request target; any other status, and no answer, has *failed*. While no consumer can be reached messages wait,
+and that counts as no delivery attempt.
 """
 
 import logging
@@ -23,10 +23,10 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED, RE
 from sluicegate.messaging.observability.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP, as_word
 from sluicegate.messaging.partitions.state.flows import UNBOUNDED
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
-from sluicegate.protocols.connection.unwritable import tell_unwritable
+from sluicegate.protocols.connection.unwritable import report_unwritable
 from sluicegate.protocols.http.consuming.delivery_forms import delivery_headers
 from sluicegate.protocols.http.consuming.flow import FlowReader, FlowTerms, HttpFlow
-from sluicegate.protocols.http.consuming.held import Held, HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage, UnsettledMessages
 from sluicegate.protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
 from sluicegate.protocols.rest.lanes import Lanes
 from sluicegate.protocols.rest.settings import RETRY_DELAY_MS_MAX, BindingSettings, PointSettings
@@ -76,7 +76,7 @@ class QueueBinding(FlowReader):
             self._timer.cancel()
         flow = self._flow
         if flow is not None:
-            flow.held.wait_again(0)
+            flow.unsettled.wait_again(0)
             flow.leave(self)  # with what no web server was sent
             flow.end("the delivery point stops")
             self.ended("the delivery point stops")
@@ -162,7 +162,7 @@ class QueueBinding(FlowReader):
         """Take what came, and push what may be pushed."""
         flow = self._flow
         if flow is not None:
-            for message in flow.held.take_up(flow.held.waiting_count):
+            for message in flow.unsettled.take_up(flow.unsettled.waiting_count):
                 self._lanes.add(message)
             self.pump()
 
@@ -189,15 +189,15 @@ class QueueBinding(FlowReader):
             message = self._lanes.next()
             if message is None:
                 return
-            if not flow.held.holds(message):  # its partition is somebody else's now
+            if not flow.unsettled.contains(message):  # its partition has another consumer now
                 self._lanes.done(message)
                 continue
             self._out_count += 1
             self._runtime.keep(self._runtime.loop.create_task(self._push(flow, self._lanes, message)))
 
-    async def _push(self, flow: HttpFlow, lanes: Lanes, message: HeldMessage) -> None:
+    async def _push(self, flow: HttpFlow, lanes: Lanes, message: UnsettledMessage) -> None:
         try:
-            outcome = await self._point.push(self, flow.held, message)
+            outcome = await self._point.push(self, flow.unsettled, message)
         except Exception:  # ours, and it must cost this message a try and nothing else
             log.exception("queue binding %s/%s failed to push a message", self._point.name, self.settings.queue)
             outcome = FAILED
@@ -211,12 +211,12 @@ class QueueBinding(FlowReader):
         lanes.done(message)
         self.pump()
 
-    def _settle(self, flow: HttpFlow, message: HeldMessage, outcome: int) -> None:
-        if flow.held.holds(message):
+    def _settle(self, flow: HttpFlow, message: UnsettledMessage, outcome: int) -> None:
+        if flow.unsettled.contains(message):
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
             flow.settle_at_once(message.number, outcome)
 
-    async def _give_back(self, flow: HttpFlow, lanes: Lanes, message: HeldMessage) -> None:
+    async def _give_back(self, flow: HttpFlow, lanes: Lanes, message: UnsettledMessage) -> None:
         """Give back a message that failed and all that waits behind it, in one go, so that it comes first again."""
         self._closed_count += 1
         flow.review()
@@ -308,14 +308,14 @@ class RestDeliveryPoint:
         self.bindings.clear()  # they know the point
         self.consumers.clear()
 
-    async def push(self, binding: QueueBinding, held: Held, message: HeldMessage) -> int:
+    async def push(self, binding: QueueBinding, held: UnsettledMessages, message: UnsettledMessage) -> int:
         """Push a message, unless it is held no more when its turn comes; return its outcome."""
         try:
             path = binding.settings.post_request_target.path(message)
         except TargetInvalid as invalid:
             log.warning("queue binding %s/%s rejects a message: %s", self.name, binding.settings.queue, invalid)
             return REJECTED
-        while not self._is_stopped and held.holds(message):
+        while not self._is_stopped and held.contains(message):
             consumer = self._free()
             if consumer is None:
                 waiting: LoopFuture[None] = LoopFuture()
@@ -326,13 +326,13 @@ class RestDeliveryPoint:
                 pairs = delivery_headers(message, self.runtime.clock.wall_ms())
                 headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
             except Exception as error:
-                tell_unwritable(self.services.events, None, message.sequence, error, client=self.client)
+                report_unwritable(self.services.events, None, message.sequence, error, client=self.client)
                 return REJECTED
-            message.was_shown = True
+            message.was_delivered = True
             try:
                 status = await consumer.push(path, [*headers, *binding.settings.request_headers], message.payload())
             except Unreachable:
-                message.was_shown = False
+                message.was_delivered = False
                 continue  # another one has it, or this one when it is up again
             except NoAnswer:
                 return FAILED

@@ -1,4 +1,4 @@
-"""What operators say of a REST delivery point. Names are Solace's; files have been read, and texts checked."""
+"""The settings of a REST delivery point. Names are Solace's; files have been read, and texts checked."""
 
 import ssl
 from dataclasses import dataclass, field

@@ -2,8 +2,8 @@
 
     /orders/${userProperty("region")}/${topic(2)}
 
-What an expression returns is percent-encoded. Of what a message does not have it is empty. It may not lead elsewhere:
-`..` would, for web servers go by it up the path, also where it or the `/` beside it is percent-encoded.
+The value of an expression is percent-encoded; it is empty if the message does not have it. It must not lead out of the
+path: `..` would, because web servers go up the path by it, also where it or the `/` beside it is percent-encoded.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
-from sluicegate.protocols.http.consuming.held import HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
 
 TARGET_CHARS_MAX: Final = 8_000  # what web servers take of a request line
 
@@ -34,13 +34,13 @@ class Target:
     text: str
     pieces: tuple[str | tuple[str, str], ...]
 
-    def path(self, message: HeldMessage) -> str:
+    def path(self, message: UnsettledMessage) -> str:
         """Return the target for a message. Raises TargetInvalid."""
         if len(self.pieces) == 1:
             return self.text
         made = "".join([each if isinstance(each, str) else _value(each[0], each[1], message) for each in self.pieces])
         if not _DOTS.isdisjoint(_BETWEEN.split(unquote(made.partition("?")[0]))):
-            raise TargetInvalid(f"{self.text:.80} would be {made:.80} for this message, which leads elsewhere")
+            raise TargetInvalid(f"{self.text:.80} would be {made:.80} for this message, which leads out of the path")
         return made
 
 
@@ -76,7 +76,7 @@ def _call(text: str) -> tuple[str, str]:
     raise TargetInvalid(f"${{{text:.80}}} is no expression; allowed: {', '.join(_FORMS)}")
 
 
-def _value(function: str, argument: str, message: HeldMessage) -> str:
+def _value(function: str, argument: str, message: UnsettledMessage) -> str:
     if function == "topic":
         topic = message.batch.topic_of(message.row)
         if not argument:

@@ -1,3 +1,4 @@
-"""Who a client is: passwords, SCRAM, tokens, OAuth, and what slows guessers down.
+"""Authentication: passwords, SCRAM, tokens, OAuth, and limits for guessing them.
 
-Knows no protocol. What an authenticated client may do is in `messaging.clients`."""
+It knows no protocol. What an authenticated client may do is in `messaging.clients`.
+"""

@@ -1,8 +1,8 @@
 """The secrets of accounts, and what it costs to check a password against them.
 
-The answer to a wrong password takes as long as its check. So that this tells nothing of a name, all names of one set of
-accounts cost the same: a check of each kind that any of the accounts has. An account's own hash takes the place of the
-decoy of its kind; a name without an account, or whose password is kept in plain, is held against decoys only.
+The answer to a wrong password takes as long as its check. So that this reveals nothing about a name, all names of one
+set of accounts cost the same: a check of each kind that any of the accounts has. An account's own hash takes the place
+of the decoy of its kind; a name without an account, or one with a plain password, is checked against decoys only.
 """
 
 import base64

@@ -1,9 +1,8 @@
-"""Who may connect: one service for all protocols.
+"""Authentication of clients: one service for all protocols.
 
-There is one way to check a password, whatever its name: in the order of `login_line`, on a thread, against what
-`account_secrets` has for all names. Only a password that is known to be right is let in without. Mechanisms of several
-steps (SCRAM) are in files of their own; here is what they owe to whoever carries their messages, be it MQTT's AUTH or
-AMQP's SASL.
+There is one way to check a password, whatever its name: in the order of `login_queue`, on a thread, against what
+`account_secrets` has for all names. Only a password that was right lately skips it. Mechanisms of several steps (SCRAM)
+are in files of their own; here is what they share with the protocols that carry them, MQTT's AUTH and AMQP's SASL.
 """
 
 import hmac
@@ -18,14 +17,14 @@ from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
 from sluicegate.protocols.security.login_attempts import LoginAttempts
-from sluicegate.protocols.security.login_line import network_of
+from sluicegate.protocols.security.login_queue import network_of
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.security.proven_passwords import ProvenPasswords
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who has been let in."""
+    """A client that was authenticated."""
 
     user_name: str  # empty: anonymous
     valid_until_ms: int = 0  # wall clock: the end of the token that was shown. 0: for as long as the connection lasts
@@ -67,7 +66,7 @@ class Mechanism(Protocol):
 
     @property
     def can_succeed(self) -> bool:
-        """Whether there is somebody who can prove with it who they are."""
+        """Whether there is an account that can authenticate with it."""
 
     def begin(self) -> Exchange:
         """Begin one exchange."""
@@ -96,11 +95,11 @@ class _Attempt:
         self._authenticator = authenticator
         self._exchange = exchange
         self._host = host
-        self._is_in_line = authenticator.wait_in_line(host)
+        self._is_queued = authenticator.must_queue(host)
 
     def step(self, data: bytes | None) -> Challenge | Proven:
         """Take the client's message and return ours. Raises AuthenticationFailed."""
-        if not self._is_in_line and self._authenticator.wait_in_line(self._host):
+        if not self._is_queued and self._authenticator.must_queue(self._host):
             raise AuthenticationFailed(f"too many attempts from {self._host} have failed since it began")
         try:
             return self._exchange.step(data)
@@ -141,8 +140,8 @@ class Authenticator:
     def mechanisms(self) -> Mapping[str, Mechanism]:
         """The mechanisms of several steps, by the name clients ask for.
 
-        One that nobody can succeed with is not among them: Qpid JMS and others take the strongest that is offered, and
-        try no other when it fails.
+        One with which no account can succeed is not among them: Qpid JMS and others take the strongest that is offered,
+        and try no other when it fails.
         """
         return {name: each for name, each in self.credentials.mechanisms.items() if each.can_succeed}
 
@@ -179,9 +178,9 @@ class Authenticator:
         at as a whole before the first of it counts.
         """
         while await self.may_try(host, user_name):
-            is_in_line = self.wait_in_line(host, user_name)
+            is_in_line = self.must_queue(host, user_name)
             principal = await self._password(user_name, password, host, is_in_line=is_in_line)
-            if is_in_line or not self.wait_in_line(host, user_name):
+            if is_in_line or not self.must_queue(host, user_name):
                 self.tried(host, user_name, succeeded=principal is not None)
                 return principal
         return None
@@ -189,7 +188,7 @@ class Authenticator:
     async def bearer(self, token: bytes, host: str) -> Principal | None:
         """Return whose bearer token this is, or None, after a wait if too many from this host were not believed.
 
-        Who shows a right one does not wait for others: nobody finds one by trying.
+        A client with a right one does not wait for others: tokens cannot be found by trying.
         """
         principal = self.token(token)
         if principal is None and await self.may_try(host):
@@ -207,9 +206,9 @@ class Authenticator:
         """Return whether an attempt may be looked at at once, for those who cannot wait."""
         return self._attempts.begin(host, "", self._clock.now_ms()) == 0
 
-    def wait_in_line(self, host: str, user_name: str = "") -> bool:
+    def must_queue(self, host: str, user_name: str = "") -> bool:
         """Return whether attempts from there wait for each other by now."""
-        return self._attempts.wait_in_line(host, user_name, self._clock.now_ms())
+        return self._attempts.must_queue(host, user_name, self._clock.now_ms())
 
     def exchange(self, mechanism: Mechanism, host: str) -> Exchange:
         """Begin an exchange from a host that may try one. How it ends is noted."""
@@ -238,7 +237,7 @@ class Authenticator:
             try:
                 is_right = await self._check(user_name, password, host, is_in_line=is_in_line)
             except LoginsBusy:
-                self._attempts.not_looked_at(host, self._clock.now_ms())
+                self._attempts.unchecked(host, self._clock.now_ms())
                 raise
             finally:
                 self._attempts.check_ended(host, user_name)
@@ -246,9 +245,9 @@ class Authenticator:
 
     async def _check(self, user_name: str, password: bytes, host: str, *, is_in_line: bool) -> bool:
         """Return whether a password is right, at the same cost for every name. Raises LoginsBusy."""
-        standing = self._attempts.standing(host, user_name, self._clock.now_ms())
-        async with self._checks.turn(network_of(host), standing, self.credentials.secrets.checks().cost) as turn:
-            if not is_in_line and self.wait_in_line(host, user_name):
+        login_class = self._attempts.login_class(host, user_name, self._clock.now_ms())
+        async with self._checks.turn(network_of(host), login_class, self.credentials.secrets.checks().cost) as turn:
+            if not is_in_line and self.must_queue(host, user_name):
                 return False  # all before it are found wrong by now
             if self._is_known_right(user_name, password):
                 return True

@@ -1,7 +1,7 @@
-"""Bearer tokens: JSON Web Tokens (RFC 7519) that an authorization server signed and we check by its public keys.
+"""Bearer tokens: JSON Web Tokens (RFC 7519) that an authorization server signed, checked by its public keys.
 
-No network: the keys are given (RFC 7517), and whoever rotates them reloads the configuration. Which messages carry a
-token is elsewhere: `oauth` for SASL, `authentication` for those that come in place of a password.
+No network: the keys are given (RFC 7517), and operators who rotate them reload the configuration. See also: tokens in
+SASL (`oauth`), and tokens in place of a password (`authentication`).
 """
 
 import json
@@ -84,6 +84,6 @@ class TokenVerifier:
         if not isinstance(user_name, str) or not 0 < len(user_name) <= USER_NAME_CHARS_MAX:
             raise AuthenticationFailed(f"a token without a user name in its claim {self._user_claim!r}")
         expires_at_s = claims["exp"]
-        if not isinstance(expires_at_s, int):  # the standard allows fractions; nobody sends them
+        if not isinstance(expires_at_s, int):  # the standard allows fractions; no known server sends them
             raise AuthenticationFailed("a token whose exp is no whole number of seconds")
         return Principal(user_name, valid_until_ms=(expires_at_s + LEEWAY_S) * 1000)

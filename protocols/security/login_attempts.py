@@ -1,9 +1,9 @@
-"""Attempts to log in: whoever guesses passwords has to wait, longer each time, and nobody else does.
+"""Failed logins: a client that guesses passwords has to wait, longer each time, and no other client does.
 
 Two things are counted: failures of one user name from one network, and failures of one network whatever the name. From
 the fourth of the first and the twentieth of the second on, further attempts wait their turn, one after the other. So a
-user cannot be locked out from elsewhere, and many connections guess no faster than one. A user who was right from a
-network lately does not wait for what other names have failed there.
+user cannot be locked out from elsewhere, and many connections guess no faster than one. A user who logged in from a
+network lately does not wait for the failures of other names there.
 
 Pure: time is an argument, and waiting is the caller's.
 """
@@ -11,7 +11,7 @@ Pure: time is an argument, and waiting is the caller's.
 from collections import Counter, OrderedDict
 from typing import Final, final
 
-from sluicegate.protocols.security.login_line import Standing, network_of
+from sluicegate.protocols.security.login_queue import LoginClass, network_of
 
 FREE_OF_USER: Final = 3  # failures of a name from a network that cost nothing: people mistype
 FREE_OF_HOST: Final = 20  # of a network: behind one there may be a whole plant
@@ -65,15 +65,15 @@ class LoginAttempts:
             self.delayed_count += 1
         return max(0, wait_ms)
 
-    def wait_in_line(self, host: str, user: str, now_ms: int) -> bool:
+    def must_queue(self, host: str, user: str, now_ms: int) -> bool:
         """Return whether attempts from there wait for each other by now. Until then they may begin side by side."""
         return any(each.delay_ms() > 0 for each in self._found(host, user, now_ms))
 
-    def standing(self, host: str, user: str, now_ms: int) -> Standing:
+    def login_class(self, host: str, user: str, now_ms: int) -> LoginClass:
         """Return what is known of who comes."""
-        if self._is_known(host, user) and not self.wait_in_line(host, user, now_ms):
-            return Standing.KNOWN
-        return Standing.FAILED if self._found(host, user, now_ms) else Standing.NEW
+        if self._is_known(host, user) and not self.must_queue(host, user, now_ms):
+            return LoginClass.KNOWN
+        return LoginClass.FAILED if self._found(host, user, now_ms) else LoginClass.NEW
 
     def check_begins(self, host: str, user: str) -> None:
         """Note that a password is going to be checked."""
@@ -94,7 +94,7 @@ class LoginAttempts:
                 return True
         return False
 
-    def not_looked_at(self, host: str, now_ms: int) -> None:
+    def unchecked(self, host: str, now_ms: int) -> None:
         """Note that there was no time or room for an attempt: its network comes after new ones. It has not failed."""
         key = (network_of(host), "")
         if self._record(key, now_ms) is None:

@@ -1,7 +1,7 @@
 """OAuth 2 in SASL: OAUTHBEARER (RFC 7628) and XOAUTH2, the form that came before it.
 
-A client shows a token; why one is refused stays with us. A failure of OAUTHBEARER has a step of its own: we say
-`invalid_token`, the client answers with a single 0x01, and only then is it over.
+A client shows a token; the reason for refusing one is not sent. A failure of OAUTHBEARER takes another step: the broker
+sends `invalid_token`, the client answers with a single 0x01, and only then the exchange is over.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,7 +1,7 @@
-"""Checks of passwords on threads: as many at a time as memory and processors allow, in the order of `login_line`.
+"""Checks of passwords on threads: as many at a time as memory and processors allow, in the order of `login_queue`.
 
-A check takes 64 MiB and tens of milliseconds by design, and anybody may ask for one. So what all of them take together
-is bounded here, for clients and operators of the whole node.
+A check takes 64 MiB and tens of milliseconds by design, and any client may cause one. So the total of all checks is
+bounded here, for clients and operators of the whole node.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Self, final
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import CheckCost
-from sluicegate.protocols.security.login_line import LoginLine, Standing
+from sluicegate.protocols.security.login_queue import LoginClass, LoginQueue
 
 
 @final
@@ -33,7 +33,7 @@ class PasswordChecks:
         self._threads_max = threads_max or os.cpu_count() or 1
         self._clock = clock
         self._is_stopped = False
-        self._line: LoginLine[Turn] = LoginLine()
+        self._queue: LoginQueue[Turn] = LoginQueue()
         self._first: Turn | None = None  # whose turn it is, as soon as there is memory for it
         self._memory_bytes = 0  # of those that run
         self._threads_count = 0
@@ -41,16 +41,16 @@ class PasswordChecks:
     @property
     def waiting_count(self) -> int:
         """How many wait for their turn."""
-        return len(self._line) + (self._first is not None)
+        return len(self._queue) + (self._first is not None)
 
-    def turn(self, network: str, standing: Standing, cost: CheckCost) -> "Turn":
+    def turn(self, network: str, login_class: LoginClass, cost: CheckCost) -> "Turn":
         """Return a turn in the line, which lasts as long as it is entered. Entering raises LoginsBusy."""
-        return Turn(self, network, standing, cost)
+        return Turn(self, network, login_class, cost)
 
     def stop(self) -> None:
-        """Begin no further checks: those who wait are refused, and whoever comes."""
+        """Begin no further checks: turns that wait are refused, and so are new ones."""
         self._is_stopped = True
-        for turn in iter(self._line.next, None):
+        for turn in iter(self._queue.next, None):
             self._refuse(turn)
         if self._first is not None:
             self._refuse(self._first)
@@ -58,31 +58,31 @@ class PasswordChecks:
 
     def join(self, turn: "Turn") -> None:
         """Have a turn wait until it is due. Raises LoginsBusy."""
-        if self._is_stopped or not self._line.join(turn.standing, turn.network, turn, self._clock.now_ms()):
+        if self._is_stopped or not self._queue.join(turn.login_class, turn.network, turn, self._clock.now_ms()):
             self.refused_count += 1
             raise LoginsBusy
-        self._go_on()
+        self._begin_due()
 
     def leave(self, turn: "Turn") -> None:
         """Have a turn wait no more."""
-        self._line.leave(turn)
+        self._queue.leave(turn)
         if self._first is turn:
             self._first = None
-            self._go_on()
+            self._begin_due()
 
     def end(self, turn: "Turn") -> None:
         """Take back what a turn was given, for those who wait."""
         self.running_count -= 1
         self._memory_bytes -= turn.cost.memory_bytes
         self._threads_count -= turn.cost.threads_count
-        self._go_on()
+        self._begin_due()
 
-    def _go_on(self) -> None:
-        """Begin the turns that are due, as far as there is room for them; who has waited too long hears that here."""
-        for late in self._line.late(self._clock.now_ms()):
+    def _begin_due(self) -> None:
+        """Begin the turns that are due, as far as there is room for them; refuse those that waited too long."""
+        for late in self._queue.late(self._clock.now_ms()):
             self._refuse(late)
         while self._has_room(0):
-            self._first = self._first or self._line.next()
+            self._first = self._first or self._queue.next()
             turn = self._first
             if turn is None or not self._has_room(turn.cost.memory_bytes):
                 return
@@ -107,9 +107,9 @@ class PasswordChecks:
 class Turn:
     """One check, from its place in the line to its end."""
 
-    def __init__(self, checks: PasswordChecks, network: str, standing: Standing, cost: CheckCost) -> None:
+    def __init__(self, checks: PasswordChecks, network: str, login_class: LoginClass, cost: CheckCost) -> None:
         self.network = network
-        self.standing = standing
+        self.login_class = login_class
         self.cost = cost
         self._checks = checks
         self._due: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -135,7 +135,7 @@ class Turn:
     ) -> None:
         if self._running is None or self._running.done():
             self._checks.end(self)
-        else:  # nobody waits for it any more, and it goes on: a thread cannot be ended
+        else:  # its caller is gone, and it goes on: a thread cannot be ended
             self._running.add_done_callback(lambda _: self._checks.end(self))
 
     def begin(self, *, is_due: bool) -> None:

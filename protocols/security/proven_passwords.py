@@ -1,7 +1,7 @@
-"""Passwords that were right lately: to see one again costs microseconds, and only what is not known is checked.
+"""Passwords that were right lately: recognising one costs microseconds, and only unknown ones are checked.
 
-That a right password is answered sooner tells its owner what it knows. What is kept of one is a mark under a key of
-this process, beside which the password itself was in memory.
+A faster answer to a right password tells its owner nothing new. What is kept of a password is a digest under a key of
+this process, in whose memory the password itself was.
 """
 
 import hmac

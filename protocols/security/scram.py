@@ -1,9 +1,9 @@
-"""SCRAM-SHA-256 (RFC 5802, RFC 7677): a password is proven without being sent, and without being kept.
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677): a password is proven without being sent, and without being stored.
 
-A secret is either a plain password, from which what SCRAM stores is derived once, or that stored form itself, written
-`SCRAM-SHA-256$iterations:salt$stored-key:server-key` as PostgreSQL writes it. An argon2 hash does not help here: its
-account answers like one that does not exist. That answer costs the same steps, with a salt that never changes for a
-name and as many iterations as an account has, so an account's existence does not show.
+A secret is either a plain password, from which SCRAM's stored form is derived once, or that stored form itself, written
+`SCRAM-SHA-256$iterations:salt$stored-key:server-key` as PostgreSQL writes it. An argon2 hash is of no use here: its
+account is answered like one that does not exist. That answer costs the same steps, with a salt that never changes for a
+name and as many iterations as an account has, so it does not reveal whether an account exists.
 """
 
 import base64
@@ -88,7 +88,7 @@ class ScramSha256:
                 continue
             try:
                 self._derived[name] = stored_secret(secret, self._iterations, self._random_bytes)
-            except ValueError:  # nobody can show it to us either
+            except ValueError:  # no client can send it either
                 del self._secrets[name]
 
     def _decoy(self, user_name: str) -> StoredSecret:
@@ -169,7 +169,7 @@ def read_stored(secret: str) -> StoredSecret:
     """Return what a stored form says. Raises ValueError for one that is broken."""
     parts = _STORED.fullmatch(secret)
     if parts is None:
-        raise ValueError(f"a secret begins with {SCRAM_PREFIX!r} and does not go on with iterations:salt$key:key")
+        raise ValueError(f"a secret begins with {SCRAM_PREFIX!r} but does not continue with iterations:salt$key:key")
     try:
         salt, stored_key, server_key = [base64.b64decode(part, validate=True) for part in parts.groups()[1:]]
     except binascii.Error as problem:

@@ -1,1 +1,1 @@
-"""Streams of bytes and who accepts them: listeners, TLS, WebSocket. Knows no protocol above them."""
+"""Byte streams and their listeners: TCP, TLS, WebSocket. Knows no protocol above them."""

@@ -1,4 +1,4 @@
-"""What can go wrong at a listener, before any protocol has spoken. Each protocol has errors of its own."""
+"""Errors of listeners, before any protocol runs. Each protocol has errors of its own."""
 
 
 class ListenerError(Exception):

@@ -1,8 +1,8 @@
-"""What a listener and a connection owe each other: the interface between sockets and protocols.
+"""The interface between sockets and protocols: what a transport and a connection promise each other.
 
-A connection is whatever speaks a protocol over one byte stream: an MQTT client's session, or the WebSocket framing
-around it. It never sees a socket, so the same connection runs over TCP, TLS and WebSocket, and in a test over lists
-of bytes. The sockets themselves are in `protocols.transport.listeners`.
+A connection speaks a protocol over one byte stream: an MQTT client's session, or the WebSocket framing around it. It
+never sees a socket, so the same connection runs over TCP, TLS and WebSocket, and in a test over lists of bytes. The
+sockets themselves are in `protocols.transport.listeners`.
 
 Order of calls on a `Connection`: `opened` once, then `received`, `writing_paused` and `writing_resumed` as it comes,
 then `closed` once, and nothing after it. After `close`, `close_after_flush` or `abort` nothing but `closed` follows.
@@ -42,13 +42,13 @@ class PeerInfo:
 
 
 class ReadTarget(Protocol):
-    """Where the rest of something large belongs whose beginning has come."""
+    """The target of reads for the rest of large data whose beginning has come."""
 
     def buffer(self) -> memoryview | None:
         """Return memory for what is missing, `READ_INTO_BYTES_MIN` at first; None when nothing large is under way."""
 
     def filled(self, count: int) -> None:
-        """The peer sent `count` bytes, one at least, which stand at the beginning of `room`."""
+        """The peer sent `count` bytes, one at least, which are at the beginning of `buffer`."""
 
 
 class ByteTransport(Protocol):
@@ -61,7 +61,7 @@ class ByteTransport(Protocol):
         """Send buffers, one behind the other, in one call of the kernel: a head and what belongs to it."""
 
     def close(self) -> None:
-        """Send what is buffered and close. For a peer that has said goodbye itself or expects no last word."""
+        """Send what is buffered and close. For a peer that has closed itself or expects no close."""
 
     def close_after_flush(self) -> None:
         """Send what is buffered, then give the peer a moment to read it before the socket goes.
@@ -86,7 +86,7 @@ class ByteTransport(Protocol):
     def read_into(self, target: ReadTarget) -> None:
         """Have the peer's next bytes put to the memory of `target`, as long as it has some, and not `received`.
 
-        For something large, which then nobody but the kernel copies. Idempotent while it lasts. A transport that cannot
+        For large data, which then only the kernel copies. Idempotent while it lasts. A transport that cannot
         do it goes on calling `received`.
         """
 
@@ -95,7 +95,7 @@ class ByteTransport(Protocol):
 
 
 class Connection(Protocol):
-    """One peer's place in a protocol. See the module for the order of calls."""
+    """One peer of a protocol. See the module for the order of calls."""
 
     def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
         """The stream is ready: TLS and WebSocket handshakes are over."""

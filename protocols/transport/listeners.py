@@ -1,11 +1,11 @@
-"""Listening sockets: accepting TCP and TLS streams, each handed to a connection of its own.
+"""Listening sockets: accepting TCP and TLS streams, each for a connection of its own.
 
-What a stream does once it is open is in `protocols.transport.stream`. Protocols are elsewhere: a listener knows only
-that its `ConnectionFactory` makes something for each stream; the admin port's, which is another kind, that uvicorn
-serves it. WebSocket is elsewhere too (`protocols.transport.websocket`): to a listener it is one more connection.
+An open stream is in `protocols.transport.stream`. A listener knows of protocols only that its `ConnectionFactory` makes
+a connection for each stream, and of the admin port, which is another kind, that uvicorn serves it. WebSocket
+(`protocols.transport.websocket`) is one more connection to a listener.
 
-A stream in TLS has its place before its handshake, which is in `protocols.transport.tls`: what the listener has no
-place for costs no handshake.
+A TLS stream has its place before its handshake, which is in `protocols.transport.tls`: a stream for which the listener
+has no place costs no handshake.
 """
 
 import asyncio

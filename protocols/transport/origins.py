@@ -14,7 +14,7 @@ makes. So:
 - Programs send no `Origin`, and neither they nor clients of HTTP/1.0 that leave out `Host` are touched: browsers never
   do.
 
-What a page may read of an answer is elsewhere: `protocols.http.cors`.
+See also: what a page may read of a response (`protocols.http.cors`).
 """
 
 import ipaddress
@@ -28,7 +28,7 @@ ANY: Final = "*"
 LOCALHOST: Final = "localhost"
 HOSTS_SETTING: Final = "node.allowed_hosts"
 DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
-OWN_SITES: Final = frozenset(("", "same-origin", "none"))  # of Sec-Fetch-Site; "none": somebody typed the address
+OWN_SITES: Final = frozenset(("", "same-origin", "none"))  # of Sec-Fetch-Site; "none": the user typed the address
 SHOWN_CHARS_MAX: Final = 100  # of what a stranger sent
 
 
@@ -72,7 +72,7 @@ class WebPages:
         return self.host_refusal(host) or self.origin_refusal(host, origin, site)
 
     def host_refusal(self, host: str) -> ForeignRequest | None:
-        """Return why a request to this host is refused, whoever sends it; None if it is not."""
+        """Return why a request to this host is refused, from any sender; None if it is not."""
         if host == self._address or not host:
             return None
         name = host_name(host)

@@ -1,6 +1,6 @@
 """One open byte stream over an asyncio transport, TCP or TLS: the `ByteTransport` that connections write to.
 
-Accepting streams is in `protocols.transport.listeners`, what takes a stream's place for a while in
+Streams are accepted in `protocols.transport.listeners`; protocols that replace a stream for a while are in
 `protocols.transport.stream_protocols`. A read goes from asyncio's transport to the connection's own `received` with
 nothing of ours in between, and a write from the connection to the transport's own `write`: `data_received` and `write`
 are not methods here but fields that hold them.
@@ -45,7 +45,7 @@ class Stream:
         if self._connection is not None:
             self._connection.opened(self, peer)
 
-    # What the connection asks for: ByteTransport.
+    # For the connection: ByteTransport.
 
     def write_all(self, buffers: list[bytes]) -> None:
         """Send buffers together."""
@@ -92,7 +92,7 @@ class Stream:
             self._transport.resume_reading()
 
     def read_into(self, target: ReadTarget) -> None:
-        """Have what comes next put where it belongs."""
+        """Read what comes next into a target."""
         transport = self._transport
         if self._is_open and transport.get_protocol() is cast(asyncio.Protocol, self):
             transport.set_protocol(ReadIntoProtocol(cast(asyncio.Protocol, self), transport, target))
@@ -101,7 +101,7 @@ class Stream:
         """Return how much the socket has not taken yet."""
         return self._transport.get_write_buffer_size()
 
-    # What asyncio tells: Protocol.
+    # For asyncio: Protocol.
 
     def pause_writing(self) -> None:
         """More than `WRITE_HIGH_BYTES` are buffered."""
@@ -145,9 +145,9 @@ class Stream:
 
     def _linger(self, buffered: int) -> None:
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(LINGER_S, self._look_for_progress, buffered)
+        self._deadline = loop.call_later(LINGER_S, self._check_progress, buffered)
 
-    def _look_for_progress(self, buffered_before: int) -> None:
+    def _check_progress(self, buffered_before: int) -> None:
         buffered = self._transport.get_write_buffer_size()
         if buffered < buffered_before:
             self._linger(buffered)

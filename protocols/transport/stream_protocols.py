@@ -1,4 +1,4 @@
-"""What asyncio calls for a while in the place of a stream: classes of asyncio's, which cannot be compiled as it is."""
+"""Protocols that replace a stream for a while: classes of asyncio's, which cannot be compiled as the stream is."""
 
 import asyncio
 from typing import Final
@@ -9,7 +9,7 @@ _NEXT: Final = memoryview(bytearray(16 * 1024))  # where what comes behind somet
 
 
 class ReadIntoProtocol(asyncio.BufferedProtocol):
-    """Takes a stream's place while the peer sends something large: what comes is read to where it belongs.
+    """Replaces a stream while the peer sends large data, which is read into its target.
 
     Behind it little is read at first: mostly that is the beginning of the next one.
     """
@@ -32,7 +32,7 @@ class ReadIntoProtocol(asyncio.BufferedProtocol):
         return _NEXT if room is None else room
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read there; give the stream its place back when nothing large is under way any more."""
+        """Take what was read there; restore the stream when the target is complete."""
         if not self._is_next:
             self._target.filled(nbytes)
             return
@@ -46,7 +46,7 @@ class ReadIntoProtocol(asyncio.BufferedProtocol):
 
 
 class LingeringClose(asyncio.Protocol):
-    """Takes a stream's place once its last word is written: reads nothing, waits for the end."""
+    """Replaces a stream whose last bytes are written: discards input, and waits for the end."""
 
     __slots__ = ("_stream",)
 

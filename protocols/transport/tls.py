@@ -1,13 +1,13 @@
-"""TLS over a TCP stream: the transport of whoever speaks in it, and the protocol of the transport beneath.
+"""TLS over a TCP stream: the transport of the protocol inside it, and the protocol of the transport beneath.
 
-OpenSSL does what is TLS (`ssl.SSLObject`, on buffers in memory); what stands here carries bytes between it and the two
+OpenSSL implements TLS (`ssl.SSLObject`, on buffers in memory); the code here carries bytes between it and the two
 sides. TLS transports of event loops go on reading from the socket when they are told to pause, and throw away what they
 have read when they then meet the peer's end; see docs/decisions/0034.
 
-Which certificate, and who is let in, is in `protocols.transport.tls_context` and `protocols.transport.listeners`.
+See also: certificates (`protocols.transport.tls_context`), and who is let in (`protocols.transport.listeners`).
 
 Invariants: nothing is read from the socket while reading is paused, but what a single read brought may wait here. The
-peer's end, said in TLS or by TCP, is told behind everything that it sent.
+peer's end, sent in TLS or by TCP, is reported behind everything that it sent.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 _PLAIN: Final = memoryview(bytearray(256 * 1024))  # where a read is decrypted to, and copied from: as much as it brings
 _PIECE_BYTES: Final = 64 * 1024  # given to OpenSSL in one go: its buffers of a stream grow, and never shrink again
-_NOBODY: Final = asyncio.Protocol()  # the protocol, until the handshake is over and when all is over
+_NO_PROTOCOL: Final = asyncio.Protocol()  # the protocol, until the handshake is over and when all is over
 
 OnRefused = Callable[["TlsTransport", str], None]  # is told why
 
@@ -39,8 +39,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     __slots__ = (
         "_beneath",
         "_deadline",
+        "_deliver",
         "_error",
-        "_hand_on",
         "_has_ended",
         "_incoming",
         "_is_reading",
@@ -63,7 +63,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         on_secured: Callable[["TlsTransport"], None],
         on_refused: OnRefused,
     ) -> None:
-        """Take over an open transport, and wait for the client's first word.
+        """Take over an open transport, and wait for the client's first bytes.
 
         Then either `on_secured` is called, which sets the protocol, or `on_refused`, or neither after `abort`.
         """
@@ -73,7 +73,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._on_secured = on_secured
         self._on_refused = on_refused
-        self.set_protocol(_NOBODY)
+        self.set_protocol(_NO_PROTOCOL)
         self._phase = _Phase.SHAKING
         self._is_reading = True  # the protocol takes what comes
         self._has_ended = False  # the peer has said its end in TLS, which may not be told yet
@@ -84,7 +84,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def __repr__(self) -> str:
         return f"TlsTransport({self._phase.value}, {self._beneath!r})"
 
-    # What whoever speaks in TLS asks for: Transport.
+    # For the protocol inside TLS: Transport.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what is known: `ssl_object` and `sslcontext`, or something about the socket."""
@@ -95,11 +95,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return self._beneath.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Have what comes given to a protocol; one with buffers has it decrypted to these."""
+        """Set the protocol that gets the input; a buffered protocol gets it decrypted in its own buffers."""
         self._protocol = protocol
         self._placing = protocol if isinstance(protocol, asyncio.BufferedProtocol) else None
         if self._placing is None:
-            self._hand_on = cast(asyncio.Protocol, protocol).data_received
+            self._deliver = cast(asyncio.Protocol, protocol).data_received
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Return the protocol."""
@@ -132,11 +132,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def write_eof(self) -> None:
         """Send our end; what still comes is discarded."""
-        self._say_end()
+        self._send_close_notify()
         self._beneath.write_eof()
 
     def pause_reading(self) -> None:
-        """Hand nothing on, and read no more from the socket."""
+        """Deliver nothing, and read no more from the socket."""
         self._is_reading = False
         self._beneath.pause_reading()
 
@@ -152,7 +152,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def close(self) -> None:
         """Send what is buffered and our end, then close; the peer's end is not waited for."""
-        self._say_end()
+        self._send_close_notify()
         self._beneath.close()
 
     def abort(self) -> None:
@@ -173,7 +173,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                 self._shake()
 
     def eof_received(self) -> None:
-        """The peer sends no more, with its end in TLS or without: protocols have a last word of their own."""
+        """The peer sends no more, with a close_notify or without: protocols have a close of their own."""
         if self._phase is _Phase.SHAKING:
             self._refuse("the client closed the connection")
         elif self._phase is _OPEN:
@@ -194,7 +194,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._phase = _Phase.CLOSING
         self._deadline.cancel()
         protocol = self._protocol
-        self.set_protocol(_NOBODY)  # else each would hold the other
+        self.set_protocol(_NO_PROTOCOL)  # else each would hold the other
         protocol.connection_lost(self._error or exc)
 
     # The handshake.
@@ -228,7 +228,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # The stream.
 
     def _take(self) -> None:
-        """Hand on what has come, as long as the protocol takes it."""
+        """Deliver what has come, as long as the protocol takes it."""
         count = size = 0
         while count == size and self._is_reading and not self._has_ended and self._phase is _OPEN:
             placing = self._placing
@@ -237,13 +237,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             if count == 0:
                 break
             if placing is None:
-                self._hand_on(bytes(room[:count]))
+                self._deliver(bytes(room[:count]))
             else:
                 placing.buffer_updated(count)
         if self._outgoing.pending:
             self._send()  # what OpenSSL has to answer by itself
         if self._has_ended:
-            # In a turn of its own, as TCP's end: whoever took the last bytes may yet say that it wants no more for now.
+            # In a turn of its own, as TCP's end: the protocol may pause reading after the last bytes.
             self._loop.call_soon(self._go_on)
 
     def _decrypt(self, room: memoryview) -> int:
@@ -263,7 +263,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return count
 
     def _go_on(self) -> None:
-        """Hand on what waits here, or else the end; then read from the socket again."""
+        """Deliver what waits here, or else the end; then read from the socket again."""
         if not self._is_reading:
             return
         try:
@@ -284,7 +284,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             cast(asyncio.Protocol, self._protocol).eof_received()
             self.close()
 
-    def _say_end(self) -> None:
+    def _send_close_notify(self) -> None:
         if self._phase is _OPEN:
             self._phase = _Phase.CLOSING
             with suppress(ssl.SSLError):  # the peer has not said its own

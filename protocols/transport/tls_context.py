@@ -1,7 +1,7 @@
-"""Server-side TLS: from files on disk to the context a listener hands its handshakes.
+"""Server-side TLS contexts, made from files on disk.
 
-The handshake itself is the listener's. Client certificates are verified here, and named in `PeerInfo`; what a name may
-do is decided by authorization.
+Handshakes are the listener's. Client certificates are verified here, and named in `PeerInfo`; what a name may do is
+decided by authorization.
 """
 
 import ssl
@@ -58,7 +58,7 @@ class TlsFiles:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.options |= ssl.OP_NO_RENEGOTIATION  # in which whoever writes would have to wait for the peer
+        context.options |= ssl.OP_NO_RENEGOTIATION  # in which a writer would have to wait for the peer
         context.verify_mode = self.client_certificates.value
         if self.client_certificates is not ClientCertificates.IGNORED and self.client_authorities is None:
             raise TlsFilesRefused("client certificates cannot be verified: no file of client authorities is given")
@@ -88,7 +88,7 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
 
 @contextmanager
 def reading(files: str, wanted: str) -> Iterator[None]:
-    """Say what is wrong with files, for whoever put them there: OpenSSL speaks of its own parts.
+    """Say what is wrong with files, in the operator's terms: OpenSSL names its own parts.
 
     Raises TlsFilesRefused.
     """

@@ -1,11 +1,11 @@
-"""What clients have begun to send and not finished: one bound for all connections of a node together.
+"""Unfinished input of clients: one bound for all connections of a node together.
 
 Packets, frames, deliveries and bodies have limits of their own, for each connection; here their bytes are added up as
 they come, since a thousand clients that stop in the middle of something large would take a thousand times the limit.
 Small ones are not counted: a read ends in the middle of one most of the time.
 
-Beyond the bound the connection ends that has gone on with nothing for the longest time. Whoever sends is ahead of
-whoever has stopped, so one who holds much and sends nothing takes the room of nobody else. Not thread-safe.
+Beyond the bound, the connection ends that made no progress for the longest time. A client that sends is ahead of one
+that has stopped, so one that holds much and sends nothing takes the memory of no other. Not thread-safe.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
-"""WebSocket (RFC 6455): a connection around a connection, that turns frames into the byte stream inside them.
+"""WebSocket (RFC 6455): a connection around a connection, which turns frames into the byte stream inside them.
 
 To a listener it is a `Connection`, to the protocol inside it is the `ByteTransport`. The framing and the handshake are
 those of the `websockets` library's sans-IO protocol; the policy is ours: which path and subprotocols are served, to
 pages of which origins, that only binary frames are [MQTT 6.0.0-1], and how a stream ends. Frames and packets are
-independent [MQTT 6.0.0-2]: what a frame holds goes in as it comes, a fragment too. Compression is never negotiated: its
-windows would cost more memory than everything else about an idle connection.
+independent [MQTT 6.0.0-2]: the content of a frame goes in as it comes, a fragment too. Compression is never negotiated:
+its windows would cost more memory than everything else about an idle connection.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class WebSocketSettings:
     """What an upgrade request has to match."""
 
     pages: WebPages  # which web pages may use the port
-    on_foreign: Callable[[PeerInfo, ForeignRequest], None]  # hears of what they may not
+    on_foreign: Callable[[PeerInfo, ForeignRequest], None]  # is told of refused requests
     # In our order of preference. A client that offers none of them is refused. MQTT's names: 3.1 clients knew the
     # second only, and a client that offers both speaks 3.1.1 or 5 [MQTT 6.0.0-3] [MQTT 6.0.0-4].
     subprotocols: tuple[str, ...] = ("mqtt", "mqttv3.1")
@@ -133,7 +133,7 @@ class WebSocketConnection:
         self._count_unfinished()
 
     def _count_unfinished(self) -> None:
-        """Count what has come of a frame that is not whole among what all clients have begun."""
+        """Count the bytes of an unfinished frame among those of all clients."""
         held_bytes = len(self._frames.reader.buffer)
         if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
             self._unfinished = self._settings.unfinished.count(self._unfinished, held_bytes, self._give_up)
@@ -142,9 +142,9 @@ class WebSocketConnection:
         asyncio.get_running_loop().call_soon(self._end_unfinished)
 
     def _end_unfinished(self) -> None:
-        """End, unless the frame has become whole meanwhile: all clients together have begun too much."""
+        """End, unless the frame is complete meanwhile: all clients together have too much unfinished input."""
         if self._phase is _Phase.OPEN and len(self._frames.reader.buffer) >= COUNTED_BYTES_MIN:
-            self._frames.fail(CloseCode.TRY_AGAIN_LATER, "too much is unfinished")
+            self._frames.fail(CloseCode.TRY_AGAIN_LATER, "too much unfinished input")
             self._flush()
 
     def closed(self, error: Exception | None) -> None:
@@ -171,7 +171,7 @@ class WebSocketConnection:
     # What the connection inside asks for: ByteTransport.
 
     def write(self, data: bytes) -> None:
-        """Send as binary messages, unless the client has said Close: behind that nothing more may be sent."""
+        """Send as binary messages, unless the client has sent Close: nothing more may follow that."""
         if self._phase is _Phase.OPEN and self._frames.state is State.OPEN:
             for start in range(0, len(data), SENT_BYTES_MAX):
                 self._frames.send_binary(data[start : start + SENT_BYTES_MAX])
@@ -184,12 +184,12 @@ class WebSocketConnection:
 
     def close(self) -> None:
         """Send a Close frame after what is buffered, and close."""
-        if self._say_goodbye(CloseCode.NORMAL_CLOSURE):
+        if self._send_close(CloseCode.NORMAL_CLOSURE):
             self._stream.close()
 
     def close_after_flush(self) -> None:
         """Send a Close frame after what is buffered, and give the peer time to read it."""
-        if self._say_goodbye(CloseCode.NORMAL_CLOSURE):
+        if self._send_close(CloseCode.NORMAL_CLOSURE):
             self._stream.close_after_flush()
 
     def abort(self) -> None:
@@ -218,7 +218,7 @@ class WebSocketConnection:
     # Upgrade, frames, end.
 
     def _go_on(self) -> None:
-        """Take what waits of a read. When that is all, the next may come."""
+        """Handle the rest of a read. When it is done, the next may come."""
         waiting, self._waiting = self._waiting, b""
         if self._phase is not _Phase.CLOSING:
             try:
@@ -260,7 +260,7 @@ class WebSocketConnection:
         self._inside.opened(self, self._peer)
 
     def _response_to(self, request: Request) -> Response:
-        """Return what an upgrade request is answered with."""
+        """Return the response to an upgrade request."""
         if ABSOLUTE.sub("", request.path).partition("?")[0] != self._settings.path:
             text = f"no WebSocket at this path, only at {self._settings.path}\n"
             return self._frames.reject(HTTPStatus.NOT_FOUND, text)
@@ -283,7 +283,7 @@ class WebSocketConnection:
         return response
 
     def _foreign(self, request: Request) -> ForeignRequest | None:
-        """Return why a request is refused that a web page has sent, None if it is not [RFC 6455 4.2.2, 10.2]."""
+        """Return why a request of a web page is refused, None if it is not [RFC 6455 4.2.2, 10.2]."""
         headers = request.headers
         host = authority_of(request.path) or headers["Host"]
         return self._settings.pages.refusal(
@@ -297,7 +297,7 @@ class WebSocketConnection:
         self._stream.write(response.serialize())
 
     def _flush(self) -> None:
-        """Send what the library has to say. An empty chunk is its word for the end of our side."""
+        """Send the library's output. An empty chunk in it means the end of our side."""
         chunks = self._frames.data_to_send()
         if not chunks or self._phase is _Phase.CLOSING:
             return
@@ -308,7 +308,7 @@ class WebSocketConnection:
             self._phase = _Phase.CLOSING
             self._stream.close_after_flush()
 
-    def _say_goodbye(self, code: CloseCode) -> bool:
+    def _send_close(self, code: CloseCode) -> bool:
         """Send a Close frame if one can still be sent; False when the end has begun already."""
         if self._phase is not _Phase.OPEN:
             return False

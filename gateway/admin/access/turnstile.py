@@ -16,7 +16,7 @@ from sluicegate.gateway.admin.problems import problem
 from sluicegate.gateway.admin.semp.envelope import ROOT, refused_at_the_door
 from sluicegate.gateway.config.sections.security.access_levels import AdminAccount
 from sluicegate.messaging.clients.rights import LoginsBusy
-from sluicegate.protocols.security.login_line import network_of
+from sluicegate.protocols.security.login_queue import network_of
 
 WITHOUT_PLACE: Final = frozenset(path.encode() for path in OPEN)
 RETRY_AFTER_S: Final = "5"

@@ -91,7 +91,7 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
             unfinished=node.unfinished,
             credit=node.credit,
             transactions=self.transactions,
-            remembered=vpn.amqp_links,
+            suspended_senders=vpn.amqp_links,
             container_id=node.config.node.name,
             version=VERSION,
             allows_plain_unencrypted=amqp.allow_plain_without_tls,

@@ -1,9 +1,8 @@
-"""What an address means: from the forms that clients of several brokers write to a queue or a topic.
+"""Addresses: the queue or topic that an address names, in the forms that clients of several brokers write.
 
-A capability of the terminus says it outright. Else the form does: `queue://NAME` and `topic://TOPIC` of Solace and
+A capability of the terminus decides. Without one the form does: `queue://NAME` and `topic://TOPIC` of Solace and
 ActiveMQ, `dsub://TOPIC` of Solace, `/queues/NAME` and `/exchanges/amq.topic/KEY` of RabbitMQ 4, `ADDRESS::QUEUE` of
-Artemis. Azure's clients write any of these as the path of a URL. A plain name is a queue: whoever means a topic says
-so.
+Artemis. Azure's clients write any of these as the path of a URL. A plain name is a queue.
 """
 
 from typing import Final, final
@@ -45,7 +44,7 @@ class AddressRefused(Exception):
 
 
 @final
-class Node:
+class AddressedNode:
     """What an address stands for."""
 
     __slots__ = ("kind", "name")
@@ -55,7 +54,7 @@ class Node:
         self.name = name
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Node) and other.kind == self.kind and other.name == self.name
+        return isinstance(other, AddressedNode) and other.kind == self.kind and other.name == self.name
 
     __hash__ = None  # type: ignore[assignment]  # compared in tests only
 
@@ -63,15 +62,15 @@ class Node:
         return f"{self.kind} {self.name!r}"
 
 
-def resolve(address: str, capabilities: list[str]) -> Node:
+def resolve(address: str, capabilities: list[str]) -> AddressedNode:
     """Return what an address stands for. Raises AddressRefused."""
-    asked = _asked_kind(capabilities)
+    asked = _requested_kind(capabilities)
     kind, name = _by_form(address)
     if asked and kind and asked != kind:
         raise AddressRefused(NOT_ALLOWED, f"{address!r:.80} is a {kind}, and the terminus asks for a {asked}")
     if not name:
         raise AddressRefused(INVALID_FIELD, f"the address {address!r:.80} names nothing")
-    return Node(kind or asked or QUEUE, name)
+    return AddressedNode(kind or asked or QUEUE, name)
 
 
 def is_durable_form(address: str) -> bool:
@@ -87,7 +86,7 @@ def check_topic(name: str) -> None:
         raise AddressRefused(INVALID_FIELD, f"topic {error}") from None
 
 
-def _asked_kind(capabilities: list[str]) -> str:
+def _requested_kind(capabilities: list[str]) -> str:
     for name in capabilities:
         if name in QUEUE_CAPABILITIES:
             return QUEUE
@@ -126,7 +125,7 @@ def destination_of_message(to: str) -> Destination | DeliveryState:
         return rejected(refusal.condition, refusal.text)
 
 
-def destination_of(node: Node) -> Destination:
+def destination_of(node: AddressedNode) -> Destination:
     """Return what a node is to a publisher. Raises AddressRefused."""
     if node.kind == QUEUE:
         return Destination(queue_topic(node.name), is_queue=True)

@@ -126,7 +126,7 @@ def rejected(condition: str, description: str, info: AmqpMap | None = None) -> D
 def described_list(value: AmqpValue, what: str) -> tuple[int, list[AmqpValue]]:
     """Return code and fields of a composite. Raises DecodeError for anything else."""
     if not isinstance(value, Described) or not isinstance(value.value, list):
-        raise DecodeError(f"{what} is no composite: {value!r:.80}")
+        raise DecodeError(f"{what} is not a composite: {value!r:.80}")
     return descriptor_code(value.descriptor, what), value.value
 
 
@@ -172,6 +172,6 @@ def read_state(value: AmqpValue) -> DeliveryState | None:
     if code == TRANSACTIONAL:
         outcome = read_state(fields.value(1))
         if outcome is not None and outcome.code not in OUTCOMES:
-            raise DecodeError(f"a transactional-state with {STATE_NAMES[outcome.code]}, which is no outcome")
+            raise DecodeError(f"a transactional-state with {STATE_NAMES[outcome.code]}, which is not an outcome")
         return DeliveryState(code, txn_id=fields.binary_required(0, "txn-id"), outcome=outcome)
     raise DecodeError(f"delivery state with the unknown descriptor {code:#x}")

@@ -1,6 +1,7 @@
 """The disposition performative (2.7.6), read field by field and written in runs.
 
-Outcomes of neighbouring deliveries become one frame: whoever settles 500 messages of one read sends one disposition.
+Outcomes of neighbouring deliveries become one frame: a client that settles 500 messages of one read sends one
+disposition.
 """
 
 from typing import Final, final
@@ -20,7 +21,7 @@ class Disposition:
     __slots__ = ("first", "is_receiver", "last", "settled", "state")
 
     def __init__(self, *, is_receiver: bool, first: int, last: int, settled: bool, state: DeliveryState | None) -> None:
-        self.is_receiver = is_receiver  # the role of whoever sent it: true speaks of what it received
+        self.is_receiver = is_receiver  # the sender's role: true settles what it received
         self.first = first
         self.last = last
         self.settled = settled

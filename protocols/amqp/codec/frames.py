@@ -27,7 +27,7 @@ class Frame:
 def cut_frame(data: bytes, pos: int, end: int, frame_bytes_max: int) -> Frame | None:
     """Return the frame at `pos`, or None while part of it is missing.
 
-    The size is judged as soon as its four bytes are there, so nobody makes us hold an oversize frame. Raises
+    The size is judged as soon as its four bytes are there, so no peer makes the broker hold an oversize frame. Raises
     PeerViolation.
     """
     if pos + 4 > end:

@@ -1,7 +1,7 @@
-"""The performatives of a connection, from and to their fields (2.7); those of SASL are in `sasl_frames`.
+"""The performatives of a connection and of SASL, from and to their fields (2.7, 5.3).
 
-Transfer and disposition are the hot ones: `transfers` and `dispositions` read and write them without making a value of
-every field.
+Transfer and disposition are on the hot path: `transfers` and `dispositions` read and write them without making a value
+of every field.
 """
 
 from collections.abc import Sequence
@@ -190,7 +190,7 @@ class Attach:
     ) -> None:
         self.name = name
         self.handle = handle
-        self.is_receiver = is_receiver  # the role of whoever sends this
+        self.is_receiver = is_receiver  # the sender's role
         self.source = source
         self.target = target
         self.sender_settle_mode = sender_settle_mode

@@ -1,8 +1,8 @@
-"""Where the sections of a message lie (3.2), found without decoding what is only passed on.
+"""The positions of the sections of a message (3.2), found without decoding what is only passed on.
 
 A message is header, delivery-annotations, message-annotations, properties, application-properties, body and footer,
 each at most once and in this order; the body is one value, or any number of data or sequence sections, or nothing.
-Some clients do not keep that order; other brokers take what they send, and here it is put in order first.
+Some clients do not keep that order. Other brokers accept their messages, and this one puts the sections in order first.
 """
 
 from operator import itemgetter

@@ -185,7 +185,7 @@ def read_target(value: AmqpValue) -> Target | Coordinator | None:
 
 def _terminus(value: AmqpValue) -> tuple[int, list[AmqpValue]]:
     if not isinstance(value, Described) or not isinstance(value.value, list):
-        raise DecodeError(f"a terminus is no composite: {value!r:.80}")
+        raise DecodeError(f"a terminus is not a composite: {value!r:.80}")
     descriptor = value.descriptor
     if isinstance(descriptor, Symbol) and descriptor.text in _BY_SYMBOL:
         return _BY_SYMBOL[descriptor.text], value.value

@@ -1,6 +1,6 @@
-"""The transfer performative (2.7.5), read and written field by field: one of them comes with every message.
+"""The transfer performative (2.7.5), read and written field by field: one comes with every message.
 
-The usual encodings are recognised at a glance; whatever else is legal goes through the generic decoder, which gives the
+The usual encodings have a fast path; everything else that is legal goes through the generic decoder, which gives the
 same result more slowly.
 """
 

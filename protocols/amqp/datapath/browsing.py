@@ -1,4 +1,4 @@
-"""Links that browse a queue: copies of its messages, settled as they are sent, which nobody has to answer.
+"""Links that browse a queue: copies of its messages, settled as they are sent, so that the client need not settle them.
 
 A browser of the queue reads for the link (actors.queues.browser), a few messages ahead of its credit
 (protocols.connection.browse_buffer).
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @final
 class BrowserLink:
-    """A link on which the client looks at a queue."""
+    """A link on which the client browses a queue."""
 
     def __init__(self, session: Session, link: OutgoingLink, flow_id: int, queue: QueueHandle) -> None:
         self.session = session
         self.link = link
         self.flow_id = flow_id
         self.queue = queue.cell  # the queue's actor
-        self.ahead = BrowseBuffer()
+        self.browse_buffer = BrowseBuffer()
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.tail_number = 0  # of the last time that the browser had nothing more
         self._gate = queue.target.gate
@@ -43,7 +43,7 @@ class BrowserLink:
 
 @final
 class Browsers:
-    """What one client looks at, over all its links."""
+    """The browsers of one client, over all its links."""
 
     def __init__(self, sessions: "Sessions") -> None:
         self.by_link: dict[OutgoingLink, BrowserLink] = {}
@@ -52,7 +52,7 @@ class Browsers:
         self._is_shut = False  # the socket takes no more
 
     def add(self, browsing: BrowserLink) -> None:
-        """Know a link."""
+        """Add a link."""
         self.by_link[browsing.link] = browsing
         self.by_flow[browsing.flow_id] = browsing
         browsing.link.depth = browsing.queue_count
@@ -66,8 +66,8 @@ class Browsers:
     # --- credit ---
 
     def credit(self, browsing: BrowserLink, wall_ms: int) -> int:
-        """Take over the credit that the peer grants; return how many messages were sent."""
-        browser = browsing.ahead.browser
+        """Apply the credit that the peer grants; return how many messages were sent."""
+        browser = browsing.browse_buffer.browser
         if browser is None:
             return 0
         if browsing.link.drain:
@@ -75,37 +75,37 @@ class Browsers:
             browser.inbox.post(DrainFlow(browsing.flow_id, browsing.drain_number))
         return self._send(browsing, wall_ms)
 
-    def hold_back(self, is_full: bool, wall_ms: int) -> int:
+    def pause_output(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent once it no longer is."""
         self._is_shut = is_full
         return self._send_on(list(self.by_link.values()), wall_ms)
 
     def window_opened(self, session: Session, wall_ms: int) -> int:
-        """Go on with a session that was blocked; return how many messages were sent."""
+        """Continue a session that was blocked; return how many messages were sent."""
         return self._send_on([each for each in self.by_link.values() if each.session is session], wall_ms)
 
     def _send_on(self, links: list[BrowserLink], wall_ms: int) -> int:
-        return sum([self._send(each, wall_ms) for each in links if each.ahead.browser is not None])
+        return sum([self._send(each, wall_ms) for each in links if each.browse_buffer.browser is not None])
 
     # --- what the browser shows ---
 
     def shown(self, message: Browsed, wall_ms: int) -> int:
-        """Send what a browser shows, or keep it until there is credit; return how many messages were sent."""
+        """Send the messages of a browser, or keep them until there is credit; return how many were sent."""
         browsing = self.by_flow.get(message.flow_id)
         if browsing is None:
             return 0
-        browsing.ahead.shown(message.messages)
-        return 0 if browsing.ahead.browser is None else self._send(browsing, wall_ms)
+        browsing.browse_buffer.add(message.messages)
+        return 0 if browsing.browse_buffer.browser is None else self._send(browsing, wall_ms)
 
     def drained(self, message: FlowDrained) -> None:
-        """Note that a browser is at the tail of its queue; everything before has been shown."""
+        """Note that a browser is at the tail of its queue; it has sent everything before."""
         browsing = self.by_flow.get(message.flow_id)
         if browsing is not None:
             browsing.tail_number = message.number
             self._give_back_credit(browsing)
 
     def _send(self, browsing: BrowserLink, wall_ms: int) -> int:
-        session, link, waiting = browsing.session, browsing.link, browsing.ahead.waiting
+        session, link, waiting = browsing.session, browsing.link, browsing.browse_buffer.waiting
         count = 0
         while waiting and link.credit > 0 and not (self._is_shut or session.is_blocked) and link.state == ATTACHED:
             found = waiting.popleft()
@@ -121,13 +121,13 @@ class Browsers:
             )
             self._sessions.send(session, link, data, 0)
             count += 1
-        browsing.ahead.ask(link.credit)
+        browsing.browse_buffer.request(link.credit)
         self._give_back_credit(browsing)
         return count
 
     def _give_back_credit(self, browsing: BrowserLink) -> None:
         """Answer a peer that drains: at the tail, or when its credit is used up."""
         link = browsing.link
-        is_at_tail = browsing.tail_number == browsing.drain_number and not browsing.ahead.waiting
+        is_at_tail = browsing.tail_number == browsing.drain_number and not browsing.browse_buffer.waiting
         if link.drain and (is_at_tail or link.credit == 0):
             self._sessions.drained(browsing.session, link)

@@ -1,7 +1,6 @@
-"""What a client's delivery state (3.4) means to a queue: its outcome, and what comes with that.
+"""The meaning of a client's delivery state (3.4) for a queue: a settlement with its outcome, cause and annotations.
 
-Deliberately elsewhere: which deliveries a state is about (`consuming`), and what a transaction makes of it
-(`transacting`).
+See also: which deliveries a state is about (`consuming`), and states in a transaction (`links.coordinator`).
 """
 
 from typing import Final, final
@@ -22,27 +21,27 @@ from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.protocols.amqp.codec import delivery_states as outcomes
 from sluicegate.protocols.amqp.codec.delivery_states import DeliveryState
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
-from sluicegate.protocols.amqp.messages.annotations import noted
+from sluicegate.protocols.amqp.messages.annotations import merged
 
 Ranges = list[tuple[int, int]]
 
 
 @final
-class Verdict:
-    """What a queue is told of deliveries. Never changed; equal ones are one key."""
+class Settlement:
+    """The outcome of deliveries as their queue gets it. Immutable; equal ones are one key."""
 
-    __slots__ = ("cause", "notes", "outcome")
+    __slots__ = ("annotations", "cause", "outcome")
 
-    def __init__(self, outcome: int, *, cause: str = "", notes: bytes = b"") -> None:
+    def __init__(self, outcome: int, *, cause: str = "", annotations: bytes = b"") -> None:
         self.outcome = outcome  # one of messaging.message.outcomes
         self.cause = cause[:CAUSE_CHARS_MAX]  # what the client says of a rejection; empty: nothing
-        self.notes = notes  # annotations to be merged into those of the messages, encoded; empty: none
+        self.annotations = annotations  # annotations to be merged into those of the messages, encoded; empty: none
 
-    def tell(self, source: DeliverySource, ranges: Ranges, when_stored: Address | None = None) -> None:
-        """Tell a queue; with `when_stored` it says there when the store knows, or that the outcome came too late."""
-        if self.notes:  # before the settlement, while the flow holds the messages
+    def send(self, source: DeliverySource, ranges: Ranges, when_stored: Address | None = None) -> None:
+        """Send it to a queue; with `when_stored` the queue answers there when it is stored, or came too late."""
+        if self.annotations:  # before the settlement, while the flow holds the messages
             source.partition.post(
-                AnnotateDelivery(source.flow_id, source.epoch, ranges, source.delivery_count, self.notes)
+                AnnotateDelivery(source.flow_id, source.epoch, ranges, source.delivery_count, self.annotations)
             )
         first, end = ranges[0]
         count = source.delivery_count
@@ -50,43 +49,43 @@ class Verdict:
         source.partition.post(settle if when_stored is None else SettleDurably(settle, when_stored))
 
     def size(self) -> int:
-        """Return how many bytes it holds beside itself."""
-        return len(self.cause) + len(self.notes)
+        """Return how many bytes its texts take."""
+        return len(self.cause) + len(self.annotations)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Verdict) and self._key() == other._key()
+        return isinstance(other, Settlement) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def _key(self) -> tuple[int, str, bytes]:
-        return self.outcome, self.cause, self.notes
+        return self.outcome, self.cause, self.annotations
 
     def __repr__(self) -> str:
-        return f"Verdict({self.outcome}, {self.cause!r}, {len(self.notes)} bytes of notes)"
+        return f"Settlement({self.outcome}, {self.cause!r}, {len(self.annotations)} bytes of annotations)"
 
 
-ACCEPTED_VERDICT: Final = Verdict(ACCEPTED)
-RELEASED_VERDICT: Final = Verdict(RELEASED)
-FAILED_VERDICT: Final = Verdict(FAILED)
+ACCEPTED_SETTLEMENT: Final = Settlement(ACCEPTED)
+RELEASED_SETTLEMENT: Final = Settlement(RELEASED)
+FAILED_SETTLEMENT: Final = Settlement(FAILED)
 
 
 @final
-class Verdicts:
-    """What becomes of many deliveries, by where they come from. A sequence has one verdict, the last it was given."""
+class Settlements:
+    """Settlements of many deliveries, by their source. A sequence has one settlement, the last recorded."""
 
     def __init__(self) -> None:
-        self.by_source: dict[DeliverySource, dict[Verdict, RangeSet]] = {}
+        self.by_source: dict[DeliverySource, dict[Settlement, RangeSet]] = {}
 
-    def give(self, source: DeliverySource, first: int, end: int, verdict: Verdict) -> None:
-        """Note what becomes of `[first, end)`."""
-        by_verdict = self.by_source.setdefault(source, {})
-        for ranges in by_verdict.values():
+    def record(self, source: DeliverySource, first: int, end: int, settlement: Settlement) -> None:
+        """Record the settlement of `[first, end)`."""
+        by_settlement = self.by_source.setdefault(source, {})
+        for ranges in by_settlement.values():
             ranges.discard(first, end)
-        by_verdict.setdefault(verdict, RangeSet()).add(first, end)
+        by_settlement.setdefault(settlement, RangeSet()).add(first, end)
 
 
-def verdict_of(link: OutgoingLink, state: DeliveryState | None) -> Verdict:
+def settlement_of(link: OutgoingLink, state: DeliveryState | None) -> Settlement:
     """Return what a state means for deliveries of a link.
 
     Settled without an outcome (3.5.3): what the link said of that, or given back untouched. How much of a message has
@@ -96,21 +95,21 @@ def verdict_of(link: OutgoingLink, state: DeliveryState | None) -> Verdict:
         terminus = link.attach.source
         state = None if terminus is None else terminus.default_outcome
     if state is None:
-        return RELEASED_VERDICT
+        return RELEASED_SETTLEMENT
     if state.code == outcomes.ACCEPTED:
-        return ACCEPTED_VERDICT
+        return ACCEPTED_SETTLEMENT
     if state.code == outcomes.REJECTED:
-        return Verdict(REJECTED, cause=_cause_of(state))
+        return Settlement(REJECTED, cause=_cause_of(state))
     if state.code == outcomes.MODIFIED:
         outcome = FAILED if state.delivery_failed else RELEASED
         if state.undeliverable_here:
             outcome = FAILED_ELSEWHERE if state.delivery_failed else RELEASED_ELSEWHERE
-        return Verdict(outcome, notes=b"" if state.annotations is None else noted(state.annotations))
-    return RELEASED_VERDICT
+        return Settlement(outcome, annotations=b"" if state.annotations is None else merged(state.annotations))
+    return RELEASED_SETTLEMENT
 
 
 def _cause_of(state: DeliveryState) -> str:
-    """Return what a client says of a rejection: the error's condition and description (3.4.3)."""
+    """Return the cause of a rejection: the error's condition and description (3.4.3)."""
     error = state.error
     if error is None:
         return ""

@@ -1,6 +1,6 @@
-"""The way in from one client: what its sending links bring, and the outcomes back once it is safe.
+"""Publishers of one client: messages of its sending links come in, and their outcomes go back once they are safe.
 
-A refusal concerns single messages, so a batch that is refused is tried again message by message, as it is for every
+A refusal concerns single messages. So a batch that is refused is published again message by message, as in every
 protocol.
 """
 
@@ -35,8 +35,8 @@ from sluicegate.protocols.amqp.codec.termini import CONNECTION_CLOSE, LINK_DETAC
 from sluicegate.protocols.amqp.datapath.sender_recovery import (
     LINKS_MAX,
     NOT_BEGUN,
-    RememberedLink,
-    RememberedLinks,
+    SuspendedSender,
+    SuspendedSenders,
     begin_expiry,
     stored_state,
 )
@@ -67,7 +67,7 @@ _CONDITIONS: Final[dict[int, str]] = {
 
 
 def takes_rejected(link: IncomingLink) -> bool:
-    """Return whether the client wants to hear `rejected`: it does unless it lists other outcomes only (3.5.3)."""
+    """Return whether the client understands `rejected`: it does unless it lists other outcomes only (3.5.3)."""
     source = link.attach.source
     outcomes = [] if source is None else source.outcomes
     return not outcomes or REJECTED_OUTCOME in outcomes
@@ -89,42 +89,42 @@ class PublisherLink:
         self.destination = destination  # None: each message says by `to` where it goes
         self.takes_rejected = takes_rejected(link)
         self.unanswered_count = 0  # deliveries without outcome; they count against the credit we grant
-        self.remembered: RememberedLink | None = None  # what is known of it when it comes back
+        self.suspended: SuspendedSender | None = None  # what is known of it when it comes back
         self.attached_count = 0  # of that, as this link found it
-        self.tags: dict[int, bytes] = {}  # of a remembered link: by delivery id, of those without outcome
+        self.tags: dict[int, bytes] = {}  # of a link that can be resumed: by delivery id, of those without outcome
         # Tags of deliveries that the client has sent before, and whose outcome it does not know.
         self.unsure = unsure_tags(link)
         if self.unsure:
             link.keeps_tags = True
 
-    def is_remembered_still(self) -> bool:
-        """Return whether it is detached, was not attached again, anywhere, and stays remembered for now."""
-        remembered = self.remembered
+    def is_suspended_still(self) -> bool:
+        """Return whether it is detached, was not attached again, anywhere, and its expiry has not begun."""
+        suspended = self.suspended
         return (
-            remembered is not None
-            and remembered.attached_count == self.attached_count
-            and remembered.expires_ms == NOT_BEGUN
+            suspended is not None
+            and suspended.attached_count == self.attached_count
+            and suspended.expires_ms == NOT_BEGUN
         )
 
     def begin_expiry(self, ended: str, now_ms: int) -> None:
-        """Let the time of a detached link begin when that ended which its policy names, unless it is attached again."""
-        if self.remembered is not None and self.remembered.attached_count == self.attached_count:
-            begin_expiry(self.remembered, ended, now_ms)
+        """Begin the expiry of a detached link if `ended` is what its policy names, unless it is attached again."""
+        if self.suspended is not None and self.suspended.attached_count == self.attached_count:
+            begin_expiry(self.suspended, ended, now_ms)
 
     def note(self, ids: list[int], state: DeliveryState) -> None:
-        """Remember the outcome of deliveries."""
-        if self.remembered is not None:
-            self.remembered.note([self.tags.pop(each) for each in ids if each in self.tags], state)
+        """Keep the outcome of deliveries."""
+        if self.suspended is not None:
+            self.suspended.note([self.tags.pop(each) for each in ids if each in self.tags], state)
 
 
 @final
 class _Answer:
     """Deliveries whose outcome waits for confirmations."""
 
-    __slots__ = ("ids", "pending", "publishing", "refusal")
+    __slots__ = ("ids", "pending", "refusal", "sender")
 
-    def __init__(self, publishing: PublisherLink, ids: list[int], pending: int) -> None:
-        self.publishing = publishing
+    def __init__(self, sender: PublisherLink, ids: list[int], pending: int) -> None:
+        self.sender = sender
         self.ids = ids
         self.pending = pending
         self.refusal: PublishFailed | None = None
@@ -132,7 +132,7 @@ class _Answer:
 
 @final
 class Publishers:
-    """What one client publishes, over all its links."""
+    """The publishers of one client, over all its links."""
 
     def __init__(
         self,
@@ -142,18 +142,18 @@ class Publishers:
         address: Address,
         client: str,
         credit: int,
-        remembered: RememberedLinks,
+        suspended_senders: SuspendedSenders,
         find: Callable[[str], Destination | DeliveryState],
         counters: ProtocolCounters,
     ) -> None:
         self.links: dict[IncomingLink, PublisherLink] = {}
-        self.attaching_count = 0  # links whose attach waits for an answer of somebody else: they count already
+        self.attaching_count = 0  # links whose attach waits for another actor: they count already
         self.publisher = publisher
         self.unanswered_count = 0
         self._sessions = sessions
         self._address = address  # where confirmations go
-        self._remembered = remembered
-        self._away: list[PublisherLink] = []  # remembered links that are detached, and whose time has not begun
+        self._suspended_senders = suspended_senders
+        self._away: list[PublisherLink] = []  # suspended links whose expiry has not begun
         self._client = client
         self._credit = credit  # what a link may send ahead of our outcomes
         self._counters = counters
@@ -161,42 +161,42 @@ class Publishers:
         self._answers: dict[int, _Answer] = {}
         self._next_token = 1
 
-    def attached(self, publishing: PublisherLink) -> None:
-        """Let a link begin."""
-        self.links[publishing.link] = publishing
-        self._sessions.grant(publishing.session, publishing.link, self._credit)
+    def attached(self, sender: PublisherLink) -> None:
+        """Add a link, and grant it credit."""
+        self.links[sender.link] = sender
+        self._sessions.grant(sender.session, sender.link, self._credit)
 
-    def never_attached(self, publishing: PublisherLink, now_ms: int) -> None:
-        """Forget a link whose client has gone before it was attached, unless it may come back."""
-        if publishing.remembered is not None:
-            self._remembered.detached(publishing.remembered, publishing.attached_count, closed=False)
-            begin_expiry(publishing.remembered, CONNECTION_CLOSE, now_ms)
+    def never_attached(self, sender: PublisherLink, now_ms: int) -> None:
+        """Drop a link whose client has gone before it was attached, unless it may come back."""
+        if sender.suspended is not None:
+            self._suspended_senders.detached(sender.suspended, sender.attached_count, closed=False)
+            begin_expiry(sender.suspended, CONNECTION_CLOSE, now_ms)
 
     def detached(self, link: IncomingLink, *, closed: bool, now_ms: int) -> None:
-        """Forget a link, unless it may come back. What it published goes on."""
-        publishing = self.links.pop(link, None)
-        if publishing is None or publishing.remembered is None:
+        """Remove a link, unless it may come back. What it published is still confirmed."""
+        sender = self.links.pop(link, None)
+        if sender is None or sender.suspended is None:
             return
-        self._remembered.detached(publishing.remembered, publishing.attached_count, closed=closed)
-        begin_expiry(publishing.remembered, LINK_DETACH, now_ms)
-        if not closed and publishing.remembered.expires_ms == NOT_BEGUN:
-            self._note_away(publishing)
+        self._suspended_senders.detached(sender.suspended, sender.attached_count, closed=closed)
+        begin_expiry(sender.suspended, LINK_DETACH, now_ms)
+        if not closed and sender.suspended.expires_ms == NOT_BEGUN:
+            self._note_away(sender)
 
-    def _note_away(self, publishing: PublisherLink) -> None:
-        """Know a detached link until its time begins, or another link has taken its place."""
-        self._away = [each for each in self._away if each.is_remembered_still()]
-        self._away.append(publishing)
-        del self._away[:-LINKS_MAX]  # as many are remembered at all, and the oldest are forgotten first
+    def _note_away(self, sender: PublisherLink) -> None:
+        """Keep a detached link until its expiry begins, or another link replaces it."""
+        self._away = [each for each in self._away if each.is_suspended_still()]
+        self._away.append(sender)
+        del self._away[:-LINKS_MAX]  # no more are kept, and the oldest are dropped first
 
     def session_ended(self, session: Session, now_ms: int) -> None:
-        """Let the time of a session's links begin, which are detached."""
+        """Begin the expiry of a session's links, which are detached."""
         for each in self._away:
             if each.session is session:
                 each.begin_expiry(SESSION_END, now_ms)
-        self._away = [each for each in self._away if each.is_remembered_still()]
+        self._away = [each for each in self._away if each.is_suspended_still()]
 
     def connection_ended(self, now_ms: int) -> None:
-        """Let the time of all links begin, which are detached."""
+        """Begin the expiry of all links, which are detached."""
         for each in self._away:
             each.begin_expiry(CONNECTION_CLOSE, now_ms)
         self._away.clear()
@@ -205,102 +205,102 @@ class Publishers:
 
     def publish(self, event: DeliveriesReceived, wall_ms: int) -> None:
         """Publish the deliveries of one event."""
-        publishing = self.links.get(event.link)
-        if publishing is None:
+        sender = self.links.get(event.link)
+        if sender is None:
             return
-        self._count_in(publishing, event)
+        self._count_in(sender, event)
         run = _Run(event.settled)
         for row, delivery_id in enumerate(event.delivery_ids):
-            if publishing.remembered is not None and self._is_known(publishing, publishing.remembered, event, row):
+            if sender.suspended is not None and self._is_known(sender, sender.suspended, event, row):
                 continue
-            message, destination = self._understand(publishing, event, event.payloads[row], wall_ms)
+            message, destination = self._understand(sender, event, event.payloads[row], wall_ms)
             if message is None or not isinstance(destination, Destination):
-                self._publish_run(publishing, run, wall_ms)
+                self._publish_run(sender, run, wall_ms)
                 run = _Run(event.settled)
                 assert isinstance(destination, DeliveryState), "what is not understood has an outcome"
                 if event.settled:
                     self._counters.count(self._counters.dropped, INVALID_MESSAGE)
-                self._settle(publishing, [delivery_id], destination, event.settled)
+                self._settle(sender, [delivery_id], destination, event.settled)
                 continue
-            sent_before = event.resumed or (len(publishing.unsure) > 0 and event.tags[row] in publishing.unsure)
+            sent_before = event.resumed or (len(sender.unsure) > 0 and event.tags[row] in sender.unsure)
             if not run.takes(message, destination, sent_before):
-                self._publish_run(publishing, run, wall_ms)
+                self._publish_run(sender, run, wall_ms)
                 run = _Run(event.settled)
             run.add(delivery_id, message, destination, sent_before)
-        self._publish_run(publishing, run, wall_ms)
-        self._top_up(publishing)
+        self._publish_run(sender, run, wall_ms)
+        self._top_up(sender)
 
-    def _is_known(
-        self, publishing: PublisherLink, remembered: RememberedLink, event: DeliveriesReceived, row: int
-    ) -> bool:
+    def _is_known(self, sender: PublisherLink, suspended: SuspendedSender, event: DeliveriesReceived, row: int) -> bool:
         """Answer a delivery that is resumed and arrived before; of any other note the tag."""
         delivery_id, tag = event.delivery_ids[row], event.tags[row]
         if event.resumed:
-            state = remembered.outcome(tag)
-            # Without an outcome here the client has settled what it sends nothing of, and wants nobody to know it.
+            state = suspended.outcome(tag)
+            # Without an outcome here the client has settled it, and a delivery without payload is not published.
             if state is not None or (event.settled and not event.payloads[row]):
-                self._settle(publishing, [delivery_id], state or ACCEPTED_STATE, event.settled)
+                self._settle(sender, [delivery_id], state or ACCEPTED_STATE, event.settled)
                 return True
         if not event.settled:
-            publishing.tags[delivery_id] = tag
+            sender.tags[delivery_id] = tag
         return False
 
     def _understand(
-        self, publishing: PublisherLink, event: DeliveriesReceived, payload: bytes, wall_ms: int
+        self, sender: PublisherLink, event: DeliveriesReceived, payload: bytes, wall_ms: int
     ) -> tuple[MessageIn | None, Destination | DeliveryState]:
         """Return a message and where it goes, or the outcome that it has instead."""
         if event.message_format:
-            text = f"message-format {event.message_format:#x} is not known here"
+            text = f"message-format {event.message_format:#x} is not supported"
             return None, rejected(conditions.NOT_IMPLEMENTED, text)
         try:
             message = read_message(payload, wall_ms)
         except DecodeError as error:
             return None, rejected(conditions.DECODE_ERROR, str(error))
-        if publishing.destination is not None:
-            return message, publishing.destination
+        if sender.destination is not None:
+            return message, sender.destination
         if message.to is None:
-            return None, rejected(conditions.PRECONDITION_FAILED, "a message to nobody: properties.to is missing")
+            return None, rejected(
+                conditions.PRECONDITION_FAILED, "a message without a destination: properties.to is missing"
+            )
         return message, self._find(message.to)
 
-    def _publish_run(self, publishing: PublisherLink, run: "_Run", wall_ms: int) -> None:
+    def _publish_run(self, sender: PublisherLink, run: "_Run", wall_ms: int) -> None:
         if run.ids:
-            self._publish(publishing, run.batch(self._client, wall_ms), run.ids, run.settled)
+            self._publish(sender, run.batch(self._client, wall_ms), run.ids, run.settled)
 
-    def _publish(self, publishing: PublisherLink, batch: MessageBatch, ids: list[int], settled: bool) -> None:
+    def _publish(self, sender: PublisherLink, batch: MessageBatch, ids: list[int], settled: bool) -> None:
         token = self._next_token
         self._next_token += 1
-        remembered = publishing.remembered
-        told_token = token if remembered is None else remembered.take_token()
-        publisher = self.publisher if remembered is None else remembered.publisher
-        result = publisher.publish(batch, told_token)
+        suspended = sender.suspended
+        confirm_token = token if suspended is None else suspended.take_token()
+        publisher = self.publisher if suspended is None else suspended.publisher
+        result = publisher.publish(batch, confirm_token)
         if result.refusal != ADMITTED:
             if batch.count > 1:
                 for row, delivery_id in enumerate(ids):
-                    self._publish(publishing, batch.select([row]), [delivery_id], settled)
+                    self._publish(sender, batch.select([row]), [delivery_id], settled)
                 return
-            self._settle(publishing, ids, _refusal(result), settled)
+            self._settle(sender, ids, _refusal(result), settled)
         elif settled or result.confirmations_pending == 0:
-            self._settle(publishing, ids, ACCEPTED_STATE, settled)
-        elif remembered is None:
-            self._answers[token] = _Answer(publishing, ids, result.confirmations_pending)
+            self._settle(sender, ids, ACCEPTED_STATE, settled)
+        elif suspended is None:
+            self._answers[token] = _Answer(sender, ids, result.confirmations_pending)
         else:
-            tags = [publishing.tags[each] for each in ids]
-            remembered.stores(told_token, tags, result.confirmations_pending, self._address, token)
-            self._answers[token] = _Answer(publishing, ids, 1)
-        if remembered is not None:
+            tags = [sender.tags[each] for each in ids]
+            suspended.stores(confirm_token, tags, result.confirmations_pending, self._address, token)
+            self._answers[token] = _Answer(sender, ids, 1)
+        if suspended is not None:
             self.publisher.pressures += publisher.pressures
             publisher.pressures.clear()
 
     # --- messages in a transaction ---
 
     def publish_in(self, transaction: Transaction, event: DeliveriesReceived, wall_ms: int) -> None:
-        """Leave the deliveries of one event with a transaction, to be published by its commit."""
-        publishing = self.links.get(event.link)
-        if publishing is None:
+        """Add the deliveries of one event to a transaction, which publishes them with its commit."""
+        sender = self.links.get(event.link)
+        if sender is None:
             return
-        self._count_in(publishing, event)
+        self._count_in(sender, event)
         for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
-            message, destination = self._understand(publishing, event, payload, wall_ms)
+            message, destination = self._understand(sender, event, payload, wall_ms)
             state = transaction.accepted_state
             if message is None or not isinstance(destination, Destination):
                 assert isinstance(destination, DeliveryState), "what is not understood has an outcome"
@@ -308,11 +308,11 @@ class Publishers:
                 transaction.fail("a message in it was rejected")
             else:
                 state = self._take_in(transaction, destination.topic, message)
-            self._settle(publishing, [delivery_id], state, event.settled)
-        self._top_up(publishing)
+            self._settle(sender, [delivery_id], state, event.settled)
+        self._top_up(sender)
 
     def _take_in(self, transaction: Transaction, topic: str, message: MessageIn) -> DeliveryState:
-        """Leave a message with a transaction; return its outcome."""
+        """Add a message to a transaction; return its outcome."""
         rights = self.publisher.rights
         try:
             if rights is not None:
@@ -325,15 +325,15 @@ class Publishers:
         return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, refusal) if refusal else transaction.accepted_state
 
     def turn_down(self, event: DeliveriesReceived, state: DeliveryState) -> None:
-        """Answer the deliveries of one event with an outcome that they all have."""
-        publishing = self.links.get(event.link)
-        if publishing is not None:
-            self._count_in(publishing, event)
-            self._settle(publishing, event.delivery_ids, state, event.settled)
-            self._top_up(publishing)
+        """Answer all deliveries of one event with the same outcome."""
+        sender = self.links.get(event.link)
+        if sender is not None:
+            self._count_in(sender, event)
+            self._settle(sender, event.delivery_ids, state, event.settled)
+            self._top_up(sender)
 
-    def _count_in(self, publishing: PublisherLink, event: DeliveriesReceived) -> None:
-        publishing.unanswered_count += len(event.delivery_ids)
+    def _count_in(self, sender: PublisherLink, event: DeliveriesReceived) -> None:
+        sender.unanswered_count += len(event.delivery_ids)
         self.unanswered_count += len(event.delivery_ids)
 
     # --- outcomes ---
@@ -348,43 +348,43 @@ class Publishers:
         if answer.pending:
             return
         del self._answers[token]
-        self._settle(answer.publishing, answer.ids, stored_state(answer.refusal), False)
-        self._top_up(answer.publishing)
+        self._settle(answer.sender, answer.ids, stored_state(answer.refusal), False)
+        self._top_up(answer.sender)
 
-    def _settle(self, publishing: PublisherLink, ids: list[int], state: DeliveryState, settled: bool) -> None:
+    def _settle(self, sender: PublisherLink, ids: list[int], state: DeliveryState, settled: bool) -> None:
         count = len(ids)
-        publishing.unanswered_count -= count
+        sender.unanswered_count -= count
         self.unanswered_count -= count
-        if publishing.remembered is not None and not settled:
-            publishing.note(ids, state)
-        if settled or publishing.link not in self.links:
+        if sender.suspended is not None and not settled:
+            sender.note(ids, state)
+        if settled or sender.link not in self.links:
             return
-        if state.code == REJECTED and not publishing.takes_rejected:
+        if state.code == REJECTED and not sender.takes_rejected:
             state = RELEASED_STATE
         first = ids[0]
         if ids[-1] - first == count - 1:
-            self._sessions.settle(publishing.session, publishing.link, first, ids[-1], state)
+            self._sessions.settle(sender.session, sender.link, first, ids[-1], state)
             return
         for delivery_id in ids:
-            self._sessions.settle(publishing.session, publishing.link, delivery_id, delivery_id, state)
+            self._sessions.settle(sender.session, sender.link, delivery_id, delivery_id, state)
 
     def top_up(self, link: IncomingLink) -> None:
         """Grant credit again to a link whose client has used some without a message."""
-        publishing = self.links.get(link)
-        if publishing is not None:
-            self._top_up(publishing)
+        sender = self.links.get(link)
+        if sender is not None:
+            self._top_up(sender)
 
-    def _top_up(self, publishing: PublisherLink) -> None:
+    def _top_up(self, sender: PublisherLink) -> None:
         """Grant credit again when half of it is used and answered."""
-        wanted = self._credit - publishing.unanswered_count
-        link = publishing.link
+        wanted = self._credit - sender.unanswered_count
+        link = sender.link
         if (wanted - link.credit) * 2 >= self._credit and link in self.links:
-            self._sessions.grant(publishing.session, link, wanted)
+            self._sessions.grant(sender.session, link, wanted)
 
 
 @final
 class _Run:
-    """Neighbouring messages that go the same way."""
+    """Neighbouring messages for the same destination."""
 
     __slots__ = ("destination", "headers", "ids", "payload_bytes", "payloads", "qos", "sent_before", "settled")
 
@@ -417,7 +417,7 @@ class _Run:
         self.payload_bytes += len(message.payload)
 
     def _qos_of(self, message: MessageIn, destination: Destination) -> int:
-        """Return AT_MOST_ONCE for what its sender neither wants kept nor confirmed, and sends to a topic."""
+        """Return AT_MOST_ONCE for a settled, non-durable message to a topic."""
         direct = self.settled and not message.durable and not destination.is_queue
         return AT_MOST_ONCE if direct else AT_LEAST_ONCE
 
@@ -439,7 +439,7 @@ class _Run:
 
 
 def _refusal(result: PublishResult) -> DeliveryState:
-    """Return the outcome of a message that a queue did not take."""
+    """Return the outcome of a message that was refused."""
     condition = _CONDITIONS.get(result.refusal, conditions.RESOURCE_LIMIT_EXCEEDED)
     info = AmqpMap([(Symbol("queue"), result.refused_by)]) if result.refused_by else None
     return rejected(condition, result.text() + result.also_refused, info)

@@ -1,26 +1,26 @@
-"""Receiving links that come back: what their clients hold is kept for them while they are away (2.6.13).
+"""Recovery of receiving links: deliveries are kept for a client while it is away (2.6.13).
 
 A client that loses its connection has deliveries that it has not settled, or does not know to be settled. If its link
 asks for it, by an expiry policy of `never` or a timeout, the flow behind the link stays bound while the client is away,
-without credit, and so nobody else gets what it holds. When the link is attached again, the client's unsettled map says
-what it has of that:
+without credit, so no other consumer gets its deliveries. When the link is attached again, the client's unsettled map
+says what it has of them:
 
 - with an outcome: the outcome takes effect, as if it had come over the lost connection;
 - without one: it is delivered again on the new link under its tag, with `resume` set;
-- not in the map: the client never got it, or has settled it and nobody heard; it is delivered again as a new delivery.
+- not in the map: the client never got it, or its settlement was lost; it is delivered again as a new delivery.
 
-Our own map has what is resumed and nothing else; a client forgets what is in its map only. A map that the client calls
-incomplete resumes nothing: outcomes in it take effect, what it has without one is given back to the queue, the rest
-stays for the next time, and nothing new is sent on the link before that (2.7.3).
+The broker's own map has what is resumed and nothing else; a client forgets what is in its map only. A map that the
+client calls incomplete resumes nothing: outcomes in it take effect, deliveries in it without one are given back to the
+queue, the rest stays for the next time, and nothing new is sent on the link before that (2.7.3).
 
-It is memory of this process: over a restart of the broker nothing is known of any link.
+All of this is in memory: a restart of the broker forgets every link.
 
-Deliberately elsewhere: links on which clients send (`remembering`).
+See also: links on which clients send (`sender_recovery`).
 """
 
 from typing import Final, final
 
-from sluicegate.actors.messages.data import Deliveries
+from sluicegate.actors.messages.data import Deliveries, PublishFailed
 from sluicegate.actors.messages.partitions import DeliverAgain
 from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone
@@ -32,30 +32,30 @@ from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.amqp.codec.addresses import AddressRefused
 from sluicegate.protocols.amqp.codec.delivery_states import OUTCOMES, DeliveryState, read_state
 from sluicegate.protocols.amqp.codec.termini import NEVER, Source
-from sluicegate.protocols.amqp.datapath.outcomes import FAILED_VERDICT, Verdicts, verdict_of
+from sluicegate.protocols.amqp.datapath.outcomes import FAILED_SETTLEMENT, Settlements, settlement_of
 from sluicegate.protocols.amqp.datapath.sender_recovery import NOT_BEGUN, LinkName
 from sluicegate.protocols.amqp.engine.link import SERIAL_MASK, OutgoingLink
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.amqp.types.values import AmqpMap
-from sluicegate.protocols.connection.settling import send_back
+from sluicegate.protocols.connection.settling import DurableSettlement, send_back
 
 # What is granted at most of the time that a client asks for: others wait for what it holds, and for its partitions.
 AWAY_S_MAX: Final = 300
-FLOWS_MAX: Final = 1_000  # of clients that are away; one more is let go as if it had not asked
+FLOWS_MAX: Final = 1_000  # of clients that are away; one more is ended at once
 DELIVERIES_MAX: Final = 100_000  # that they hold together
 
-Place = tuple[int, int]  # partition number, sequence
+DeliveryKey = tuple[int, int]  # partition number, sequence
 
 
 def away_s_granted(source: Source) -> int:
-    """Return how long a receiving link may be away and come back to what it held; 0 when it does not ask for it."""
+    """Return how long the deliveries of a detached receiving link are kept; 0 when it does not ask for that."""
     return AWAY_S_MAX if source.expiry_policy == NEVER else min(source.timeout_s, AWAY_S_MAX)
 
 
 @final
-class KeptDelivery:
+class SuspendedDelivery:
     """A delivery that the client may have, on an earlier connection."""
 
     __slots__ = ("sequence", "source", "tag")
@@ -67,15 +67,15 @@ class KeptDelivery:
 
 
 @final
-class _Stored(Address):
-    """Waits for the word that an outcome is in force, or that it came too late."""
+class _StoredOutcome(DurableSettlement):
+    """Waits until an outcome is in force, or was refused because it came too late."""
 
     def __init__(self) -> None:
-        self.word: LoopFuture[None] = LoopFuture()
+        self.is_decided: LoopFuture[None] = LoopFuture()
 
-    def post(self, message: object) -> None:
-        """Take the word."""
-        self.word.set()
+    def decided(self, refusal: PublishFailed | None) -> None:
+        """Go on in any case."""
+        self.is_decided.set()
 
 
 @final
@@ -98,7 +98,7 @@ class ResumableFlow(Address):
         self.expires_ms = NOT_BEGUN
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.state: FlowState | None = None  # what the queue said last
-        self.kept: dict[Place, KeptDelivery] = {}  # not delivered on the link that is attached now
+        self.kept: dict[DeliveryKey, SuspendedDelivery] = {}  # not delivered on the link that is attached now
         self._at: Address | None = None  # the connection that has the link; None: the client is away
         self._tags: dict[int, bytes] = {}  # by delivery id, of what the client holds on the link that is attached now
         self._next_tag = 0
@@ -106,7 +106,7 @@ class ResumableFlow(Address):
         self._waiting: LoopFuture[None] | None = None
 
     def post(self, message: object) -> None:
-        """Take what is for the flow, whether the client is there or not."""
+        """Take a message for the flow, whether the client is connected or not."""
         if isinstance(message, FlowGone):
             self.is_bound = False
         elif isinstance(message, FlowState):
@@ -117,7 +117,7 @@ class ResumableFlow(Address):
             self.turn_back(message)
 
     def turn_back(self, message: Deliveries) -> None:
-        """Give messages back that found no link. What is kept stays kept, though it was to be delivered again.
+        """Return messages that found no link to the partition, except those that are kept for the client.
 
         A flow that is over has given everything back at its end.
         """
@@ -131,22 +131,22 @@ class ResumableFlow(Address):
                 send_back(message, delivery)
 
     def is_for(self, about: str) -> bool:
-        """Return whether a link that asks for this may have the flow."""
+        """Return whether a link with these wishes may resume the flow."""
         return self.is_bound and self.about == about
 
     # --- while the client is there ---
 
     def attached(self, connection: Address) -> None:
-        """Let a connection have the flow."""
+        """Give the flow to a connection."""
         self._at = connection
         self.expires_ms = NOT_BEGUN
 
-    def take(self, partition_number: int, sequence: int) -> KeptDelivery | None:
-        """Return a delivery that is resumed with this message, which then is kept no more; None for a new one."""
+    def take(self, partition_number: int, sequence: int) -> SuspendedDelivery | None:
+        """Remove and return the delivery that is resumed with this message; None for a new one."""
         return self.kept.pop((partition_number, sequence), None)
 
     def keeps(self, source: DeliverySource, first: int, end: int) -> bool:
-        """Return whether `[first, end)`, for which there is no credit any more, stay the client's; they come later."""
+        """Return whether `[first, end)`, for which there is no credit any more, stay with the client for later."""
         if (source.partition_number, first) not in self.kept:
             return False
         source.partition.post(DeliverAgain(source.flow_id, source.epoch, [(first, end)]))
@@ -163,7 +163,7 @@ class ResumableFlow(Address):
         self._tags[delivery_id] = tag
 
     def settled(self, run: UnsettledRun) -> None:
-        """Forget deliveries that the client has settled, or of which it has said the outcome."""
+        """Forget deliveries that the client has settled, or whose outcome it has sent."""
         for delivery_id in range(run.first_id, run.first_id + run.count):
             self._tags.pop(delivery_id & SERIAL_MASK, None)
 
@@ -189,10 +189,10 @@ class ResumableFlow(Address):
             for row in range(run.count):
                 tag = self._tags[(run.first_id + row) & SERIAL_MASK]
                 sequence = run.first_sequence + row
-                place = (run.source.partition_number, sequence)
-                if place in self.kept:  # it was late, and came again: the later delivery stands for both
+                key = (run.source.partition_number, sequence)
+                if key in self.kept:  # it was late, and came again: the later delivery stands for both
                     self.window.give(1)
-                self.kept[place] = KeptDelivery(tag, run.source, sequence)
+                self.kept[key] = SuspendedDelivery(tag, run.source, sequence)
         self._tags.clear()
 
     def end(self) -> None:
@@ -212,19 +212,19 @@ class ResumableFlow(Address):
             await self._waiting
         attach = link.attach
         listed = _states_in(attach.unsettled)
-        verdicts = Verdicts()
+        settlements = Settlements()
         size = 0
-        for place, kept in list(self.kept.items()):
+        for key, kept in list(self.kept.items()):
             state = listed.get(kept.tag)
             size += len(encode(kept.tag)) + 1
             if state is not None and state.code in OUTCOMES:
-                verdicts.give(kept.source, kept.sequence, kept.sequence + 1, verdict_of(link, state))
+                settlements.record(kept.source, kept.sequence, kept.sequence + 1, settlement_of(link, state))
             elif (kept.tag in listed) == attach.incomplete_unsettled or size > map_bytes_max:
-                verdicts.give(kept.source, kept.sequence, kept.sequence + 1, FAILED_VERDICT)
+                settlements.record(kept.source, kept.sequence, kept.sequence + 1, FAILED_SETTLEMENT)
             else:
                 continue
-            self._drop(place)
-        await _tell(verdicts, durably=link.is_second)
+            self._drop(key)
+        await _settle(settlements, durably=link.is_second)
         if not attach.incomplete_unsettled:
             await self._deliver_again()
         return AmqpMap([(kept.tag, None) for kept in self.kept.values()]) if self.kept else None
@@ -243,9 +243,9 @@ class ResumableFlow(Address):
                 for sequence in range(first, end):
                     self._drop((source.partition_number, sequence))
 
-    def _drop(self, place: Place) -> None:
+    def _drop(self, key: DeliveryKey) -> None:
         """Keep a delivery no longer: it is the client's no more."""
-        del self.kept[place]
+        del self.kept[key]
         self.window.give(1)
 
     def __repr__(self) -> str:
@@ -266,7 +266,7 @@ class ResumableFlows:
         return self._flows.pop(name, None)
 
     def went_away(self, flow: ResumableFlow) -> None:
-        """Keep a flow until its client is back, or its time is over; not if its queue has let go of it."""
+        """Keep a flow until its client is back, or its time is over; not if its queue has unbound it."""
         name = flow.name
         former = self._flows.pop(name, None)
         if former is not None:
@@ -305,18 +305,18 @@ def _states_in(unsettled: AmqpMap | None) -> dict[bytes, DeliveryState | None]:
     return states
 
 
-async def _tell(verdicts: Verdicts, *, durably: bool) -> None:
+async def _settle(settlements: Settlements, *, durably: bool) -> None:
     """Tell partitions what became of deliveries; with `durably`, return when it is in force for ever."""
     waiting: list[LoopFuture[None]] = []
-    for source, by_verdict in verdicts.by_source.items():
-        for verdict, held in by_verdict.items():
+    for source, by_settlement in settlements.by_source.items():
+        for settlement, held in by_settlement.items():
             if held.total == 0:
                 continue
-            if durably and verdict != FAILED_VERDICT:
-                stored = _Stored()
-                waiting.append(stored.word)
-                verdict.tell(source, held.ranges(), stored)
+            if durably and settlement != FAILED_SETTLEMENT:
+                stored = _StoredOutcome()
+                waiting.append(stored.is_decided)
+                settlement.send(source, held.ranges(), stored)
             else:
-                verdict.tell(source, held.ranges())
-    for word in waiting:
-        await word
+                settlement.send(source, held.ranges())
+    for each in waiting:
+        await each

@@ -1,13 +1,13 @@
-"""What is remembered of links on which clients send, for when they come back: what became of deliveries (2.6.13).
+"""Recovery of sending links: the outcomes of deliveries are kept for a client while it is away (2.6.13).
 
-A client that loses its connection does not know the outcome of what it sent last. If it attaches the link again, by the
-same name from the same container, and says which deliveries it is unsure of, it is told those that arrived here; the
-others it sends again. So nothing is lost and nothing doubled.
+A client that loses its connection does not know the outcome of what it sent last. It attaches the link again, by the
+same name from the same container, and lists the deliveries that it is unsure of. The broker names those that arrived,
+and the client sends the others again. So nothing is lost and nothing doubled.
 
-That is kept for links whose target asks for it, by an expiry policy of `never` or a timeout, for as long as the client
-is away no longer than that. It is memory of this process: over a restart of the broker nothing is known of any link.
+Outcomes are kept for links whose target asks for it, by an expiry policy of `never` or a timeout, while the client is
+away for no longer than that. They are in memory: a restart of the broker forgets every link.
 
-Deliberately elsewhere: what a resumed delivery is answered (`publishing`).
+See also: the answer to a resumed delivery (`publishing`).
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue
 
 TIMEOUT_S_MAX: Final = 86_400  # what is granted at most of the time that a client asks for
-LINKS_MAX: Final = 1_000  # remembered at a time; the one that has been away longest makes room for a new one
+LINKS_MAX: Final = 1_000  # kept at a time; the one that has been away longest makes room for a new one
 # Deliveries whose outcomes are kept, as a multiple of the credit. What was sent under credit that the client has seen,
 # and what was unanswered when that was granted, is all that it can be unsure of; each is at most the credit.
 TAGS_PER_CREDIT: Final = 2
 
 POLICIES: Final = (LINK_DETACH, SESSION_END, CONNECTION_CLOSE, NEVER)
-NOT_BEGUN: Final = 0  # in the place of a moment
+NOT_BEGUN: Final = 0  # in place of a time
 
 
 @final
@@ -49,7 +49,7 @@ class _Storing:
 
 
 @final
-class RememberedLink(Address):
+class SuspendedSender(Address):
     """One link. What is published on it is confirmed to this object, which outlives the client's connection.
 
     Invariants: at most `tags_max` outcomes, the latest; a delivery that is being stored has none.
@@ -60,7 +60,7 @@ class RememberedLink(Address):
         self.expiry_policy = target.expiry_policy
         self.timeout_s = min(target.timeout_s, TIMEOUT_S_MAX)
         self.is_attached = False
-        self.attached_count = 0  # whoever let it be attached before has no say in it any more
+        self.attached_count = 0  # an earlier connection may no longer change it
         self.expires_ms = NOT_BEGUN
         self.publisher = make_publisher(self)
         self._outcomes: dict[bytes, DeliveryState] = {}  # by delivery tag, oldest first
@@ -77,9 +77,9 @@ class RememberedLink(Address):
         self._next_token = token + 1
         return token
 
-    def stores(self, token: int, tags: list[bytes], pending: int, inbox: Address, told_token: int) -> None:
-        """Wait for the confirmations of a publish; tell the connection by a single one, of its own token."""
-        self._storing[token] = _Storing(tags, pending, inbox, told_token)
+    def stores(self, token: int, tags: list[bytes], pending: int, inbox: Address, confirm_token: int) -> None:
+        """Wait for the confirmations of a publish; send the connection a single one, under its own token."""
+        self._storing[token] = _Storing(tags, pending, inbox, confirm_token)
 
     def post(self, message: object) -> None:
         """Take a confirmation, whether the client is there or not."""
@@ -136,23 +136,25 @@ class RememberedLink(Address):
         return known
 
     def __repr__(self) -> str:
-        return f"RememberedLink({len(self._outcomes)} outcomes, {len(self._storing)} publishes being stored)"
+        return f"SuspendedSender({len(self._outcomes)} outcomes, {len(self._storing)} publishes being stored)"
 
 
 LinkName = tuple[str, str, str]  # container, user, name of the link
 
 
 @final
-class RememberedLinks:
+class SuspendedSenders:
     """Those of all clients of a node. Shared on the node's loop."""
 
     def __init__(self, make_publisher: Callable[[Address], Publisher], *, links_max: int = LINKS_MAX) -> None:
-        self.links: dict[LinkName, RememberedLink] = {}  # those detached last come last
+        self.links: dict[LinkName, SuspendedSender] = {}  # those detached last come last
         self._links_max = links_max
         self._make_publisher = make_publisher  # that is confirmed at an address
 
-    def attach(self, name: LinkName, target: Target, *, credit: int, now_ms: int) -> tuple[RememberedLink | None, bool]:
-        """Return what is remembered of a link from now on, if it asks for that, and whether it was known before."""
+    def attach(
+        self, name: LinkName, target: Target, *, credit: int, now_ms: int
+    ) -> tuple[SuspendedSender | None, bool]:
+        """Return what is kept of a link from now on, if it asks for that, and whether it was known before."""
         found = self.links.pop(name, None)
         asks = target.expiry_policy == NEVER or target.timeout_s > 0
         if not asks or not name[0] or target.expiry_policy not in POLICIES:
@@ -168,7 +170,7 @@ class RememberedLinks:
         self._make_room(now_ms)
         return link, is_known
 
-    def detached(self, link: RememberedLink, attached_count: int, *, closed: bool) -> None:
+    def detached(self, link: SuspendedSender, attached_count: int, *, closed: bool) -> None:
         """Note that the client which attached a link is away; `closed` when it does not mean to come back."""
         if attached_count != link.attached_count:
             return  # it has come back already, over another connection
@@ -180,8 +182,8 @@ class RememberedLinks:
                     self.links[name] = link
                 return
 
-    def _new(self, target: Target, credit: int) -> RememberedLink:
-        return RememberedLink(target, make_publisher=self._make_publisher, tags_max=TAGS_PER_CREDIT * credit)
+    def _new(self, target: Target, credit: int) -> SuspendedSender:
+        return SuspendedSender(target, make_publisher=self._make_publisher, tags_max=TAGS_PER_CREDIT * credit)
 
     def _make_room(self, now_ms: int) -> None:
         """Forget links that have expired and, beyond the maximum, those that have been away longest."""
@@ -193,7 +195,7 @@ class RememberedLinks:
                 excess -= 1
 
 
-def begin_expiry(link: RememberedLink, ended: str, now_ms: int) -> None:
+def begin_expiry(link: SuspendedSender, ended: str, now_ms: int) -> None:
     """Begin a link's time when that ended which its policy names: LINK_DETACH, SESSION_END or CONNECTION_CLOSE (3.5.6).
 
     A session ends its links, and a connection its sessions.
@@ -225,5 +227,5 @@ def stored_state(refusal: PublishFailed | None) -> DeliveryState:
     return rejected(conditions.INTERNAL_ERROR if is_failure else conditions.RESOURCE_LIMIT_EXCEEDED, refusal.text())
 
 
-def _is_over(link: RememberedLink, now_ms: int) -> bool:
+def _is_over(link: SuspendedSender, now_ms: int) -> bool:
     return not link.is_attached and link.expires_ms != NOT_BEGUN and link.expires_ms <= now_ms

@@ -1,7 +1,7 @@
-"""One transaction until it is discharged: what is published in it, and what is settled (4.4).
+"""One transaction until it is discharged: the messages published in it, and the deliveries settled in it (4.4).
 
-It is only gathered here. Nothing of it is seen by anybody, and what a consumer has settled in it stays in flight with
-that consumer. Discharging, and what the client is told, is in `transacting`.
+It only collects them. No consumer sees its messages, and deliveries settled in it stay in flight with their consumer.
+Discharging, and the answer to the client, is in `links.coordinator`.
 """
 
 from typing import Final, final
@@ -12,7 +12,7 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.message.usage import text_bytes
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
-from sluicegate.protocols.amqp.datapath.outcomes import Verdict, Verdicts
+from sluicegate.protocols.amqp.datapath.outcomes import Settlement, Settlements
 from sluicegate.protocols.amqp.engine.link import IncomingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.limits import AmqpLimits
@@ -64,7 +64,7 @@ class Transaction:
         self.accepted_state = DeliveryState(TRANSACTIONAL, txn_id=txn_id, outcome=ACCEPTED_STATE)
         self.size = 0
         self.operations_count = 0
-        self.verdicts = Verdicts()
+        self.settlements = Settlements()
         self.settled_by_client: dict[DeliverySource, RangeSet] = {}
         self.open_deliveries: list[OpenDeliveries] = []
         self._limits = limits
@@ -94,11 +94,11 @@ class Transaction:
         self._payload_bytes += size
         return ""
 
-    def settle(self, source: DeliverySource, first: int, end: int, verdict: Verdict, *, by_client: bool) -> None:
+    def settle(self, source: DeliverySource, first: int, end: int, settlement: Settlement, *, by_client: bool) -> None:
         """Note what becomes of `[first, end)`; `by_client` when the client has forgotten the deliveries."""
         # Beyond a limit it is noted still: those the client has settled come again.
-        self._count(end - first, RANGE_BYTES + verdict.size())
-        self.verdicts.give(source, first, end, verdict)
+        self._count(end - first, RANGE_BYTES + settlement.size())
+        self.settlements.record(source, first, end, settlement)
         if by_client:
             self.settled_by_client.setdefault(source, RangeSet()).add(first, end)
 

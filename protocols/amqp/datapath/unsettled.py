@@ -1,7 +1,7 @@
-"""The deliveries of one session that we sent and nobody has settled: what `messaging.partitions.state.unsettled` keeps,
-by ids of the wire.
+"""The deliveries of one session that are sent and not settled, by their ids on the wire.
 
-Those are serial numbers of 32 bits; there they are counted on without wrapping.
+The deliveries themselves are in `messaging.partitions.state.unsettled`, which counts on without wrapping; ids on the
+wire are serial numbers of 32 bits.
 """
 
 from typing import Final, final

@@ -1,10 +1,9 @@
 """The wire engine of one AMQP connection: bytes in, events out, bytes out. No socket, clock or actor.
 
-What it does by itself: protocol headers, frames, begin and end, handles, windows, credit, the order of ids, heartbeats
-and idle timeouts, echoes, and every violation at the scope the standard gives it. What it leaves to its owner: who is
-let in (`sasl_challenge`, `sasl_outcome`), what the connection is (`open`), and the verbs of `sessions`: what links
-lead to (`attach`, `refuse`, `detach`), the credit of senders (`grant`), messages (`send`) and their outcomes
-(`settle`).
+It handles by itself: protocol headers, frames, begin and end, handles, windows, credit, the order of ids, heartbeats
+and idle timeouts, echoes, and every violation at the scope the standard gives it. It leaves to its owner: who is let in
+(`sasl_challenge`, `sasl_outcome`), the broker's open (`open`), and the verbs of `sessions`: what links lead to
+(`attach`, `refuse`, `detach`), the credit of senders (`grant`), messages (`send`) and their outcomes (`settle`).
 """
 
 from typing import Final, final
@@ -68,7 +67,7 @@ class AmqpEngine:
     # --- the three verbs of every engine ---
 
     def feed(self, data: bytes, now_ms: int) -> list[AmqpEvent]:
-        """Return what the peer said, in wire order. A violation is answered here, and is the last event."""
+        """Return the peer's events, in wire order. A violation is answered here, and is the last event."""
         self._received_ms = now_ms
         if self.state == CLOSED:
             return []
@@ -113,23 +112,23 @@ class AmqpEngine:
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much has come of a frame and of deliveries that are not whole."""
+        """The number of bytes of an unfinished frame and of unfinished deliveries."""
         return len(self._rest) + self.sessions.unfinished_bytes
 
     def fail(self, condition: str, text: str, now_ms: int) -> list[AmqpEvent]:
-        """End the connection at once for what only the owner knows, and let go of what is not whole."""
+        """End the connection at once for a reason of the owner's, and drop what is not whole."""
         events: list[AmqpEvent] = []
         self._end_by_violation(condition, text, now_ms, events)
         self.drop()
         return events
 
     def drop(self) -> None:
-        """Let go of what waits for more: nothing more is read."""
+        """Drop unfinished input: nothing more is read."""
         self._rest = b""
         self.sessions.drop_unfinished()
 
     def alive(self, now_ms: int) -> None:
-        """Count the peer as heard: it cannot show that it is alive while we do not read from it."""
+        """Count the peer as alive: it cannot show that while the broker does not read from it."""
         self._received_ms = now_ms
 
     def wrote(self, now_ms: int) -> None:
@@ -140,15 +139,15 @@ class AmqpEngine:
 
     def sasl_challenge(self, data: bytes, now_ms: int) -> list[AmqpEvent]:
         """Answer the client's last SASL frame with a challenge; return what it had sent on meanwhile."""
-        self._shaking_hands().challenge(data, self._out)
+        self._in_handshake().challenge(data, self._out)
         return self._resume(now_ms)
 
     def sasl_outcome(self, code: int, data: bytes | None, now_ms: int) -> list[AmqpEvent]:
         """Answer the client's last SASL frame with an outcome; return what it had sent on meanwhile."""
-        self._shaking_hands().outcome(code, data, self._out)
+        self._in_handshake().outcome(code, data, self._out)
         return self._resume(now_ms)
 
-    def _shaking_hands(self) -> Handshake:
+    def _in_handshake(self) -> Handshake:
         handshake = self._handshake
         assert handshake is not None, "the client waits for the answer to a SASL frame"
         return handshake
@@ -177,7 +176,7 @@ class AmqpEngine:
         self._out.insert(self._open_at, frame(0, ours.encode()))
 
     def close(self, error: AmqpError | None, now_ms: int) -> None:
-        """Close the connection; the peer's close, or the end of its patience, brings CloseReceived."""
+        """Close the connection; the peer's close, or a timeout, brings CloseReceived."""
         if self.state in (CLOSING, CLOSED):
             return
         if self.state == HANDSHAKE:
@@ -188,7 +187,7 @@ class AmqpEngine:
         self._close_deadline_ms = now_ms + CLOSE_TIMEOUT_MS
 
     def _write_close(self, error: AmqpError | None) -> None:
-        """Say close. What is written behind it, by those who have yet to hear of it, does not go out (2.4.3)."""
+        """Write the close. Nothing that is written behind it goes out (2.4.3)."""
         self.sessions.write_dispositions()
         self._open_anyway()
         self._out.append(frame(0, encode_ending(CLOSE, error)))
@@ -216,7 +215,7 @@ class AmqpEngine:
         data = self._rest
         pos = 0
         if self.state == HANDSHAKE:
-            handshake = self._shaking_hands()
+            handshake = self._in_handshake()
             pos = handshake.feed(data, pos, self._out, events)
             step = handshake.step
             if step == DONE:
@@ -243,7 +242,7 @@ class AmqpEngine:
 
     def _receive(self, cut: Frame, data: bytes, events: list[AmqpEvent]) -> None:
         if cut.kind != AMQP_FRAME:
-            raise PeerViolation(CONNECTION, conditions.FRAMING_ERROR, "a SASL frame where SASL is over")
+            raise PeerViolation(CONNECTION, conditions.FRAMING_ERROR, "a SASL frame after SASL is complete")
         body_at = cut.body_at
         if cut.end - body_at >= 4 and data[body_at] == 0x00 and data[body_at + 1] == 0x53:  # as everybody writes it
             code = data[body_at + 2]
@@ -293,7 +292,7 @@ class AmqpEngine:
         events.append(CloseReceived(error))
 
     def _end_by_violation(self, condition: str, text: str, now_ms: int, events: list[AmqpEvent]) -> None:
-        """Say why, if the peer is far enough to understand, and listen no more."""
+        """Send the reason, if the peer is far enough to read it, and read no more."""
         if self.state in (OPENING, OPENED):
             self._write_close(AmqpError(condition, text))
         self.state = CLOSED

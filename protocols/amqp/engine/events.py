@@ -1,4 +1,4 @@
-"""What an AMQP peer did, as the engine reports it: one class for each thing that can happen.
+"""Events of an AMQP peer, as the engine reports them: one class for each.
 
 On the data path an event carries a batch: `DeliveriesReceived` the neighbouring deliveries of one link.
 """
@@ -84,7 +84,7 @@ class CreditReceived:
 
 @final
 class CreditSpent:
-    """The peer used up credit of ours without a delivery: by one that it aborted, or by saying so."""
+    """The peer used up the broker's credit without a delivery: by one that it aborted, or by a flow."""
 
     def __init__(self, link: IncomingLink) -> None:
         self.link = link
@@ -100,7 +100,7 @@ class WindowOpened:
 
 @final
 class DispositionReceived:
-    """The peer spoke of deliveries: with the role of a receiver, of those that we sent."""
+    """The peer sent a disposition; with the role of a receiver, of deliveries that the broker sent."""
 
     def __init__(self, session: Session, disposition: Disposition) -> None:
         self.session = session
@@ -109,7 +109,7 @@ class DispositionReceived:
 
 @final
 class LinkDetached:
-    """A link is gone, by the peer's will or for its fault. `closed`: its terminus is to go as well."""
+    """A link ended, by the peer's will or for its fault. `closed`: its terminus ends as well."""
 
     def __init__(
         self, session: Session, link: IncomingLink | OutgoingLink, *, closed: bool, error: AmqpError | None
@@ -122,7 +122,7 @@ class LinkDetached:
 
 @final
 class SessionEnded:
-    """A session is gone, and with it, detached but not closed, every link of it."""
+    """A session ended, and with it, detached but not closed, every link of it."""
 
     def __init__(self, session: Session, error: AmqpError | None) -> None:
         self.session = session

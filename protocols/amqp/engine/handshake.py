@@ -1,7 +1,7 @@
-"""What comes before the first AMQP frame: protocol headers, and the SASL layer (2.2, 5.3).
+"""The handshake before the first AMQP frame: protocol headers, and the SASL layer (2.2, 5.3).
 
 A client may send everything at once: header, sasl-init, the next header, open. So this is a reader of one buffer that
-stops where an answer is needed, and goes on when it was given.
+stops where an answer is needed, and goes on when the answer is given.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ REFUSED: Final = 5  # nothing more is read
 
 @final
 class Handshake:
-    """One connection's way to its first frame."""
+    """The handshake of one connection, up to its first frame."""
 
     def __init__(self, offered: Sequence[str], *, allows_bare: bool) -> None:
         self.step = HEADER
@@ -87,7 +87,7 @@ class Handshake:
             self._refuse("SASL has failed")
 
     def _header(self, data: bytes, pos: int, out: list[bytes]) -> int:
-        """Read a protocol header. One we do not want is answered with the one we do, and that is the end (2.2)."""
+        """Read a protocol header. An unsupported one is answered with the supported one, and a close (2.2)."""
         given = data[pos : pos + HEADER_BYTES]
         if AMQP_HEADER.startswith(given) or SASL_HEADER.startswith(given):
             if len(given) < HEADER_BYTES:
@@ -115,7 +115,7 @@ class Handshake:
         if frame is None:
             return pos
         if frame.kind != SASL_FRAME:
-            raise PeerViolation(CONNECTION, FRAMING_ERROR, "an AMQP frame where SASL is not over")
+            raise PeerViolation(CONNECTION, FRAMING_ERROR, "an AMQP frame before SASL is complete")
         value, stop = decode(data, frame.body_at, frame.end)
         if stop != frame.end or not isinstance(value, Described) or not isinstance(value.value, list):
             raise DecodeError("a SASL frame holds one performative")
@@ -133,7 +133,7 @@ class Handshake:
 
 
 def _unwanted(given: bytes) -> str:
-    """Return for the log what a client began with; the one who reads it looks for a wrong port or library."""
+    """Return the client's first bytes for the log, where they show a wrong port or library."""
     if given == AMQP_HEADER:
         return "AMQP without SASL, where clients have to show who they are"
     for first, told in _OTHERS:

@@ -1,6 +1,6 @@
-"""The two kinds of links, as one side sees them (2.6): where the peer sends, and where we do.
+"""The two kinds of links (2.6): incoming, on which the peer sends, and outgoing, on which the broker sends.
 
-They hold counters and what is half done; which messages travel, and where to, is the connection's matter.
+They hold counters and unfinished deliveries. Which messages travel, and where to, is up to the connection.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def serial_difference(later: int, earlier: int) -> int:
 
 @final
 class IncomingLink:
-    """A link on which the peer sends and we receive."""
+    """A link on which the peer sends and the broker receives."""
 
     def __init__(self, attach: Attach) -> None:
         self.attach = attach  # as the peer sent it
@@ -52,7 +52,7 @@ class IncomingLink:
         # Of an earlier time of this link: what we say in our attach of deliveries the peer is unsure of (2.6.13).
         self.unsettled: AmqpMap | None = None
         self.incomplete_unsettled = False
-        self.keeps_tags = False  # somebody wants to know by which tags deliveries came
+        self.keeps_tags = False  # the owner wants the tags of deliveries
         self.can_resume = False  # deliveries of an earlier time may go on (2.6.13)
 
     def take_delivery_count(self, flow: Flow) -> bool:
@@ -69,7 +69,7 @@ class IncomingLink:
 
 @final
 class OutgoingLink:
-    """A link on which we send and the peer receives."""
+    """A link on which the broker sends and the peer receives."""
 
     def __init__(self, attach: Attach) -> None:
         self.attach = attach  # as the peer sent it
@@ -82,7 +82,7 @@ class OutgoingLink:
         self.drain = False  # use the credit up at once, or give it back
         self.is_drained = False  # the credit that is left goes back behind the deliveries that wait for the window
         self.wants_echo = False  # the peer has asked how the link stands before our attach
-        self.depth: Callable[[], int] | None = None  # how many messages wait here; None: nobody knows
+        self.depth: Callable[[], int] | None = None  # how many messages wait here; None: unknown
         self.next_tag = 0
         self.is_second = attach.receiver_settle_mode == RECEIVER_SECOND  # the peer settles after us
         self.is_settled_by_us = attach.sender_settle_mode == SENDER_SETTLED  # deliveries go out settled

@@ -1,6 +1,6 @@
-"""Deliveries coming in: from transfer frames to whole messages, with the rules of 2.6.12 and 2.6.14.
+"""Incoming deliveries: from transfer frames to whole messages, with the rules of 2.6.12 and 2.6.14.
 
-One object for a connection: the bytes of deliveries that are not whole yet are counted over all its links.
+There is one object for a connection, which counts the bytes of unfinished deliveries over all its links.
 """
 
 from typing import final
@@ -70,13 +70,13 @@ class Receiving:
         if not begins:
             self.forget(link)
 
-    def pass_over(self, session: Session, transfer: Transfer) -> None:
-        """Take note of a transfer on a link that is being detached: nothing of it is kept but its number."""
+    def skip(self, session: Session, transfer: Transfer) -> None:
+        """Count a transfer on a link that is being detached; nothing else of it is kept."""
         if transfer.delivery_id != ABSENT:
             session.last_delivery_id = transfer.delivery_id
 
     def forget(self, link: IncomingLink) -> None:
-        """Drop what has come of an unfinished delivery."""
+        """Drop the bytes of an unfinished delivery."""
         self.partial_bytes -= link.partial_bytes
         link.is_partial = False
         link.partial = []
@@ -97,7 +97,7 @@ class Receiving:
             text = f"a delivery tag of {len(transfer.tag)} bytes; at most {DELIVERY_TAG_BYTES_MAX} are allowed"
             raise PeerViolation(LINK, INVALID_FIELD, text)
         if transfer.resume and not link.can_resume:
-            raise PeerViolation(LINK, NOT_IMPLEMENTED, "a delivery is resumed on a link that is not remembered")
+            raise PeerViolation(LINK, NOT_IMPLEMENTED, "a delivery is resumed on a link that cannot resume")
         if transfer.receiver_settle_mode == RECEIVER_SECOND:
             raise PeerViolation(LINK, INVALID_FIELD, "rcv-settle-mode second on a link that is first")
         if link.credit + link.credit_overdrawn_max <= 0:

@@ -1,6 +1,6 @@
-"""Deliveries going out: cut into transfer frames that the peer takes, as far as its windows reach (2.5.6).
+"""Outgoing deliveries: cut into transfer frames that the peer takes, as far as its windows reach (2.5.6).
 
-A payload is handed to the transport as it is, between frame heads; only one that does not fit into a frame is sliced.
+A payload goes to the transport as it is, between frame heads; it is sliced only if it does not fit into a frame.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """One session (2.5): its windows, its links, and the deliveries that wait for the peer's window.
 
-Two counters, not to be mixed up: transfer ids count transfer frames, and the windows are about them; delivery ids
-count deliveries. Both are serial numbers that wrap. Which message a delivery id stands for, and whether it is settled,
-is known to whoever sent or stored it, not here.
+It has two counters: transfer ids count transfer frames, and the windows are about them; delivery ids count deliveries.
+Both are serial numbers that wrap. The message behind a delivery id, and whether it is settled, is known to the part
+that sent or stored it.
 """
 
 from typing import Final, final
@@ -106,7 +106,7 @@ class Session:
         return delivery_id
 
     def flow(self, link: IncomingLink | OutgoingLink | None = None, properties: AmqpMap | None = None) -> bytes:
-        """Return a flow that says how things stand; the incoming window opens to its full width with it."""
+        """Return a flow with the session's state; it opens the incoming window to its full width."""
         self.incoming_window = self.incoming_window_max
         flow = Flow(
             next_incoming_id=self.next_incoming_id,
@@ -141,7 +141,7 @@ class Session:
             self.pending = [each for each in self.pending if each.link is not link]
 
     def has_taken_back(self, first: int, last: int) -> bool:
-        """Return whether any of `first` to `last` went with a link that is over for us, and not yet for the peer."""
+        """Return whether any of `first` to `last` was on a link that ended here, and not yet for the peer."""
         return any(
             serial_difference(last, taken_first) >= 0 and serial_difference(taken_last, first) >= 0
             for link in self.outgoing.values()

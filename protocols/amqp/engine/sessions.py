@@ -1,7 +1,7 @@
 """The sessions of a connection: their frames, and the verbs of its owner on links and messages.
 
-Every violation has the scope that the standard gives it: a link's ends the link, a session's the session, and what is
-left, or is said on a channel that no session has, the connection.
+Every violation has the scope that the standard gives it: one of a link ends the link, one of a session ends the
+session. Any other, and a frame on a channel without a session, ends the connection.
 """
 
 from typing import final
@@ -89,11 +89,11 @@ class Sessions:
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much has come of deliveries that are not whole."""
+        """The number of bytes of unfinished deliveries."""
         return self._receiving.partial_bytes
 
     def drop_unfinished(self) -> None:
-        """Let go of deliveries that are not whole: nothing more is read."""
+        """Drop unfinished deliveries: nothing more is read."""
         for session in self.by_channel.values():
             for link in session.incoming.values():
                 self._receiving.forget(link)
@@ -186,7 +186,7 @@ class Sessions:
             if link.state == PENDING:  # 2.6.4: a detach answers an attach, so ours has to be seen first
                 self._answer_attach(session, link)
             self.write_dispositions()
-            self._let_go(session, link)
+            self._release(session, link)
             self._out.append(frame(session.channel, Detach(link.handle, closed=detach.closed).encode()))
         link.state = DETACHED
         session.drop_link(link)
@@ -201,14 +201,14 @@ class Sessions:
             text = f"a transfer on handle {transfer.handle}, where no sender is attached"
             raise PeerViolation(SESSION, conditions.UNATTACHED_HANDLE, text)
         if link.state != ATTACHED:
-            self._receiving.pass_over(session, transfer)
+            self._receiving.skip(session, transfer)
         else:
             try:
                 self._receiving.transfer(session, link, transfer, data, end, events)
             except PeerViolation as violation:
                 if violation.scope != LINK:
                     raise
-                self._receiving.pass_over(session, transfer)
+                self._receiving.skip(session, transfer)
                 error = AmqpError(violation.condition, violation.text)
                 self.detach(session, link, closed=True, error=error)
                 events.append(LinkDetached(session, link, closed=True, error=error))
@@ -270,7 +270,7 @@ class Sessions:
             raise PeerViolation(SESSION, conditions.UNATTACHED_HANDLE, f"no link is attached on handle {handle}")
         return link
 
-    def _let_go(self, session: Session, link: IncomingLink | OutgoingLink) -> None:
+    def _release(self, session: Session, link: IncomingLink | OutgoingLink) -> None:
         """Drop what is half done on a link. What went out in part is not aborted: the window has no room."""
         if isinstance(link, IncomingLink):
             self._receiving.forget(link)
@@ -337,7 +337,7 @@ class Sessions:
         link.state = ATTACHED
 
     def _answer_attach(self, session: Session, link: IncomingLink | OutgoingLink) -> None:
-        """Answer an attach that comes to nothing: without the terminus that was asked for (2.6.3)."""
+        """Answer an attach that is refused: without the terminus that was asked for (2.6.3)."""
         asked = link.attach
         if isinstance(link, IncomingLink):
             self._write_attach(session, link, asked.source, None, [])
@@ -354,11 +354,11 @@ class Sessions:
     def detach(
         self, session: Session, link: IncomingLink | OutgoingLink, *, closed: bool, error: AmqpError | None
     ) -> None:
-        """Detach a link by our own will, or for a fault of the peer. It is gone for its owner from now on."""
+        """Detach a link by the broker's will, or for a fault of the peer. It is gone for its owner from now on."""
         if link.state != ATTACHED or session.state != MAPPED:
             return
         self.write_dispositions()
-        self._let_go(session, link)
+        self._release(session, link)
         self._out.append(frame(session.channel, Detach(link.handle, closed=closed, error=error).encode()))
         link.state = DETACHING
 
@@ -389,8 +389,8 @@ class Sessions:
         link.drain = False
         link.is_drained = False
 
-    def tell(self, session: Session, link: OutgoingLink, properties: AmqpMap) -> None:
-        """Say something of a link, with a flow that says how it stands (2.7.4)."""
+    def send_flow(self, session: Session, link: OutgoingLink, properties: AmqpMap) -> None:
+        """Send properties of a link, in a flow with the link's state (2.7.4)."""
         if link.state == ATTACHED and session.state == MAPPED:
             self._out.append(frame(session.channel, session.flow(link, properties)))
 
@@ -426,8 +426,8 @@ class Sessions:
             session.dispositions.add(first, last, state, is_receiver=isinstance(link, IncomingLink), settled=True)
             self._touch(session)
 
-    def say(self, session: Session, link: OutgoingLink, first: int, last: int, state: DeliveryState) -> None:
-        """Say how it stands with deliveries that we sent, both included, and that stay unsettled."""
+    def report_state(self, session: Session, link: OutgoingLink, first: int, last: int, state: DeliveryState) -> None:
+        """Send the state of deliveries `first` to `last`, both included, which stay unsettled."""
         if link.state == ATTACHED:
             session.dispositions.add(first, last, state, is_receiver=False, settled=False)
             self._touch(session)

@@ -1,7 +1,7 @@
-"""What a client hears when it opens its connection: who we are and what we can do, or that its container may not come.
+"""The answer to a client's open: the broker's identity and capabilities, or why the container is refused.
 
-A client that desires to be its container's only client, and is not,
-gets an open that says that a close follows, and then the close: the pair that clients wait for (2.4.1).
+A client that wants to be its container's only connection, and is not, gets an open that announces a close, and then the
+close: the pair that clients wait for (2.4.1).
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ from sluicegate.protocols.amqp.codec.performatives import Open
 from sluicegate.protocols.amqp.types.errors import INVALID_FIELD, NOT_ALLOWED, condition_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol
 
-# The message VPN that a client means by the `hostname` of its sasl-init or open (2.7.1, 5.3.3.2).
+# The message VPN that a client names in the `hostname` of its sasl-init or open (2.7.1, 5.3.3.2).
 #
-# A client puts there what it has connected to, most of the time without its user's doing. So only a hostname that says
-# that it is no host names a VPN: `vpn:sales`, or `vhost:sales` as clients of RabbitMQ have it.
+# Client libraries put the host there that they connected to, mostly without their user's doing. So only a name that is
+# clearly no host names a VPN: `vpn:sales`, or `vhost:sales` as clients of RabbitMQ have it.
 
 
 PREFIXES: Final = ("vpn:", "vhost:")
@@ -57,7 +57,7 @@ def answer_open(client: AmqpClient, peer: Open) -> AmqpError | None:
 
 
 def _vpn_denial(client: AmqpClient, peer: Open) -> AmqpError | None:
-    """Bring the client into the message VPN that its open names; return why it may not go there, if so.
+    """Bring the client into the message VPN that its open names; return the error if that is refused.
 
     Whoever has shown who it is stays in the VPN to which it has.
     """
@@ -71,7 +71,7 @@ def _vpn_denial(client: AmqpClient, peer: Open) -> AmqpError | None:
         client.count_refused(denied.reason)
         return AmqpError(condition_of(denied), denied.text)
     if identity.user or not services.authenticator.admits_anonymous(client.peer.listener):
-        text = f"403 Message VPN Not Allowed: the client has signed in to {identity.vpn!r}, and opens {vpn!r}"
+        text = f"403 Message VPN Not Allowed: the client authenticated in {identity.vpn!r}, and opens {vpn!r}"
         services.clients.denials.deny(VPN_UNKNOWN, peer.container_id, text)
         client.count_refused(VPN_UNKNOWN)
         return AmqpError(NOT_ALLOWED, text)
@@ -80,7 +80,7 @@ def _vpn_denial(client: AmqpClient, peer: Open) -> AmqpError | None:
 
 
 def _denial(client: AmqpClient, peer: Open) -> AmqpError | None:
-    """Give the client its place among those that are connected, or return why it has none."""
+    """Admit the client, or return the error that refuses it."""
     assert client.peer is not None, "the transport comes before its bytes"
     try:
         client.read_control.limit(client.identity.admit(peer.container_id, client.peer.host))

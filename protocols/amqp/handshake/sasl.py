@@ -1,4 +1,4 @@
-"""SASL (part 5) on one connection: what the client says goes to the mechanisms, their answers to the engine."""
+"""SASL (part 5) on one connection: it carries the client's responses to the mechanisms, and their challenges back."""
 
 from sluicegate.messaging.clients.rights import LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
 from sluicegate.protocols.amqp.client import AmqpClient
@@ -23,7 +23,7 @@ class AmqpSasl:
         return self._dialogue.offered()
 
     async def begin(self, event: SaslInitReceived) -> None:
-        """Take the client's choice, and its first words."""
+        """Take the client's mechanism, and its initial response."""
         dialogue, vpn = self._dialogue, vpn_of_hostname(event.hostname)
         try:
             if vpn is not None:
@@ -39,7 +39,7 @@ class AmqpSasl:
         self._answer(answer)
 
     def step(self, data: bytes) -> None:
-        """Take the client's next words."""
+        """Take the client's next response."""
         try:
             answer = self._dialogue.step(data)
         except AuthenticationFailed as failure:

@@ -1,4 +1,7 @@
-"""What a client's attach to receive leads to: a flow of a queue, a look at one, or a subscription to a topic."""
+"""Attaching a link on which the client receives: from a flow of a queue, from a browser, or from a subscription.
+
+See also: links on which the client sends (`attach_sender`).
+"""
 
 from typing import Final
 
@@ -24,8 +27,8 @@ from sluicegate.protocols.amqp.codec.addresses import (
     QUEUE,
     QUEUE_CAPABILITIES,
     TOPIC_CAPABILITIES,
+    AddressedNode,
     AddressRefused,
-    Node,
     resolve,
 )
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
@@ -55,10 +58,10 @@ from sluicegate.protocols.amqp.links.subscriptions import (
     GLOBAL,
     SHARED,
     check_rights,
-    end_look_up,
-    find_present,
+    end_found_subscription,
+    find_existing,
+    find_subscription,
     leave_subscription,
-    look_up,
     subscription_queue,
     wanted_queue,
 )
@@ -81,7 +84,7 @@ async def attach_consumer(client: AmqpClient, session: Session, link: OutgoingLi
     nodes = client.services.registry.temporary_nodes
     try:
         if source is None:
-            await _look_up(client, session, link)
+            await _show_subscription(client, session, link)
             return
         if source.address is None and not source.dynamic:
             raise AddressRefused(conditions.INVALID_FIELD, "an attach to receive without an address")
@@ -112,7 +115,7 @@ async def attach_consumer(client: AmqpClient, session: Session, link: OutgoingLi
         client.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
 
 
-async def _new_node(client: AmqpClient, session: Session, link: OutgoingLink, source: Source) -> Node:
+async def _new_node(client: AmqpClient, session: Session, link: OutgoingLink, source: Source) -> AddressedNode:
     """Make the temporary node that a source asks for, and let the source say what was made."""
     policy = read_policy(source.dynamic_properties)
     nodes = client.services.registry.temporary_nodes
@@ -134,7 +137,7 @@ async def _consume(
     if link.state != PENDING or client.is_released:
         return  # the client went meanwhile
     registry = client.services.registry
-    registry.containers.attach(client, session, link)  # whoever has it lets go of it, and so of its flow
+    registry.containers.attach(client, session, link)  # an earlier connection releases the link, and so its flow
     about = f"{queue.name} {'' if chosen.selector is None else chosen.selector.text}"
     name = (client.container_id, client.identity.user, link.name)
     away_s = 0 if link.is_settled_by_us or not client.container_id else away_s_granted(source)
@@ -147,11 +150,11 @@ async def _consume(
             return
     elif flow is not None:
         flow.end()
-    consuming = _consuming_link(client, session, link, queue)
-    consuming.selector = chosen.selector
+    consumer = _consumer_link(client, session, link, queue)
+    consumer.selector = chosen.selector
     if away_s > 0:
-        consuming.resumable = ResumableFlow(name, consuming.flow_id, consuming.window, queue.cell, about, away_s)
-    await _bind(client, consuming, granted, can_be_stolen=False)
+        consumer.resumable = ResumableFlow(name, consumer.flow_id, consumer.window, queue.cell, about, away_s)
+    await _bind(client, consumer, granted, can_be_stolen=False)
 
 
 async def _resume(
@@ -179,19 +182,19 @@ async def _resume(
     if not registry.containers.has(link):
         flow.end()
         raise AddressRefused(conditions.STOLEN, "the link was attached again")
-    if not flow.is_bound:  # the queue has let go of it meanwhile
+    if not flow.is_bound:  # the queue has unbound it meanwhile
         flow.end()
         link.unsettled = None
         return False
-    consuming = ConsumerLink(session, link, flow.flow_id, queue, flow.window)
-    consuming.resumable = flow
-    consuming.held_count = len(flow.kept)
-    consuming.drain_number = flow.drain_number
+    consumer = ConsumerLink(session, link, flow.flow_id, queue, flow.window)
+    consumer.resumable = flow
+    consumer.unsettled_count = len(flow.kept)
+    consumer.drain_number = flow.drain_number
     client.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=False)
     consumers = client.endpoints.consumers
     flow.attached(client.cell.inbox)
-    consumers.add(consuming)
-    consumers.credit(consuming)
+    consumers.add(consumer)
+    consumers.credit(consumer)
     if flow.state is not None:
         consumers.assigned(flow.state)
     return True
@@ -225,14 +228,14 @@ async def _browse(client: AmqpClient, session: Session, link: OutgoingLink, sour
     except BindRefused as refusal:
         _refuse_bind(client, session, link, refusal)
         return
-    browsing.ahead.browser = bound.browser
+    browsing.browse_buffer.browser = bound.browser
     client.credit(link)
 
 
 async def _subscribe(client: AmqpClient, session: Session, link: OutgoingLink, source: Source, topic: str) -> None:
     chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, client.services.selectors)
     wanted = wanted_queue(client, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
-    check_rights(client, link, wanted, await find_present(client, wanted))
+    check_rights(client, link, wanted, await find_existing(client, wanted))
     endpoints = client.endpoints
     endpoints.subscribing_count += 1
     try:
@@ -243,10 +246,10 @@ async def _subscribe(client: AmqpClient, session: Session, link: OutgoingLink, s
         place = Subscriber(wanted.name)
         place.address = client.cell.inbox
         client.services.space.share_out(queue.target, place, wanted.priorities)
-    consuming = _consuming_link(client, session, link, queue)
-    consuming.is_subscription = True
-    consuming.keeps_queue_on_detach = wanted.is_kept
-    consuming.is_no_local = chosen.is_no_local
+    consumer = _consumer_link(client, session, link, queue)
+    consumer.is_subscription = True
+    consumer.keeps_queue_on_detach = wanted.is_kept
+    consumer.is_no_local = chosen.is_no_local
     granted = _granted(source, COPY)
     granted.filters = chosen.in_force()
     granted.capabilities += [each for each in (SHARED, GLOBAL) if wanted.is_shared and each in source.capabilities]
@@ -256,23 +259,23 @@ async def _subscribe(client: AmqpClient, session: Session, link: OutgoingLink, s
         granted.expiry_policy = LINK_DETACH if wanted.expires_s else NEVER
         granted.timeout_s = wanted.expires_s
     # Where it is shared the name is the subscription's, and others may have it too.
-    await _bind(client, consuming, granted, can_be_stolen=not wanted.is_shared)
+    await _bind(client, consumer, granted, can_be_stolen=not wanted.is_shared)
 
 
 async def _join(client: AmqpClient, session: Session, link: OutgoingLink, source: Source, shared: SharedFilter) -> None:
     """Let a link share messages with members of other protocols."""
     queue, membership = await join_group(client, link, source, shared)
-    consuming = _consuming_link(client, session, link, queue)
-    consuming.is_subscription = True
-    consuming.membership = membership
-    await _bind(client, consuming, _granted(source, COPY), can_be_stolen=True)
+    consumer = _consumer_link(client, session, link, queue)
+    consumer.is_subscription = True
+    consumer.membership = membership
+    await _bind(client, consumer, _granted(source, COPY), can_be_stolen=True)
 
 
-async def _look_up(client: AmqpClient, session: Session, link: OutgoingLink) -> None:
+async def _show_subscription(client: AmqpClient, session: Session, link: OutgoingLink) -> None:
     """Show a subscription to a client that says no source: it wants to end it (3.5.3)."""
-    found = await look_up(client, link)
+    found = await find_subscription(client, link)
     if link.state != PENDING or client.is_released:
-        end_look_up(client, link, closed=False)  # the client went meanwhile
+        end_found_subscription(client, link, closed=False)  # the client went meanwhile
         return
     client.attach(session, link, source=found, target=link.attach.target, can_be_stolen=False)
 
@@ -288,35 +291,35 @@ def _granted(source: Source, distribution_mode: str) -> Source:
     )
 
 
-def _consuming_link(client: AmqpClient, session: Session, link: OutgoingLink, queue: QueueHandle) -> ConsumerLink:
+def _consumer_link(client: AmqpClient, session: Session, link: OutgoingLink, queue: QueueHandle) -> ConsumerLink:
     window: CreditWindow[Address] = CreditWindow(0, client.services.credit)
     return ConsumerLink(session, link, client.runtime.next_urn(), queue, window)
 
 
-async def _bind(client: AmqpClient, consuming: ConsumerLink, granted: Source, *, can_be_stolen: bool) -> None:
+async def _bind(client: AmqpClient, consumer: ConsumerLink, granted: Source, *, can_be_stolen: bool) -> None:
     """Attach a link to its queue, as `granted` says, and bind its flow."""
-    session, link = consuming.session, consuming.link
+    session, link = consumer.session, consumer.link
     if link.state != PENDING or client.is_released:
-        end_consumer(client, consuming, closed=False)  # the client went meanwhile
+        end_consumer(client, consumer, closed=False)  # the client went meanwhile
         return
     client.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=can_be_stolen)
-    flow = consuming.resumable
+    flow = consumer.resumable
     if flow is not None:
         flow.attached(client.cell.inbox)
     consumers = client.endpoints.consumers
-    consumers.add(consuming)
-    consuming.set_limit()
+    consumers.add(consumer)
+    consumer.set_limit()
     request = BindFlow(
-        consuming.flow_id,
+        consumer.flow_id,
         client.container_id,
         client.identity.user,
         client.cell.inbox if flow is None else flow,
-        consuming.window,
+        consumer.window,
         PROTOCOL,
-        consuming.selector,
+        consumer.selector,
     )
     try:
-        await consuming.queue.ask(request)
+        await consumer.queue.ask(request)
     except BindRefused as refusal:
         _refuse_bind(client, session, link, refusal)
         return
@@ -324,7 +327,7 @@ async def _bind(client: AmqpClient, consuming: ConsumerLink, granted: Source, *,
         return  # the client went meanwhile
     if flow is not None:
         flow.is_bound = True
-    client.credit(link)  # a drain that came before the queue knew the flow was heard by nobody
+    client.credit(link)  # a drain that came before the queue knew the flow was lost
 
 
 def _refuse_bind(client: AmqpClient, session: Session, link: OutgoingLink, refusal: BindRefused) -> None:
@@ -332,23 +335,23 @@ def _refuse_bind(client: AmqpClient, session: Session, link: OutgoingLink, refus
     client.end_link(session, link, AmqpError(condition, str(refusal)))
 
 
-def end_consumer(client: AmqpClient, consuming: ConsumerLink, *, closed: bool) -> None:
+def end_consumer(client: AmqpClient, consumer: ConsumerLink, *, closed: bool) -> None:
     """Let go of a receiving link; its queue goes with it when it was the link's own."""
-    flow = consuming.resumable
+    flow = consumer.resumable
     if flow is not None and flow.is_bound and not closed and not client.endpoints.is_settling(flow.flow_id):
-        client.endpoints.consumers.suspend(consuming, flow, client.runtime.clock.now_ms())
+        client.endpoints.consumers.suspend(consumer, flow, client.runtime.clock.now_ms())
         client.services.registry.resumable.went_away(flow)
         return
-    client.endpoints.consumers.remove(consuming)
-    consuming.queue.inbox.post(UnbindFlow(consuming.flow_id))
-    if consuming.membership is not None:
-        client.services.router.inbox.post(consuming.membership)
-    elif consuming.is_subscription:
-        is_over = closed or not consuming.keeps_queue_on_detach
-        leave_subscription(client, consuming.link, consuming.queue_name, is_over=is_over)
+    client.endpoints.consumers.remove(consumer)
+    consumer.queue.inbox.post(UnbindFlow(consumer.flow_id))
+    if consumer.membership is not None:
+        client.services.router.inbox.post(consumer.membership)
+    elif consumer.is_subscription:
+        is_over = closed or not consumer.keeps_queue_on_detach
+        leave_subscription(client, consumer.link, consumer.queue_name, is_over=is_over)
 
 
 def end_browser(client: AmqpClient, browsing: BrowserLink) -> None:
-    """Let go of a link that looks at a queue."""
+    """Release a link that browses a queue."""
     client.endpoints.browsers.remove(browsing)
     browsing.queue.inbox.post(UnbindFlow(browsing.flow_id))

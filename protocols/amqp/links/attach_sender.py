@@ -1,4 +1,7 @@
-"""What a client's attach to send leads to: a queue, a topic, or what each message says. The other way: `binding`."""
+"""Attaching a link on which the client sends: to a queue, to a topic, or to the address of each message.
+
+See also: links on which the client receives (`attach_receiver`).
+"""
 
 from typing import Final
 
@@ -32,16 +35,16 @@ async def attach_publisher(client: AmqpClient, session: Session, link: IncomingL
             return
         if target is None:
             raise AddressRefused(conditions.INVALID_FIELD, "an attach to send without a target")
-        publishing = client.endpoints.publishers
-        client.identity.rights.check_publisher_flow(len(publishing.links) + publishing.attaching_count)
-        publishing.attaching_count += 1
+        publishers = client.endpoints.publishers
+        client.identity.rights.check_publisher_flow(len(publishers.links) + publishers.attaching_count)
+        publishers.attaching_count += 1
         try:
             if target.dynamic:
                 await _attach_to_a_new_node(client, session, link, target)
             else:
                 await _attach_sender(client, session, link, target)
         finally:
-            publishing.attaching_count -= 1
+            publishers.attaching_count -= 1
     except ClientDenied as denied:
         error = AmqpError(conditions.condition_of(denied), denied.text)
         client.engine.sessions.refuse(session, link, error)
@@ -57,25 +60,27 @@ async def _attach_sender(client: AmqpClient, session: Session, link: IncomingLin
     destination = None
     if node is not None:
         destination = destination_of(node)
-        client.identity.rights.check_publish(destination.topic)  # before it can hear whether there is such a queue
+        client.identity.rights.check_publish(
+            destination.topic
+        )  # before the client can learn whether there is such a queue
         if destination.is_queue:
             await find_queue(client, node.name)
     if link.state != PENDING or client.is_released:
         return  # the client went meanwhile
     granted = Target(target.address, capabilities=target.capabilities)
-    publishing = PublisherLink(session, link, destination)
+    sender = PublisherLink(session, link, destination)
     containers = client.services.registry.containers
     containers.attach(client, session, link)  # nothing comes over an earlier connection from now on
-    await _remember(client, publishing, target, granted)
+    await _recover(client, sender, target, granted)
     is_gone = link.state != PENDING or client.is_released
     if is_gone or not containers.has(link):
-        client.endpoints.publishers.never_attached(publishing, client.runtime.clock.now_ms())
+        client.endpoints.publishers.never_attached(sender, client.runtime.clock.now_ms())
         if not is_gone:
             raise AddressRefused(conditions.STOLEN, "the link was attached again")
         return
     client.attach(session, link, source=link.attach.source, target=granted, can_be_stolen=False)
-    client.endpoints.publishers.attached(publishing)
-    client.tell_flow(CLIENT_FLOW_OPENED, link)
+    client.endpoints.publishers.attached(sender)
+    client.report_flow(CLIENT_FLOW_OPENED, link)
     if node is not None:
         client.services.registry.temporary_nodes.attached(client, session, link, node)
 
@@ -95,28 +100,28 @@ async def _attach_to_a_new_node(client: AmqpClient, session: Session, link: Inco
     )
     client.attach(session, link, source=link.attach.source, target=granted)
     client.endpoints.publishers.attached(PublisherLink(session, link, destination_of(made.node)))
-    client.tell_flow(CLIENT_FLOW_OPENED, link)
+    client.report_flow(CLIENT_FLOW_OPENED, link)
 
 
-async def _remember(client: AmqpClient, publishing: PublisherLink, target: Target, granted: Target) -> None:
+async def _recover(client: AmqpClient, sender: PublisherLink, target: Target, granted: Target) -> None:
     """Find out what is known of the link's deliveries, and what of the target's time is granted (2.6.13, 3.5.6)."""
-    link = publishing.link
+    link = sender.link
     name = (client.container_id, client.identity.user, link.name)
     credit = client.services.limits.link_credit
     now_ms = client.runtime.clock.now_ms()
-    remembered, is_known = client.services.remembered.attach(name, target, credit=credit, now_ms=now_ms)
-    if remembered is None:
+    suspended, is_known = client.services.suspended_senders.attach(name, target, credit=credit, now_ms=now_ms)
+    if suspended is None:
         return
-    publishing.remembered = remembered
-    remembered.publisher.rights = client.identity.rights
-    publishing.attached_count = remembered.attached_count
+    sender.suspended = suspended
+    suspended.publisher.rights = client.identity.rights
+    sender.attached_count = suspended.attached_count
     link.keeps_tags = link.can_resume = True
-    granted.expiry_policy = remembered.expiry_policy
-    granted.timeout_s = remembered.timeout_s
+    granted.expiry_policy = suspended.expiry_policy
+    granted.timeout_s = suspended.timeout_s
     if not is_known:
         return
-    await remembered.settled()
-    known = remembered.resume(link.attach.unsettled, is_incomplete=link.attach.incomplete_unsettled)
+    await suspended.settled()
+    known = suspended.resume(link.attach.unsettled, is_incomplete=link.attach.incomplete_unsettled)
     room = client.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX
     link.unsettled, link.incomplete_unsettled = unsettled_map(known, room)
 

@@ -1,13 +1,13 @@
-"""Local transactions (part 4) of one client: its coordinators, what it does in transactions, and how they end.
+"""Local transactions (part 4) of one client: its coordinators, the work in its transactions, and how they end.
 
-A transaction may be used on every session of its client, and there may be several at once. It ends with its
-discharge, with the coordinator link that it was declared on, or when nothing was done in it for too long.
+A transaction may be used on every session of its connection, and several may be open at once. It ends with its
+discharge, with the coordinator link that it was declared on, or when it was idle for too long.
 
-- What is published in it is answered at once and seen by nobody before the commit (`transaction`).
-- What is settled in it stays in flight. The commit settles it in one journal record with what is published
-  (actors.transactions.commit); outcomes other than accepted are told to the queues behind that.
-- Rolled back, what the client has settled is delivered again, as after a failed delivery; what it has not settled
-  stays with it.
+- A message published in it is answered at once, and visible only after the commit (`datapath.transaction`).
+- A delivery settled in it stays in flight. The commit settles it in one journal record with the published messages
+  (actors.transactions.commit); outcomes other than accepted are sent to the queues after that.
+- After a rollback, deliveries that the client has settled are delivered again, as after a failed delivery; those that
+  it has not settled stay with it.
 
 Discharges are carried out one after the other, in the order in which they came.
 """
@@ -20,7 +20,7 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
-from sluicegate.protocols.amqp.datapath.outcomes import ACCEPTED_VERDICT, FAILED_VERDICT, verdict_of
+from sluicegate.protocols.amqp.datapath.outcomes import ACCEPTED_SETTLEMENT, FAILED_SETTLEMENT, settlement_of
 from sluicegate.protocols.amqp.datapath.publishing import takes_rejected
 from sluicegate.protocols.amqp.datapath.transaction import OpenDeliveries, Transaction, Transactions
 from sluicegate.protocols.amqp.datapath.unsettled import wire_ids
@@ -32,7 +32,7 @@ from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.errors import DecodeError
 
 CONTROL_CREDIT: Final = 100  # requests a coordinator takes ahead of its answers
-TXN_ID_BITS: Final = 64  # nobody guesses them, though nobody else could use them
+TXN_ID_BITS: Final = 64  # not guessable, though no other connection could use them
 
 # Why a transaction was rolled back, as it is counted.
 ASKED: Final = "asked"
@@ -122,7 +122,7 @@ class Coordinators(Transactions):
     def is_settling(self, flow_id: int) -> bool:
         """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
         transactions = [*self._open.values(), *[each.transaction for each in self._line]]
-        return any(source.flow_id == flow_id for each in transactions for source in each.verdicts.by_source)
+        return any(source.flow_id == flow_id for each in transactions for source in each.settlements.by_source)
 
     def tick(self, now_ms: int) -> None:
         """End coordinators with a transaction in which nothing was done for too long."""
@@ -162,7 +162,7 @@ class Coordinators(Transactions):
             if isinstance(request, Discharge):
                 self._discharge(coordinator, delivery_id, request, settled=event.settled)
             elif event.settled:
-                text = "a declare that is settled: nobody would know the transaction"
+                text = "a settled declare: its transaction id cannot be returned"
                 self._end(coordinator, AmqpError(conditions.PRECONDITION_FAILED, text), LOST)
             else:
                 self._answer(coordinator, delivery_id, self._declare(coordinator, request, now_ms), settled=False)
@@ -171,7 +171,7 @@ class Coordinators(Transactions):
 
     def _declare(self, coordinator: Coordinator, request: Declare, now_ms: int) -> DeliveryState:
         if request.has_global_id:
-            return rejected(conditions.NOT_IMPLEMENTED, "there are no distributed transactions here")
+            return rejected(conditions.NOT_IMPLEMENTED, "distributed transactions are not supported")
         maximum = self._limits.transactions_max
         if len(self._open) + len(self._line) >= maximum:
             return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, f"more than {maximum} transactions on one connection")
@@ -217,44 +217,44 @@ class Coordinators(Transactions):
         """Take messages that are published with a transaction's commit."""
         assert event.txn_id is not None, "the caller has seen to that"
         transaction = self._open.get(event.txn_id)
-        publishing = self._client.endpoints.publishers
+        publishers = self._client.endpoints.publishers
         if transaction is None:
             if event.settled:
                 counters = self._client.services.counters
                 counters.count(counters.dropped, "unknown_transaction", len(event.delivery_ids))
-            publishing.turn_down(event, _unknown(event.txn_id))
+            publishers.turn_down(event, _unknown(event.txn_id))
             return
         transaction.used_ms = now_ms
-        publishing.publish_in(transaction, event, wall_ms)
+        publishers.publish_in(transaction, event, wall_ms)
 
     def retire(self, session: Session, disposition: Disposition, now_ms: int) -> None:
         """Note what a client has settled in a transaction; of one that there is not, as if it were rolled back."""
         state = disposition.state
         assert state is not None, "the caller has seen to that"
-        consuming = self._client.endpoints.consumers
+        consumers = self._client.endpoints.consumers
         settled = disposition.settled
         if not settled and state.outcome is None:
             return  # progress is no outcome
         transaction = self._open.get(state.txn_id)
         if transaction is None or transaction.failure:
             if settled:
-                for run in consuming.take(session, disposition.first, disposition.last):
-                    consuming.settle(run, FAILED_VERDICT)
+                for run in consumers.take(session, disposition.first, disposition.last):
+                    consumers.settle(run, FAILED_SETTLEMENT)
             return
         transaction.used_ms = now_ms
         runs = (
-            consuming.take(session, disposition.first, disposition.last)
+            consumers.take(session, disposition.first, disposition.last)
             if settled
-            else consuming.find(session, disposition.first, disposition.last)
+            else consumers.find(session, disposition.first, disposition.last)
         )
         if session.has_taken_back(disposition.first, disposition.last):
             transaction.fail(NOT_HELD)
         for run in runs:
-            link = consuming.link_of(run)
+            link = consumers.link_of(run)
             first, end = run.sequences()
-            transaction.settle(run.source, first, end, verdict_of(link, state.outcome), by_client=settled)
+            transaction.settle(run.source, first, end, settlement_of(link, state.outcome), by_client=settled)
             if not settled:
-                self._client.engine.sessions.say(session, link, *wire_ids(run), state)
+                self._client.engine.sessions.report_state(session, link, *wire_ids(run), state)
         if runs and not settled:
             transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
 
@@ -273,7 +273,7 @@ class Coordinators(Transactions):
                         state = rejected(conditions.TRANSACTION_ROLLBACK, reason)
                 self._line.popleft()
                 self._answer(each.coordinator, each.delivery_id, state, settled=each.settled)
-                self._client.ask_flush()
+                self._client.request_flush()
         finally:
             self._is_discharging = False
             while self._line:  # only after a mistake of ours, which ends the connection
@@ -299,34 +299,34 @@ class Coordinators(Transactions):
 
     def _tell(self, transaction: Transaction) -> None:
         """Tell everybody else of a commit: queues of other outcomes, consumers of what is settled now."""
-        consuming, sessions = self._client.endpoints.consumers, self._client.engine.sessions
+        consumers, sessions = self._client.endpoints.consumers, self._client.engine.sessions
         settled = transaction.settled_by_client
         for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
-            for run in consuming.take(each.session, each.first, each.last):
-                sessions.settle(each.session, consuming.link_of(run), *wire_ids(run), each.state)
+            for run in consumers.take(each.session, each.first, each.last):
+                sessions.settle(each.session, consumers.link_of(run), *wire_ids(run), each.state)
                 settled.setdefault(run.source, RangeSet()).add(*run.sequences())
         for source, ranges in settled.items():  # not what the client has settled outside of the transaction meanwhile
-            for verdict, held in transaction.verdicts.by_source[source].items():
+            for settlement, held in transaction.settlements.by_source[source].items():
                 parts = [part for first, end in held.ranges() for part in ranges.within(first, end)]
-                if verdict != ACCEPTED_VERDICT and parts:
-                    verdict.tell(source, parts)
-            consuming.give_back(source.flow_id, ranges.total)
+                if settlement != ACCEPTED_SETTLEMENT and parts:
+                    settlement.send(source, parts)
+            consumers.give_back(source.flow_id, ranges.total)
 
     def _roll_back(self, transaction: Transaction, why: str) -> None:
         """Undo a transaction: nothing of it was seen but by its client."""
         self._accounts.count_rolled_back(why)
         transaction.end()
-        consuming = self._client.endpoints.consumers
+        consumers = self._client.endpoints.consumers
         for source, ranges in transaction.settled_by_client.items():
-            FAILED_VERDICT.tell(source, ranges.ranges())
-            consuming.give_back(source.flow_id, ranges.total)
+            FAILED_SETTLEMENT.send(source, ranges.ranges())
+            consumers.give_back(source.flow_id, ranges.total)
 
 
 def _accepted_in(transaction: Transaction) -> list[UnsettledRanges]:
     """Return what the commit settles."""
     accepted: list[UnsettledRanges] = []
-    for source, by_verdict in transaction.verdicts.by_source.items():
-        ranges = by_verdict.get(ACCEPTED_VERDICT)
+    for source, by_settlement in transaction.settlements.by_source.items():
+        ranges = by_settlement.get(ACCEPTED_SETTLEMENT)
         if ranges is not None and ranges.total > 0:
             accepted.append(UnsettledRanges(source, ranges.ranges()))
     return accepted

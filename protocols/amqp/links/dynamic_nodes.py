@@ -7,7 +7,7 @@ from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.attributes import SECONDS_MAX
 from sluicegate.messaging.topics.syntax import TEMPORARY_TOPICS
 from sluicegate.protocols.amqp.client import AmqpClient
-from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressRefused, Node
+from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressedNode, AddressRefused
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.registry.link_owner import Link
 from sluicegate.protocols.amqp.registry.temporary_nodes import (
@@ -42,10 +42,10 @@ async def make_node(
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, text)
     queue: TemporaryQueue | None = None
     if any(name in TOPIC_CAPABILITIES for name in capabilities):
-        node = Node(TOPIC, f"{TEMPORARY_TOPICS}{client.runtime.rng.getrandbits(128):032x}")
+        node = AddressedNode(TOPIC, f"{TEMPORARY_TOPICS}{client.runtime.rng.getrandbits(128):032x}")
     else:
         handle = await _declared_queue(client)
-        node = Node(QUEUE, handle.name)
+        node = AddressedNode(QUEUE, handle.name)
         queue = TemporaryQueue(handle.target.gate, client.services.queues.inbox)
     made = TemporaryNode(node, client, link, policy, queue)
     nodes.add(made, session)
@@ -76,7 +76,7 @@ def read_policy(properties: AmqpMap | None) -> int:
     if isinstance(descriptor, Scalar) and descriptor.value in _POLICIES.values():
         assert isinstance(descriptor.value, int), "policies are numbers"
         return descriptor.value
-    raise AddressRefused(conditions.INVALID_FIELD, f"{value!r:.80} is no lifetime policy")
+    raise AddressRefused(conditions.INVALID_FIELD, f"{value!r:.80} is not a lifetime policy")
 
 
 def policy_properties(policy: int) -> AmqpMap:

@@ -1,11 +1,11 @@
-"""The filters of a source (3.5.8): read by their descriptors, for the keys they stand under are the client's own.
+"""The filters of a source (3.5.8), known by their descriptors: clients choose the keys under which they send them.
 
     apache.org:selector-filter:string    a selector (docs/selectors.md), for every link that receives
-    apache.org:no-local-filter:list      nothing that the link's own container has published, for subscriptions
+    apache.org:no-local-filter:list      no messages that the link's own container published, for subscriptions
     sluicegate:partition:uint            only this partition, for links that browse a queue
     sluicegate:start-sequence:ulong      only from this sequence on, in every partition, for links that browse a queue
 
-What is asked for where it has no meaning, or is not known, is not in force, and the answer does not show it.
+A filter that is unknown, or has no meaning for the link, is not in force, and the answer leaves it out.
 """
 
 from typing import Final, final

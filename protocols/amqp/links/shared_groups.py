@@ -1,8 +1,8 @@
-"""Links that are members of a shared group, by the addresses that MQTT and SMF have for one.
+"""Links that are members of a shared group, under the addresses that MQTT and SMF have for one.
 
-`$share/NAME/FILTER` and `#share/NAME/FILTER` name the group in which members of the other protocols are. A link takes
-from the group's queue; direct messages that are its turn come by there, too. The membership ends with the link, however
-it ends. What AMQP itself calls shared, known by container and link, is `protocols.amqp.links.subscriptions`.
+`$share/NAME/FILTER` and `#share/NAME/FILTER` name the group that members of the other protocols are in. A link consumes
+from the group's queue, which its share of direct messages passes, too. The membership ends with the link, however it
+ends. Subscriptions that AMQP itself calls shared, by container and link, are in `links.subscriptions`.
 """
 
 from sluicegate.actors.messages.directory import QueueHandle, QueuesExhausted
@@ -12,14 +12,14 @@ from sluicegate.messaging.message.batch import AT_LEAST_ONCE
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.topics.syntax import SharedFilter, TopicError, parse_shared
 from sluicegate.protocols.amqp.client import AmqpClient
-from sluicegate.protocols.amqp.codec.addresses import QUEUE, AddressRefused, Node
+from sluicegate.protocols.amqp.codec.addresses import QUEUE, AddressedNode, AddressRefused
 from sluicegate.protocols.amqp.codec.termini import DURABLE_NONE, Source
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.links.subscriptions import partition_count_of
 from sluicegate.protocols.amqp.types import errors as conditions
 
 
-def shared_filter(node: Node) -> SharedFilter | None:
+def shared_filter(node: AddressedNode) -> SharedFilter | None:
     """Return the group that an address names; None when it names none. Raises AddressRefused."""
     if node.kind == QUEUE:
         return None

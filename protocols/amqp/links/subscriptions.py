@@ -1,8 +1,10 @@
-"""Subscriptions to topics: each has a queue behind it, known by container id and link name (3.5.3) or, where it is
-shared over containers, by its own name alone.
+"""Subscriptions to topics.
 
-A client that names a subscription to share it attaches its further links under names of their own, `NAME|2` and so on:
-the part before the bar is the subscription's.
+Behind each is a queue, known by container id and link name (3.5.3) or, where containers share the subscription, by its
+own name alone.
+
+A client that shares a subscription attaches its further links under names of their own, `NAME|2` and so on: the part
+before the bar is the name of the subscription.
 """
 
 from dataclasses import replace
@@ -119,7 +121,7 @@ def _share_name(link: OutgoingLink) -> str:
     return link.name.partition(_LINK_NAME_END)[0]
 
 
-async def find_present(client: AmqpClient, wanted: SubscriptionQueue) -> QueueHandle | None:
+async def find_existing(client: AmqpClient, wanted: SubscriptionQueue) -> QueueHandle | None:
     """Return the subscription of that name, to which its client returns, or which others share; None: there is none."""
     if not (wanted.is_kept or wanted.is_shared):
         return None
@@ -220,19 +222,19 @@ def _check_owner(client: AmqpClient, queue: QueueHandle) -> None:
 
 
 def _check_known(queue: QueueHandle) -> None:
-    """Raise AddressRefused for a subscription of which only the messages are left, and not what it is of."""
+    """Raise AddressRefused for a subscription whose definition is lost, and only its messages are left."""
     if queue.definition_lost:
         raise AddressRefused(conditions.ILLEGAL_STATE, str(DefinitionLost(queue.name)))
 
 
 def leave_subscription(client: AmqpClient, link: OutgoingLink, name: str, *, is_over: bool) -> None:
-    """Let a link go; the subscription ends with the last one where `is_over` says so."""
+    """Release a link; with `is_over` the subscription ends with its last link."""
     if client.services.registry.subscriptions.leave(name, link) and is_over:
         client.services.queues.inbox.post(DeleteQueue(name))
 
 
-async def look_up(client: AmqpClient, link: OutgoingLink) -> Source:
-    """Return the source of a subscription, for a client that attaches to it without saying one; it wants to end it.
+async def find_subscription(client: AmqpClient, link: OutgoingLink) -> Source:
+    """Return the source of a subscription, for a client that attaches to it without a source: to end it.
 
     The link's desired capabilities say whether it is shared. Raises AddressRefused, and ClientDenied where the client
     may not be a member.
@@ -248,7 +250,7 @@ async def look_up(client: AmqpClient, link: OutgoingLink) -> Source:
     subscriptions = client.services.registry.subscriptions
     if subscriptions.is_active(name):
         raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r:.80} has consumers")
-    subscriptions.looked_up[link] = name
+    subscriptions.found[link] = name
     expires_s = found.definition.config.expires_unbound_s
     return Source(
         found.definition.subscriptions[0],
@@ -261,9 +263,9 @@ async def look_up(client: AmqpClient, link: OutgoingLink) -> Source:
     )
 
 
-def end_look_up(client: AmqpClient, link: OutgoingLink, *, closed: bool) -> None:
-    """End a subscription with the closing of a link that looked it up, unless somebody uses it by now."""
+def end_found_subscription(client: AmqpClient, link: OutgoingLink, *, closed: bool) -> None:
+    """End a subscription when a link that found it is closed, unless the subscription is in use by now."""
     subscriptions = client.services.registry.subscriptions
-    name = subscriptions.looked_up.pop(link, None)
+    name = subscriptions.found.pop(link, None)
     if name is not None and closed and not subscriptions.is_active(name):
         client.services.queues.inbox.post(DeleteQueue(name))

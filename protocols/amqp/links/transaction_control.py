@@ -1,4 +1,4 @@
-"""What is said to the coordinator of transactions: declare and discharge, each the amqp-value of a message (4.5)."""
+"""Messages to the coordinator of transactions: declare and discharge, each the amqp-value of a message (4.5)."""
 
 from typing import Final, final
 

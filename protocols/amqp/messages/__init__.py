@@ -1,1 +1,1 @@
-"""Messages between AMQP's sections and ours, both ways."""
+"""Conversion of messages between AMQP's sections and the broker's own form."""

@@ -1,6 +1,6 @@
 """Message annotations that are added on the way, most of them given with the outcome modified (3.4.5).
 
-They are kept as encoded maps, one behind another, oldest first. Of a key the last value counts, and null takes it away.
+They are kept as encoded maps, one behind another, oldest first. The last value of a key counts, and null removes it.
 """
 
 from typing import Final
@@ -16,21 +16,21 @@ FREE_PREFIX: Final = "x-"  # keys with other beginnings are the standard's own (
 FIRST_OF_GROUP: Final = encode(AmqpMap([(Symbol("x-opt-group-first-for-consumer"), True)]))
 
 
-def noted(annotations: AmqpMap) -> bytes:
+def merged(annotations: AmqpMap) -> bytes:
     """Return the annotations that a consumer may give, as they are kept; nothing when there are none."""
     pairs = [(key, value) for key, value in annotations.pairs if isinstance(key, Symbol) and _is_free(key)]
     return encode(AmqpMap(pairs)) if pairs else b""
 
 
-def with_notes(message: bytes, notes: bytes) -> bytes:
+def with_annotations(message: bytes, added: bytes) -> bytes:
     """Return a message with what consumers have noted among its annotations. The bare message stays as it is."""
     sections = find_sections(message)
     merged: dict[Symbol, AmqpValue] = {}
     if sections.annotations_at != NOWHERE:
         _merge(merged, message, sections.annotations_at)
     pos = 0
-    while pos < len(notes):
-        pos = _merge(merged, notes, pos)
+    while pos < len(added):
+        pos = _merge(merged, added, pos)
     kept = AmqpMap([(key, value) for key, value in merged.items() if value is not None])
     section = bytes((0x00, 0x53, MESSAGE_ANNOTATIONS)) + encode(kept) if kept.pairs else b""
     return message[: sections.travels_at] + section + message[sections.bare_at :]

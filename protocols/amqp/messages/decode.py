@@ -1,6 +1,6 @@
-"""From an AMQP message to the normalised one.
+"""From an AMQP message to the broker's form.
 
-Everything the publisher sent that is to travel stays as it came, in `Headers.native`: annotations, properties,
+Everything that the publisher sent and that travels stays as it came, in `Headers.native`: annotations, properties,
 application properties and footer, and the form of the body, so that an AMQP consumer gets the bare message byte for
 byte (3.2). The payload is what consumers of every protocol understand: the bytes of data, the text of a string, and of
 maps and lists their JSON.
@@ -247,7 +247,7 @@ def _read_map(data: bytes, pos: int, room: Room, section: str) -> AmqpMap:
     """Return a section that is to be a map, and no larger one than becomes user properties."""
     found, _ = decode(data, pos, len(data), room)
     if not isinstance(found, AmqpMap):
-        raise DecodeError(f"{section} are no map")
+        raise DecodeError(f"{section} are not a map")
     if len(found.pairs) > USER_PROPERTIES_MAX:
         raise DecodeError(f"{len(found.pairs)} {section}; at most {USER_PROPERTIES_MAX} are taken")
     return found
@@ -257,7 +257,7 @@ def _read_application_properties(data: bytes, pos: int, room: Room, headers: Hea
     pairs: list[tuple[str, UserPropertyValue]] = []
     for key, value in _read_map(data, pos, room, "application-properties").pairs:
         if not isinstance(key, str):
-            raise DecodeError(f"an application property with the key {key!r:.80}, which is no string")
+            raise DecodeError(f"an application property with the key {key!r:.80}, which is not a string")
         pairs.append((key, user_value(value)))
         if key == PARTITION_KEY_PROPERTY and headers.partition_key is None and isinstance(value, str) and value:
             headers.partition_key = value

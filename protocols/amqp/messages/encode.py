@@ -1,7 +1,7 @@
-"""From the normalised message to an AMQP one.
+"""From the broker's form of a message to an AMQP message.
 
-A message that came by AMQP goes out with the very bytes it came with; only the header section is written anew, for it
-belongs to the hop (3.2.1). A message of another protocol is written from its normalised fields.
+A message that came by AMQP goes out with the very bytes it came with. Only the header section is written anew, because
+it belongs to the hop (3.2.1). A message of another protocol is written from its normalised fields.
 """
 
 from typing import Final, final

@@ -1,7 +1,7 @@
-"""Where a reply goes: AMQP's address and JMS's annotation, to and from the form that all protocols share.
+"""Reply addresses: AMQP's address and JMS's annotation, to and from the form that all protocols share.
 
-That form is a topic, or a queue behind `QUEUE_REPLY` (messaging.message.headers). An address that means nothing here,
-another broker's perhaps, is passed on as it is.
+That form is a topic, or a queue behind `QUEUE_REPLY` (messaging.message.headers). An address that is unknown here,
+perhaps one of another broker, is passed on as it is.
 """
 
 from typing import Final

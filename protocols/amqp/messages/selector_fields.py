@@ -1,6 +1,6 @@
-"""What selectors read of AMQP messages beyond the normalised headers: other properties, and message annotations.
+"""Fields of AMQP messages that selectors read beyond the normalised headers: other properties, and message annotations.
 
-They are decoded for whoever asks, from the bytes that travel with the message; most messages are never asked.
+They are decoded on demand, from the bytes that travel with the message; for most messages nobody asks.
 """
 
 from typing import Final, final
@@ -16,7 +16,7 @@ from sluicegate.messaging.message.headers import (
     UserPropertyValue,
 )
 from sluicegate.protocols.amqp.codec.sections import NOWHERE, find_sections
-from sluicegate.protocols.amqp.messages.annotations import with_notes
+from sluicegate.protocols.amqp.messages.annotations import with_annotations
 from sluicegate.protocols.amqp.messages.decode import NATIVE_HEAD_BYTES, native_travels
 from sluicegate.protocols.amqp.messages.text import user_value
 from sluicegate.protocols.amqp.types.decoding import decode, decode_list
@@ -55,7 +55,7 @@ class AmqpFields(NativeFields):
         """Return the form with a message annotation; the bare message stays as it is."""
         travels = native_travels(native)
         at = NATIVE_HEAD_BYTES
-        annotated = with_notes(travels, encode(AmqpMap([(Symbol(key), value)])))
+        annotated = with_annotations(travels, encode(AmqpMap([(Symbol(key), value)])))
         return native[:at] + annotated + native[at + len(travels) :]
 
     def _read(self, native: bytes) -> None:

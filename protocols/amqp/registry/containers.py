@@ -34,7 +34,7 @@ class _Attachment:
 
 @final
 class Containers:
-    """All of a gateway's AMQP clients."""
+    """The AMQP clients of one message VPN."""
 
     def __init__(self) -> None:
         self._names: dict[LinkOwner, ContainerName] = {}  # of those that are open
@@ -63,7 +63,7 @@ class Containers:
             del self._connection_counts[container]
 
     def attach(self, owner: LinkOwner, session: Session, link: Link) -> None:
-        """Note a link that the client attaches; one that was attached under the same name is stolen from there."""
+        """Note a link that the client attaches; an earlier attachment under the same name is stolen."""
         number = 0 if owner.container_id else owner.number
         key = (owner.container_id, owner.identity.user, number, isinstance(link, IncomingLink), link.name)
         former = self._attachments.get(key)
@@ -74,7 +74,7 @@ class Containers:
         self._keys[link] = key
 
     def has(self, link: Link) -> bool:
-        """Return whether a link is where its client attached it last."""
+        """Return whether a link is the one that its client attached last."""
         return link in self._keys
 
     def detached(self, link: Link) -> None:

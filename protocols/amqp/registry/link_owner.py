@@ -16,8 +16,8 @@ class LinkOwner(Behaviour):
         self.container_id = ""  # of the client, from open on
         self.identity = identity
         self.number = number  # tells connections without a container id apart
-        self.is_released = False  # the connection ends, and has let go of its links
+        self.is_released = False  # the connection ends, and has released its links
 
     def end_link(self, session: Session, link: Link, error: AmqpError, *, closed: bool = True) -> None:
-        """End a link by our own will. What it has of its own is kept as if the client had only detached it."""
+        """End a link by the broker's will. Its own queue and state are kept as if the client had only detached it."""
         raise AssertionError("the connection does that")

@@ -1,4 +1,4 @@
-"""What the AMQP connections in one message VPN know of each other."""
+"""The registry of one message VPN: what its AMQP connections know of each other."""
 
 from typing import final
 

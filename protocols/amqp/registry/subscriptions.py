@@ -17,7 +17,7 @@ class SubscriptionQueue:
     is_shared: bool
     is_kept: bool  # while no link is attached; it ends when the last one is closed
     expires_s: int  # of that time without a link; 0: never
-    user: str  # who alone may have it; empty: anybody
+    user: str  # the only user that may have it; empty: any
     selector: str  # what of the topic's messages it takes; empty: everything
     priorities: tuple[int, ...] = ()  # for Deliver-To-One, of one that ends with its link; empty: it gets all
     partition_count: int = 0  # of a shared one, whose links then get whole partitions; 0: not said
@@ -25,14 +25,14 @@ class SubscriptionQueue:
 
 @final
 class Subscriptions:
-    """The subscriptions of a gateway that have links, and the links that only look one up."""
+    """The subscriptions that have links, and the links that only find one."""
 
     def __init__(self) -> None:
         self._links: dict[str, dict[OutgoingLink, LinkOwner]] = {}  # by the name of the queue
-        self.looked_up: dict[OutgoingLink, str] = {}
+        self.found: dict[OutgoingLink, str] = {}
 
     def enter(self, name: str, link: OutgoingLink, owner: LinkOwner) -> None:
-        """Note a link of a subscription; from now on nobody ends the subscription as its last one."""
+        """Note a link of a subscription, which does not end while it has one."""
         self._links.setdefault(name, {})[link] = owner
 
     def leave(self, name: str, link: OutgoingLink) -> bool:

@@ -1,8 +1,8 @@
-"""Nodes that clients have made for themselves (3.5.3, 3.5.4: `dynamic`), and when they end.
+"""Temporary nodes: queues and topics that clients asked for (3.5.3, 3.5.4: `dynamic`), and when they end.
 
-A temporary queue is a queue of the broker that is never written; a temporary topic is no more than a name nobody can
-guess. Both belong to the connection that asked for them: only it receives from them, any client may send to them, and
-they end with it at the latest. Before that they end by their lifetime policy, and then the links of others to them end.
+A temporary queue is a queue of the broker that is never written to disk. A temporary topic is only a name that cannot
+be guessed. Both belong to the connection that asked for them: only it receives from them, any client may send to them,
+and they end with it at the latest. Before that they end by their lifetime policy, and with them the links of others.
 """
 
 from typing import Final, final
@@ -10,7 +10,7 @@ from typing import Final, final
 from sluicegate.actors.messages.directory import DeleteQueue
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.admission import QueueGate
-from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, AddressRefused, Node
+from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, AddressedNode, AddressRefused
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.registry.link_owner import Link, LinkOwner
@@ -36,9 +36,11 @@ class TemporaryQueue:
 
 @final
 class TemporaryNode:
-    """One of them."""
+    """One temporary node."""
 
-    def __init__(self, node: Node, owner: LinkOwner, maker: Link, policy: int, queue: TemporaryQueue | None) -> None:
+    def __init__(
+        self, node: AddressedNode, owner: LinkOwner, maker: Link, policy: int, queue: TemporaryQueue | None
+    ) -> None:
         self.node = node
         self.owner = owner
         self.maker = maker  # the link that asked for it
@@ -49,11 +51,11 @@ class TemporaryNode:
 
     @property
     def address(self) -> str:
-        """Where it is found by everybody."""
+        """The address under which any client finds it."""
         return self.node.name if self.node.kind == QUEUE else TOPIC_ADDRESS + self.node.name
 
     def is_over(self) -> bool:
-        """Return whether its policy says that it goes now."""
+        """Return whether its policy ends it now."""
         if self.policy == DELETE_ON_CLOSE:
             return not self.has_maker
         if self.policy == DELETE_ON_NO_LINKS:
@@ -66,7 +68,7 @@ class TemporaryNode:
 
 @final
 class TemporaryNodes:
-    """All temporary nodes of a gateway."""
+    """All temporary nodes of one message VPN."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, TemporaryNode] = {}
@@ -85,7 +87,7 @@ class TemporaryNodes:
         """Return how many nodes a connection has."""
         return len(self._by_owner.get(owner, []))
 
-    def check_consumer(self, owner: LinkOwner, node: Node) -> None:
+    def check_consumer(self, owner: LinkOwner, node: AddressedNode) -> None:
         """Raise AddressRefused unless the connection may receive from a node."""
         found = self._by_name.get(node.name)
         if found is not None and found.owner is not owner:
@@ -96,7 +98,7 @@ class TemporaryNodes:
         found = self._by_name.get(topic)
         return found is not None and found.owner is owner and found.node.kind == TOPIC
 
-    def attached(self, owner: LinkOwner, session: Session, link: Link, node: Node) -> None:
+    def attached(self, owner: LinkOwner, session: Session, link: Link, node: AddressedNode) -> None:
         """Note a link to a node, which may be a temporary one."""
         found = self._by_name.get(node.name)
         if found is not None:
@@ -104,7 +106,7 @@ class TemporaryNodes:
             self._by_link[link] = found
 
     def detached(self, link: Link, *, closed: bool) -> None:
-        """Note that a link is gone; one that is not closed might come back, so what it has made stays."""
+        """Note that a link is gone. If it is not closed it might come back, so its own node stays."""
         node = self._by_link.pop(link, None)
         if node is not None:
             node.links.pop(link, None)
@@ -112,7 +114,7 @@ class TemporaryNodes:
                 node.has_maker = False
             self._end_if_over(node)
 
-    def look_after(self, owner: LinkOwner) -> None:
+    def delete_ended(self, owner: LinkOwner) -> None:
         """End those of a connection's nodes that have become empty, where that is their end."""
         for node in list(self._by_owner.get(owner, [])):
             self._end_if_over(node)

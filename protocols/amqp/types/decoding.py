@@ -1,7 +1,7 @@
 """AMQP's primitive and compound types from bytes (1.2, 1.6).
 
 Free functions from (buffer, position, end) to a value and the position behind it. Nothing outside `[position, end)` is
-read, and only DecodeError comes out, whatever the bytes. A value that is only passed over is skipped, not decoded.
+read, and the only exception is DecodeError, whatever the bytes. A value that is not needed is skipped, not decoded.
 """
 
 import struct
@@ -200,7 +200,7 @@ def _decode_fixed(code: int, data: bytes, pos: int, end: int) -> tuple[AmqpValue
     if code == CHAR:
         point = int.from_bytes(raw, "big")
         if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-            raise DecodeError(f"{point:#x} is no Unicode character")
+            raise DecodeError(f"{point:#x} is not a Unicode character")
         return Scalar(CHAR, point), stop
     if code in (DECIMAL32, DECIMAL64, DECIMAL128, UUID):
         return Scalar(code, raw), stop
@@ -290,7 +290,7 @@ def _decode_array(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tu
         raise DecodeError("an array without the type of its items")
     code = data[pos]
     pos += 1
-    if code < 0x40:  # a descriptor of a descriptor is among them: the grammar allows it, and nobody sends it
+    if code < 0x40:  # a descriptor of a descriptor is among them: the grammar allows it, and no known client sends it
         raise DecodeError(f"an array of items with the unknown constructor {code:#04x}")
     if count > (EMPTY_ITEMS_MAX if code >> 4 == 0x4 else stop - pos):
         raise DecodeError(f"{count} items in an array of {stop - pos} bytes")

@@ -1,4 +1,4 @@
-"""The ways to break AMQP's rules: bytes that are no AMQP, the peer's misbehaviour, and ours."""
+"""Errors of AMQP: malformed bytes, violations of the peer, misuse by our own code, and the conditions on the wire."""
 
 from typing import Final, final
 
@@ -82,7 +82,7 @@ _LIMITS: Final = frozenset({EGRESS_FLOWS, ENDPOINT_COUNT, INGRESS_FLOWS, SUBSCRI
 
 
 def condition_of(denied: ClientDenied) -> str:
-    """Return the condition under which a client hears that its profiles, or its message VPN, deny something."""
+    """Return the error condition for what a client's profiles, or its message VPN, deny."""
     if denied.reason in _OF_VPNS:
         return _OF_VPNS[denied.reason]
     return RESOURCE_LIMIT_EXCEEDED if denied.reason in _LIMITS else UNAUTHORIZED_ACCESS

@@ -1,4 +1,4 @@
-"""AMQP values as Python objects: what decoding yields and encoding takes.
+"""AMQP values as Python objects: the results of decoding and the input of encoding.
 
 Python has one kind of integer, AMQP has eight, and a value that is passed on has to keep its own. So plain objects
 stand for the type that is most used, and everything else carries its type:

@@ -27,7 +27,7 @@ class BrowserFlow:
         self.queue = queue  # the queue's actor
         self.delivery_id_max = delivery_id_max
         self.sent_through = 0
-        self.ahead = BrowseBuffer()
+        self.browse_buffer = BrowseBuffer()
 
     def __repr__(self) -> str:
         return f"BrowserFlow({self.flow_id}, through {self.sent_through} of {self.delivery_id_max})"
@@ -64,7 +64,7 @@ class Browsers:
 
     def begin(self, flow: BrowserFlow, browser: ActorCell, answer: bytes) -> None:
         """Answer BIND, and have the browser show what there is credit for."""
-        flow.ahead.browser = browser
+        flow.browse_buffer.browser = browser
         self._out.append(answer)
         self._out.append(FlowState(flow.flow_id, ACTIVE, 1, codes.NONE, "", None).encode())
         self._send(flow)
@@ -84,7 +84,7 @@ class Browsers:
         """Send the messages of a browser, or keep them while the socket is full."""
         flow = self._by_urn.get(message.flow_id)
         if flow is not None:
-            flow.ahead.shown(message.messages)
+            flow.browse_buffer.add(message.messages)
             self._send(flow)
 
     def end(self, urn: int, reason: str, retry_after_ms: int | None) -> None:
@@ -96,14 +96,14 @@ class Browsers:
 
     def _send(self, flow: BrowserFlow) -> None:
         """Send waiting messages, and request more."""
-        waiting = flow.ahead.waiting
+        waiting = flow.browse_buffer.waiting
         before = flow.sent_through
         wall_ms = self._wall_ms()
         while waiting and not self._is_shut:
             flow.sent_through += 1
             self._out.append(_deliver(flow, waiting.popleft(), wall_ms))
         self._counters.messages_sent += flow.sent_through - before
-        flow.ahead.ask(flow.delivery_id_max - flow.sent_through)
+        flow.browse_buffer.request(flow.delivery_id_max - flow.sent_through)
 
 
 def _deliver(flow: BrowserFlow, found: BrowsedMessage, wall_ms: int) -> bytes:

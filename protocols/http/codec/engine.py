@@ -1,7 +1,7 @@
-"""HTTP/1.1 of one connection without its socket: bytes in, requests out; and their answers as bytes, in their order.
+"""HTTP/1.1 of one connection without its socket: bytes in, requests out; and their responses as bytes, in their order.
 
-The grammar is httptools': Node's parser, made to refuse what a proxy before us might read otherwise. What a request
-means is elsewhere, and so is when it is begun: a connection looks at `next_request`, and begins it.
+The parser is httptools, Node's, set to refuse what a proxy before the broker might read otherwise. The connection takes
+requests from `next_request`, begins them, and decides what they mean.
 """
 
 from typing import Any, Final, final
@@ -25,7 +25,7 @@ HTTP_2_METHOD: Final = b"PRI"  # of clients that know beforehand that their serv
 
 @final
 class HttpEngine:
-    """What one client has asked and not been answered, oldest first.
+    """The requests of one client that are not answered, oldest first.
 
     Invariants: the first `begun_count` requests have been begun; nothing is read behind a request that is the last.
     """
@@ -51,12 +51,12 @@ class HttpEngine:
     # --- bytes of the client ---
 
     def feed(self, data: bytes) -> None:
-        """Take bytes of the client. What is no HTTP is answered in its turn, and nothing behind it is read."""
+        """Take bytes of the client. Malformed input is answered in its turn, and nothing behind it is read."""
         self._ahead = self._ahead + data if self._ahead else data
-        self.go_on()
+        self.proceed()
 
-    def go_on(self) -> None:
-        """Look at what was read, unless too many requests wait for their answers."""
+    def proceed(self) -> None:
+        """Parse what was read, unless too many requests wait for their responses."""
         data = self._ahead
         start = 0
         while start < len(data) and self._may_parse():
@@ -66,7 +66,7 @@ class HttpEngine:
             self._ahead = data[start:] if self._may_come() else b""
 
     def refuse(self, problem: HttpProblem, violation: str) -> None:
-        """Answer a request that does not come to its end, in its turn, and take no other."""
+        """Answer an unfinished request, in its turn, and take no other."""
         self.violation = violation
         if not self.in_body:  # nothing is known of it
             self._request = Request(self._heads)
@@ -82,7 +82,7 @@ class HttpEngine:
         self._take_no_more()
 
     def end(self) -> None:
-        """Let go of everything: the client has left."""
+        """Drop everything: the client has left."""
         self._take_no_more()
         self._ahead = b""
         self.in_body = False
@@ -94,12 +94,12 @@ class HttpEngine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing has come that is not answered."""
+        """Whether all requests are answered."""
         return not self._line and not self.in_head and not self.in_body
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much has come of a request that is not whole, headers with what their objects take."""
+        """The number of bytes of an unfinished request, with the memory of its headers' objects."""
         request = self._request
         if self.in_body:
             return len(self._ahead) + (0 if request.is_answered else request.body_bytes)
@@ -108,18 +108,18 @@ class HttpEngine:
         return len(self._ahead)
 
     @property
-    def coming(self) -> Request | None:
-        """The request whose body comes."""
+    def incoming(self) -> Request | None:
+        """The request whose body is being received."""
         return self._request if self.in_body else None
 
     @property
-    def awaits_our_word(self) -> bool:
-        """Whether the client sends the body that is due once it is told to, as it has asked for."""
+    def awaits_continue(self) -> bool:
+        """Whether the client waits for 100 Continue before it sends the body."""
         return self.in_body and self._request.is_awaited and not self._request.is_answered
 
     @property
     def holds_back(self) -> bool:
-        """Whether more has come than is begun: the client should not be read from."""
+        """Whether enough requests wait that the client should not be read from."""
         not_begun_count = len(self._line) - self.begun_count
         if self._ahead or not_begun_count > 1:
             return True
@@ -145,7 +145,7 @@ class HttpEngine:
         self.begun_count += 1
 
     def take(self) -> bytes:
-        """Return what is to be written: answers in the order of the requests, each as far as it is there."""
+        """Return the bytes to write: responses in the order of the requests, each as far as it is ready."""
         pieces: list[bytes] = []
         line = self._line
         done_count = 0
@@ -180,13 +180,13 @@ class HttpEngine:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; those behind a body are for nobody."""
+        """Take a header; those behind a body are ignored."""
         if self.in_head:
             self._head_bytes += len(name) + len(value)
             self._request.field(name, value)
 
     def on_headers_complete(self) -> None:
-        """Put the request in line; its body follows."""
+        """Queue the request; its body follows."""
         if self._body_follows_upgrade:
             return
         parser = self._parser
@@ -206,7 +206,7 @@ class HttpEngine:
         self._has_yielded = True
         self.in_head = False
         self.in_body = True
-        # Whoever asks for another protocol is answered in this one. The parser takes no body of such a request.
+        # A client that asks for another protocol is answered in this one. The parser takes no body of such a request.
         if parser.should_upgrade() and (request.content_length > 0 or request.header("transfer-encoding")):
             self._body_follows_upgrade = True
         if self._takes_no_more:
@@ -223,7 +223,7 @@ class HttpEngine:
         self._request.came(body)
 
     def on_message_complete(self) -> None:
-        """Note that all of the request is there."""
+        """Note that the request is complete."""
         parser = self._parser
         assert parser is not None, "nobody feeds a connection that has ended"
         if self._body_follows_upgrade and parser.should_upgrade():
@@ -263,9 +263,9 @@ class HttpEngine:
         except httptools.HttpParserCallbackError as failed:
             if not isinstance(failed.__context__, httptools.HttpParserInvalidURLError):
                 raise  # a fault of ours
-            self.refuse(HttpProblem(BAD_REQUEST, "the target of the request is no URL"), "malformed")
+            self.refuse(HttpProblem(BAD_REQUEST, "the target of the request is not a URL"), "malformed")
         except httptools.HttpParserError as failed:
-            if not self._takes_no_more:  # else it comes behind the last request, and is for nobody
+            if not self._takes_no_more:  # else it comes behind the last request, and is ignored
                 self.refuse(_malformed(parser.get_method(), failed), "malformed")
         if self._has_yielded or not (self.in_head or self.in_body):
             self._unyielding_bytes = 0
@@ -275,7 +275,7 @@ class HttpEngine:
             self._refuse_head()
 
     def _parse_behind_upgrade(self, data: bytes) -> None:
-        """Have the body parsed that such a request has, behind a head that says no more than how long it is."""
+        """Parse the body of such a request, behind a substitute head that only gives its length."""
         request = self._request
         if self._body_follows_upgrade:
             # Another parser: this one has ended with the head, if that says that the connection is to.
@@ -288,7 +288,7 @@ class HttpEngine:
 
 
 def _malformed(method: bytes, failed: httptools.HttpParserError) -> HttpProblem:
-    """Return what is said of bytes that are no request; the parser knows what was wrong, in its own words."""
+    """Return the error for bytes that are no request, with the parser's own text."""
     if method == HTTP_2_METHOD:
-        return HttpProblem(VERSION_NOT_SUPPORTED, "HTTP/2 is not spoken here: this is HTTP/1.1")
-    return HttpProblem(BAD_REQUEST, f"no request of HTTP/1.1: {failed}")
+        return HttpProblem(VERSION_NOT_SUPPORTED, "HTTP/2 is not supported; use HTTP/1.1")
+    return HttpProblem(BAD_REQUEST, f"not a request of HTTP/1.1: {failed}")

@@ -1,4 +1,4 @@
-"""What a head has to be beyond the grammar, which is the parser's: RFC 9112's rules for whoever answers a request."""
+"""Rules for the head of a request beyond the grammar, which is the parser's: RFC 9112's for a server."""
 
 import re
 from typing import Final
@@ -20,12 +20,12 @@ def problem_of(request: Request, target: bytes, version: str) -> HttpProblem | N
     undone (6.1); a target without a fragment, which nobody sends (3.2); a version that this is (RFC 9110 15.6.6).
     """
     if version not in VERSIONS:
-        return HttpProblem(VERSION_NOT_SUPPORTED, f"HTTP/{version} is not spoken here: this is HTTP/1.1")
+        return HttpProblem(VERSION_NOT_SUPPORTED, f"HTTP/{version} is not supported; use HTTP/1.1")
     hosts = request.values("host")
     if len(hosts) > 1 or (version != "1.0" and not hosts):
         return HttpProblem(BAD_REQUEST, f"{len(hosts)} Host headers; allowed: one")
     if hosts and _HOST.fullmatch(hosts[0]) is None:
-        return HttpProblem(BAD_REQUEST, f"Host: {hosts[0]!r:.80} is no name or address of a host")
+        return HttpProblem(BAD_REQUEST, f"Host: {hosts[0]!r:.80} is not a name or address of a host")
     if b"#" in target:
         return HttpProblem(BAD_REQUEST, "the target of the request has a fragment")
     codings = request.values("transfer-encoding")

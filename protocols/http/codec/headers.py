@@ -1,4 +1,4 @@
-"""The header Authorization as HTTP defines it. Who it stands for is decided by `protocols.security.authentication`."""
+"""The header Authorization of HTTP. Who it stands for is decided by `protocols.security.authentication`."""
 
 import base64
 import binascii

@@ -1,7 +1,7 @@
 """From the headers of a request to the attributes of its message.
 
-Names are those of Solace's REST encoding, and ours for what it has no name for. A header that is not about the message
-(Accept, User-Agent) is no attribute; one that is and cannot be understood refuses the request.
+Names are those of Solace's REST encoding, and ours where it has none. A header that is not about the message (Accept,
+User-Agent) is ignored; one that is and cannot be read refuses the request.
 """
 
 import re

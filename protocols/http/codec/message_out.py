@@ -1,6 +1,7 @@
 """From a message to the headers and the body of a response.
 
-What a header cannot hold is left out: a name that is no token (RFC 9110 5.6.2), a value with control characters.
+A property that a header cannot hold is left out: a name that is no token (RFC 9110 5.6.2), a value with control
+characters.
 """
 
 import base64

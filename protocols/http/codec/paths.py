@@ -1,7 +1,7 @@
-"""From the path of a request to where its message goes.
+"""From the path of a request to the destination of its message.
 
-`/TOPIC/a/b` and `/QUEUE/name`; a path without either is a topic. Percent-encoding is undone, so a queue's name may hold
-anything; a topic's levels are those of the path.
+`/TOPIC/a/b` and `/QUEUE/name`; a path without either is a topic. Percent-encoding is decoded, so a queue's name may
+hold any character; a topic's levels are those of the path.
 """
 
 from typing import Final, final

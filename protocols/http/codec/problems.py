@@ -1,4 +1,4 @@
-"""What an HTTP client is told when a request cannot be done: a status, a reason, and what was wrong.
+"""Errors that an HTTP client is answered with: a status, a reason, and a detail.
 
 The body is the error document that REST clients of Solace know, or JSON for those that accept it. 4xx: do not send it
 again unchanged; 5xx: try again later.

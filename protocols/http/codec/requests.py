@@ -1,6 +1,6 @@
-"""One request and its answer: the body within its limits with gzip undone, and the bytes that go back.
+"""One request and its response: the body within its limits with gzip undone, and the bytes that go back.
 
-How requests are cut out of a stream of bytes is in `engine`; who may wait for what, in `connection`.
+Requests are cut out of the stream of bytes in `engine`; the order in which they are begun is in `connection`.
 """
 
 import zlib
@@ -19,18 +19,18 @@ from sluicegate.protocols.http.codec.problems import (
 )
 from sluicegate.protocols.http.codec.responses import CONTINUE, NO_CONTENT, OK, ResponseHeads
 
-AHEAD_BYTES_MAX: Final = 64 * 1024  # of a body that nobody reads yet; a smaller one is waited for, and read at once
+AHEAD_BYTES_MAX: Final = 64 * 1024  # of a body that is not read yet; a smaller one is waited for, and read at once
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its largest window
 
 
 @final
 class ClientLeft(Exception):
-    """Nobody waits for an answer: the connection ended within the request, or the rest of it was refused."""
+    """The client waits for no answer: the connection ended within the request, or its rest was refused."""
 
 
 @final
 class Request:
-    """A request as far as it has come. Headers are by their names in lower case; the last of a name counts."""
+    """A request, perhaps unfinished. Headers are by their names in lower case; the last of a name counts."""
 
     def __init__(self, heads: ResponseHeads) -> None:
         self.method = ""
@@ -50,9 +50,9 @@ class Request:
         self._pieces: list[bytes] = []
         self._is_chunked = False  # the answer
         self._expects_continue = False
-        self._is_read = False  # somebody takes the body as it comes
+        self._is_read = False  # the body is read as it comes
         self._has_begun = False  # to be answered, with more to come
-        self._came: LoopFuture[None] | None = None  # somebody waits for more of the body
+        self._came: LoopFuture[None] | None = None  # a task waits for more of the body
 
     # --- what comes ---
 
@@ -68,19 +68,19 @@ class Request:
         self._expects_continue = self.header("expect").lower() == "100-continue"
 
     def came(self, piece: bytes) -> None:
-        """Take a piece of the body. Nobody reads it when the answer is there already."""
+        """Take a piece of the body. It is dropped when the answer is there already."""
         self.body_bytes += len(piece)
         if not self.is_answered:
             put_to(self._pieces, piece)
             self._wake()
 
     def complete(self) -> None:
-        """Note that all of the body is there."""
+        """Note that the body is complete."""
         self.is_whole = True
         self._wake()
 
     def client_left(self) -> None:
-        """Note that there is nobody to answer."""
+        """Note that the client is gone."""
         self._end()
 
     # --- what is asked of it ---
@@ -99,13 +99,13 @@ class Request:
 
     @property
     def content_length(self) -> int:
-        """How long the body is said to be; 0 when nothing is said."""
+        """The announced length of the body; 0 without one."""
         length = self.header("content-length")
         return int(length) if length.isascii() and length.isdigit() else 0
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the client waits to be told that it may send the body."""
+        """Whether the client waits for 100 Continue."""
         return self._expects_continue
 
     @property
@@ -115,13 +115,13 @@ class Request:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether more of the body has come than is taken before somebody reads it."""
+        """Whether more of the body has come than is taken before it is read."""
         return self.body_bytes > AHEAD_BYTES_MAX and not self._is_read and not self.is_answered
 
     def body(self, bytes_max: int) -> bytes:
         """Return the body, which is whole, gzip undone.
 
-        Raises HttpProblem: it is too large or not what it says. Raises ClientLeft: it is let go of.
+        Raises HttpProblem: it is too large or not what it says. Raises ClientLeft: the client has left.
         """
         if self.is_answered:
             raise ClientLeft
@@ -159,24 +159,24 @@ class Request:
         try:
             plain = inflater.decompress(body, bytes_max + 1)
         except zlib.error as error:
-            raise HttpProblem(BAD_REQUEST, f"the body is no gzip: {error}") from None
+            raise HttpProblem(BAD_REQUEST, f"the body is not gzip: {error}") from None
         if len(plain) > bytes_max:
             raise _too_large(bytes_max)
         if not inflater.eof or inflater.unused_data:
-            raise HttpProblem(BAD_REQUEST, "the body is no whole gzip member")
+            raise HttpProblem(BAD_REQUEST, "the body is not a whole gzip member")
         return plain
 
     # --- its answer ---
 
     def read(self) -> None:
-        """Take the body as it comes; a client that waits for the word is told to send it (RFC 9110 10.1.1)."""
+        """Read the body as it comes; a client that waits for 100 Continue gets it (RFC 9110 10.1.1)."""
         self._is_read = True
         if self._expects_continue:
             self._expects_continue = False
             self.output.append(CONTINUE)
 
     def answer(self, status: int, body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None) -> None:
-        """Give the answer. Nothing happens when the client has left."""
+        """Answer the request. Nothing happens when the client has left."""
         if self.is_answered:
             return
         fields = [] if status == NO_CONTENT else [(b"content-length", str(len(body)).encode())]
@@ -189,15 +189,15 @@ class Request:
         self._end()
 
     def answer_ok(self) -> None:
-        """Answer that it is done, with nothing else to say: most answers there are."""
+        """Answer with an empty 200, the most frequent response."""
         if self.is_last or self.answer_headers:
             self.answer(OK)
         elif not self.is_answered:
-            self.output.append(self._heads.nothing_to_say)
+            self.output.append(self._heads.empty_ok)
             self._end()
 
     def answer_problem(self, problem: HttpProblem) -> None:
-        """Answer with the error document, as JSON to those who accept that; break off an answer that has begun."""
+        """Answer with the error document, as JSON to clients that accept it; abort a response that has begun."""
         self.is_last = self.is_last or problem.ends_connection or self._has_begun
         if self._has_begun:
             self._end()
@@ -207,7 +207,7 @@ class Request:
         self.answer(problem.status, error_body(problem, as_json=as_json), [(b"content-type", kind), *problem.headers])
 
     def begin_stream(self, headers: list[tuple[bytes, bytes]]) -> None:
-        """Begin an answer that lasts."""
+        """Begin a streamed response."""
         if self.is_answered:
             return
         self._has_begun = True

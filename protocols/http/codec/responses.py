@@ -1,4 +1,4 @@
-"""The heads of responses: status line, Date, what the answer says of itself, and how long its body is."""
+"""The heads of responses: status line, Date, the response's own headers, and the length of its body."""
 
 import http
 from email.utils import formatdate
@@ -16,13 +16,13 @@ class ResponseHeads:
 
     def __init__(self) -> None:
         self._date = b""
-        self.nothing_to_say = b""  # the whole response to a publish that is safe, on a connection that is kept
+        self.empty_ok = b""  # the whole response to a publish that is safe, on a connection that is kept
         self.tick(0)
 
     def tick(self, wall_ms: int) -> None:
         """Bring the time of day."""
         self._date = b"date: " + formatdate(wall_ms // 1000, usegmt=True).encode() + b"\r\n"
-        self.nothing_to_say = self.head(OK, [(b"content-length", b"0")], is_last=False)
+        self.empty_ok = self.head(OK, [(b"content-length", b"0")], is_last=False)
 
     def head(self, status: int, fields: list[tuple[bytes, bytes]], *, is_last: bool) -> bytes:
         """Return a head; `fields` are names and values that a head can hold. After the last one the connection ends."""

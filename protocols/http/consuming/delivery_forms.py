@@ -1,7 +1,7 @@
-"""From a delivery to what its worker reads: a response of its own, a line of JSON, or an event of a stream.
+"""The forms in which a worker reads a delivery: a response of its own, a line of JSON, or an event of a stream.
 
-A line has the keys that a line of a batch to publish has, and beside them what concerns this delivery. An event is such
-a line, under the delivery's place in its flow as the event's id, which browsers send back when they connect again.
+A line has the keys of a line of a batch to publish, and those of the delivery. An event is such a line; its id is the
+number of the delivery in its flow, which browsers send back when they connect again.
 """
 
 import base64
@@ -12,7 +12,7 @@ import orjson
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.protocols.http.codec.message_out import append_field, response_headers
 from sluicegate.protocols.http.codec.paths import name_of_topic
-from sluicegate.protocols.http.consuming.held import HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
 
 NDJSON_TYPE: Final = b"application/x-ndjson"
 EVENTS_TYPE: Final = b"text/event-stream"
@@ -20,12 +20,12 @@ FLOW_PREFIX: Final = "/FLOW/"
 SIGN_OF_LIFE: Final = b":\n\n"  # a comment, which clients pass over
 
 
-def settle_path(flow_id: str, message: HeldMessage) -> str:
+def settle_path(flow_id: str, message: UnsettledMessage) -> str:
     """Return where a delivery is settled."""
     return f"{FLOW_PREFIX}{flow_id}/{message.number}"
 
 
-def delivery_headers(message: HeldMessage, wall_ms: int) -> list[tuple[bytes, bytes]]:
+def delivery_headers(message: UnsettledMessage, wall_ms: int) -> list[tuple[bytes, bytes]]:
     """Return the headers of a response, or of a request to a REST consumer, whose body is the message."""
     headers = message.batch.headers_of(message.row)
     fields = response_headers(headers, wall_ms)
@@ -44,7 +44,7 @@ def delivery_headers(message: HeldMessage, wall_ms: int) -> list[tuple[bytes, by
     return fields
 
 
-def delivery_line(flow_id: str, message: HeldMessage, wall_ms: int) -> bytes:
+def delivery_line(flow_id: str, message: UnsettledMessage, wall_ms: int) -> bytes:
     """Return a delivery as a line of JSON, without its end."""
     line: dict[str, object] = {"delivery": message.number, "settle": settle_path(flow_id, message)}
     line.update(message_keys(message.batch, message.row, wall_ms))

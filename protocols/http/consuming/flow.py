@@ -1,15 +1,15 @@
-"""One HTTP worker's flow on a queue: what it holds, who reads it now, and how long it waits for its worker.
+"""One HTTP worker's flow on a queue: its unsettled messages, its present reader, and how long it waits for its worker.
 
 A flow belongs to no connection: requests come over whichever its worker's HTTP library has open. So it ends when no
-request concerned it for as long as its locks last; that is how a worker that has vanished is noticed. Requests are
-read and answered in `consuming`; the flows of a node are in `flows`.
+request used it for as long as its locks last; that is how a worker that has vanished is noticed. Requests are read and
+answered in `requests.consume`; the flows of a message VPN are in `flows`.
 """
 
 from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, RenewLock, SettleDurably
+from sluicegate.actors.messages.data import Deliveries, PublishFailed, RenewLock, SettleDurably
 from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
 from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.partitions.triggers import wake_waiters
@@ -21,19 +21,19 @@ from sluicegate.messaging.message.refusals import REFUSED_SPOOL_FAILED
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.messaging.queues.credit import CreditWindow
-from sluicegate.protocols.connection.settling import send_back, source_of
+from sluicegate.protocols.connection.settling import DurableSettlement, send_back, source_of
 from sluicegate.protocols.http.codec.problems import not_stored
-from sluicegate.protocols.http.consuming.held import Held, HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage, UnsettledMessages
 
-# Whoever takes the messages of an HTTP flow at this moment: a request that waits for some, or one that streams.
+# The present reader of an HTTP flow: a request that waits for messages, or one that streams them.
 #
-# A reader says how much its flow may hold; without one a flow gets nothing. Writing what came is `consuming`, and
-# `browsing`. The connection of the request brings time, and the end that comes with its client's.
+# A reader limits what its flow may hold; without one a flow gets nothing. Messages are written in `requests.consume`
+# and `requests.browse`. The connection of the request brings time, and ends the reader with its client.
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FlowReader:
-    """What a flow and a connection tell a reader; each is called on the loop, and does nothing that takes long."""
+    """The interface of a reader to its flow and its connection. It is called on the loop, and must not block."""
 
     def limit(self, held_count: int, waiting_count: int) -> int:
         """Return how many messages the flow may hold, of `held_count` of which `waiting_count` wait for the reader."""
@@ -52,7 +52,7 @@ class FlowReader:
         """Time has passed."""
 
     def ended(self, reason: str) -> None:
-        """The reader gets nothing more: its flow is gone, somebody else reads it, or the client has left."""
+        """The reader gets nothing more: its flow is gone, another reader has it, or the client has left."""
 
 
 @final
@@ -74,8 +74,8 @@ class Poll(FlowReader):
         self._woken: LoopFuture[None] | None = None
 
     async def wait(self, wait_ms: int) -> None:
-        """Wait until messages wait, or the end. Without either there are none that came in time."""
-        held = self._flow.held
+        """Wait for messages, for the end, or until the time is over."""
+        held = self._flow.unsettled
         timer: Any = None
         if wait_ms > 0:
             timer = self._flow.cell.after(wait_ms, self._time_is_over)
@@ -92,28 +92,28 @@ class Poll(FlowReader):
             timer.cancel()
 
     def limit(self, held_count: int, waiting_count: int) -> int:
-        """Return so that as many come as are wanted."""
+        """Return how many messages are still wanted."""
         return held_count - waiting_count + self._count_max
 
     def arrived(self) -> None:
-        """End with enough; else ask for the rest of what is there."""
-        if self._flow.held.waiting_count >= self._count_max:
+        """End with enough messages; else drain the flow for the rest."""
+        if self._flow.unsettled.waiting_count >= self._count_max:
             self._wake()
         else:
             self._drain()
 
     def drained(self, number: int) -> None:
-        """End with what there is, or wait on."""
+        """End with the messages there are, or go on waiting."""
         if number != self._drain_number:
             return
         self._drain_number = 0
         if self._is_late:
             self._is_over = True
-        if self._is_over or self._flow.held.waiting_count > 0:
+        if self._is_over or self._flow.unsettled.waiting_count > 0:
             self._wake()
 
     def ended(self, reason: str) -> None:
-        """End with nothing: what waits is not for this reader."""
+        """End with nothing: waiting messages are not for this reader."""
         self.end_reason = reason
         self._is_over = True
         self._wake()
@@ -169,7 +169,7 @@ class Stream(FlowReader):
         self._wake()
 
     def tick(self, now_ms: int) -> None:
-        """Have a sign of life written: to a client that has vanished it fails in the end, and proxies keep on."""
+        """Request a sign of life: to a vanished client it fails in the end, and proxies keep the connection."""
         if now_ms - self._wrote_at_ms >= self._heartbeat_ms:
             self.is_silent = True
             self._wake()
@@ -198,7 +198,7 @@ class FlowTerms:
     def __init__(
         self, flow_id: str, *, queue_name: str, user: str, host: str, client: str, lock_ms: int, unsettled_max: int
     ) -> None:
-        self.flow_id = flow_id  # in URLs; nobody can guess it
+        self.flow_id = flow_id  # in URLs; it cannot be guessed
         self.queue_name = queue_name
         self.user = user  # empty: anonymous
         self.host = host  # that the worker asked from
@@ -210,7 +210,7 @@ class FlowTerms:
 class HttpFlow(Behaviour):
     """A worker's flow.
 
-    Invariant: `window.used` is the number of deliveries in `held` and of those that are on their way here.
+    Invariant: `window.used` is the number of deliveries in `unsettled` and of those that are on their way here.
     """
 
     def __init__(self, cell: ActorCell, *, terms: FlowTerms, queue: ActorCell, window: CreditWindow[Address]) -> None:
@@ -220,7 +220,7 @@ class HttpFlow(Behaviour):
         self.urn = cell.runtime.next_urn()
         self.queue = queue
         self.window = window
-        self.held = Held()
+        self.unsettled = UnsettledMessages()
         self.partitions: list[int] = []  # it takes messages from, as the queue last said
         self.end_reason = ""  # empty: it goes on
         self._clock = cell.runtime.clock
@@ -229,12 +229,12 @@ class HttpFlow(Behaviour):
         self._last_number = 0
         self._drains_count = 0
         self._used_at_ms = self._clock.now_ms()
-        self._settlements: dict[int, DurableSettlement] = {}  # by delivery: the store has yet to know
+        self._settlements: dict[int, AwaitedSettlement] = {}  # by delivery: the store has yet to know
 
     # --- its reader ---
 
     def read(self, reader: FlowReader, *, after: int | None) -> None:
-        """Let a reader have what comes from now on; the one before it ends.
+        """Give all further messages to a reader; the reader before it ends.
 
         `after` is the last delivery that the worker has seen: it gets again what it holds behind that.
         """
@@ -242,7 +242,7 @@ class HttpFlow(Behaviour):
         if before is not None:
             before.ended(READ_ELSEWHERE)
         if after is not None:
-            self.held.wait_again(after)
+            self.unsettled.wait_again(after)
         self._reader = reader
         self.use()
         self.review()
@@ -250,60 +250,60 @@ class HttpFlow(Behaviour):
             reader.ended(self.end_reason)
 
     def leave(self, reader: FlowReader) -> None:
-        """Let go of a reader. What came for it, and no reader was shown, goes back untouched."""
+        """Release a reader. Messages that came for it and were delivered to no reader go back untouched."""
         if self._reader is not reader:
             return
         self._reader = None
-        for number in self.held.end_waiting():
+        for number in self.unsettled.stop_waiting():
             self.settle_at_once(number, RELEASED)
         self.use()
         self.review()
 
     def drain(self) -> int:
-        """Ask the queue for all it has up to the reader's limit; return the number under which it will answer."""
+        """Drain the flow up to the reader's limit; return the number of the drain."""
         self._drains_count += 1
         self.queue.inbox.post(DrainFlow(self.urn, self._drains_count))
         return self._drains_count
 
     def use(self) -> None:
-        """Note a sign of life of the worker."""
+        """Note that a request used the flow."""
         self._used_at_ms = self._clock.now_ms()
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: deliveries whose lock is over have failed, and a flow without a sign of life ends."""
-        expired = self.held.expired(now_ms)
+        """Bring time: deliveries whose lock is over have failed, and an unused flow ends."""
+        expired = self.unsettled.expired(now_ms)
         if expired:
             for number in expired:
-                message = self.held.get(number)
-                was_shown = message is not None and message.was_shown
-                self.settle_at_once(number, FAILED if was_shown else RELEASED)
+                message = self.unsettled.get(number)
+                was_delivered = message is not None and message.was_delivered
+                self.settle_at_once(number, FAILED if was_delivered else RELEASED)
             self.review()
         if self._reader is None and now_ms - self._used_at_ms > self.terms.lock_ms > 0:
             self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")
 
     def review(self) -> None:
-        """Set the window to what the reader takes, and let partitions that wait know."""
+        """Set the window to what the reader takes, and wake partitions that wait."""
         reader = self._reader
-        count = self.held.count
-        limit = count if reader is None else reader.limit(count, self.held.waiting_count)
+        count = self.unsettled.count
+        limit = count if reader is None else reader.limit(count, self.unsettled.waiting_count)
         self.window.limit = min(limit, self.terms.unsettled_max)
         wake_waiters(self.window, self.runtime.dispatcher)
 
     # --- what the worker says ---
 
     async def settle(self, numbers: list[int], outcome: int) -> list[int]:
-        """Settle deliveries; return, once the store knows, the numbers of those that the flow did not hold.
+        """Settle deliveries; return, once that is stored, the numbers of those that were not unsettled.
 
         Raises HttpProblem when the store has failed: then they are delivered again after the next start.
         """
-        not_held: list[int] = []
-        settlements: list[DurableSettlement] = []
+        not_unsettled: list[int] = []
+        settlements: list[AwaitedSettlement] = []
         for number in numbers:
-            message = self.held.take(number)
+            message = self.unsettled.take(number)
             if message is None:
-                not_held.append(number)
+                not_unsettled.append(number)
                 continue
-            settlement = DurableSettlement(number)
+            settlement = AwaitedSettlement(number)
             settlements.append(settlement)
             self._settlements[number] = settlement
             self.window.give(1)
@@ -312,32 +312,32 @@ class HttpFlow(Behaviour):
         self.review()
         for settlement in settlements:
             if not await settlement.done:
-                not_held.append(settlement.number)
+                not_unsettled.append(settlement.number)
             self._settlements.pop(settlement.number, None)
         for settlement in settlements:
             if settlement.failure is not None:
                 raise not_stored(settlement.failure)
-        return sorted(not_held)
+        return sorted(not_unsettled)
 
     def extend(self, numbers: list[int]) -> list[int]:
         """Lock deliveries anew; return the numbers of those that the flow does not hold."""
-        not_held: list[int] = []
+        not_unsettled: list[int] = []
         until_ms = self._locked_until_ms()
         for number in numbers:
-            message = self.held.get(number)
+            message = self.unsettled.get(number)
             if message is None:
-                not_held.append(number)
+                not_unsettled.append(number)
                 continue
-            self.held.extend(message, until_ms)
+            self.unsettled.extend(message, until_ms)
             source = message.source
             ranges = [(message.sequence, message.sequence + 1)]
             source.partition.post(RenewLock(source.flow_id, source.epoch, ranges, source.delivery_count))
         self.use()
-        return not_held
+        return not_unsettled
 
     def settle_at_once(self, number: int, outcome: int) -> None:
         """Settle a delivery, if it is held, without waiting for the store; `review` lets the queue go on."""
-        message = self.held.take(number)
+        message = self.unsettled.take(number)
         if message is not None:
             self.window.give(1)
             message.source.partition.post(message.settle(outcome))
@@ -348,7 +348,7 @@ class HttpFlow(Behaviour):
     # --- messages of other actors ---
 
     def receive(self, message: Any) -> Any:
-        """Handle deliveries, or what the queue says of the flow."""
+        """Handle deliveries, or messages of the queue about the flow."""
         if isinstance(message, Deliveries):
             self._deliver(message)
         elif isinstance(message, FlowDrained):
@@ -381,7 +381,7 @@ class HttpFlow(Behaviour):
         until_ms = self._locked_until_ms()
         for row in range(delivery.start_row, delivery.stop_row):
             self._last_number += 1
-            message = HeldMessage(
+            message = UnsettledMessage(
                 self._last_number,
                 source,
                 delivery.first_sequence + row - delivery.start_row,
@@ -392,17 +392,17 @@ class HttpFlow(Behaviour):
                 delivery.first_of_group,
                 until_ms,
             )
-            if self.held.add(message) is not None:
+            if self.unsettled.add(message) is not None:
                 self.window.give(1)
 
     def _state(self, partitions: list[int]) -> None:
-        """Take over which partitions the flow has; what is held of others is the queue's again."""
+        """Set the partitions of the flow; messages of others return to the queue."""
         self.partitions = partitions
         kept = set(partitions)
         for number in list(self._sources):
             if number not in kept:
                 del self._sources[number]
-        for _ in self.held.take_others(kept):
+        for _ in self.unsettled.take_others(kept):
             self.window.give(1)
         self.review()
         if self._reader is not None:
@@ -411,11 +411,11 @@ class HttpFlow(Behaviour):
     # --- the end ---
 
     def fail(self) -> None:
-        """End the flow after a mistake of our own; its worker binds another."""
+        """End the flow after a fault of the broker; its worker binds another."""
         self.end("a fault of this broker; its log says more")
 
     def end(self, reason: str) -> None:
-        """Let go of the queue, which has everything back that is held, and stop."""
+        """Unbind from the queue, which gets all unsettled messages back, and stop."""
         if not self.end_reason:
             self.queue.inbox.post(UnbindFlow(self.urn, may_return=False))
             self.gone(reason)
@@ -425,7 +425,7 @@ class HttpFlow(Behaviour):
         if self.end_reason:
             return
         self.end_reason = reason
-        self.held.take_others(set())
+        self.unsettled.take_others(set())
         self.window.close()
         if self.queue.is_stopped():
             for settlement in list(self._settlements.values()):
@@ -436,14 +436,14 @@ class HttpFlow(Behaviour):
         self.cell.stop()
 
     def __repr__(self) -> str:
-        return f"HttpFlow({self.terms.flow_id} of {self.terms.queue_name!r}, {self.held.count} held)"
+        return f"HttpFlow({self.terms.flow_id} of {self.terms.queue_name!r}, {self.unsettled.count} held)"
 
 
 @final
-class DurableSettlement(Address):
+class AwaitedSettlement(DurableSettlement):
     """A settlement that a request waits for: in force for ever, or never.
 
-    The partition says so in any case, also when the flow has lost it meanwhile: it may have settled before that.
+    A flow that has lost the delivery meanwhile may have settled it before that.
     """
 
     def __init__(self, number: int) -> None:
@@ -451,15 +451,14 @@ class DurableSettlement(Address):
         self.done: LoopFuture[bool] = LoopFuture()
         self.failure: PublishFailed | None = None  # of the store
 
-    def post(self, message: object) -> None:
-        """Take the partition's refusal, or the word that the store has it."""
-        assert isinstance(message, (Confirmed, PublishFailed))
-        if isinstance(message, PublishFailed) and message.verdict == REFUSED_SPOOL_FAILED:
-            self.failure = message
+    def decided(self, refusal: PublishFailed | None) -> None:
+        """Let the request go on."""
+        if refusal is not None and refusal.verdict == REFUSED_SPOOL_FAILED:
+            self.failure = refusal
         if not self.done.done:
-            self.done.set(isinstance(message, Confirmed))
+            self.done.set(refusal is None)
 
     def give_up(self) -> None:
-        """Nobody answers any more: the queue is deleted."""
+        """No answer comes any more: the queue is deleted."""
         if not self.done.done:
             self.done.set(False)

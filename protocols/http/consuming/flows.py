@@ -35,7 +35,7 @@ class HttpFlows:
         return len(self._flows)
 
     def new_id(self) -> str:
-        """Return an id that nobody can guess."""
+        """Return an id that cannot be guessed."""
         return self._runtime.rng.randbytes(ID_BYTES).hex()
 
     async def bind(
@@ -83,19 +83,19 @@ class HttpFlows:
         return bool(its)
 
     def _check_room(self, terms: FlowTerms, limits: HttpLimits) -> None:
-        """Raise HttpProblem when there may be no other flow, of anybody or of this client.
+        """Raise HttpProblem when there may be no other flow, of any client or of this one.
 
         A client is a user or, where strangers are let in, a host.
         """
         self._forget_ended()
         if len(self._flows) >= limits.flows_max:
-            raise _too_many(f"HTTP clients have {limits.flows_max} flows, and may have no more")
+            raise _too_many(f"HTTP clients have {limits.flows_max} flows, the most allowed")
         its_count = 0
         for flow in self._flows.values():
             if flow.terms.user == terms.user and (terms.user or flow.terms.host == terms.host):
                 its_count += 1
         if its_count >= limits.flows_per_client_max:
-            raise _too_many(f"this client has {its_count} flows, and may have no more: DELETE those it is done with")
+            raise _too_many(f"this client has {its_count} flows, the most allowed: DELETE those that are done")
 
     def _forget_ended(self) -> None:
         for flow_id, flow in list(self._flows.items()):

@@ -2,10 +2,10 @@
 
 A line is `{"payload": ..., "headers": {...}}`, with `base64` instead of `payload` for bytes, and `destination` where a
 message goes elsewhere than the request's path says. A part has the headers of a request of its own, and may name its
-destination in `Sluicegate-Destination`. What a message cannot be understood for concerns it alone; what the body cannot
-be read for, the request.
+destination in `Sluicegate-Destination`. An error in a message concerns that message alone; an error in the form of the
+body concerns the request.
 
-A body is read some messages at a time, for all of a large one takes seconds.
+A body is read some messages at a time, because all of a large one takes seconds.
 """
 
 import base64
@@ -35,7 +35,7 @@ _LINE_KEYS: Final = frozenset(("base64", "destination", "headers", "payload"))
 
 
 @final
-class Entry:
+class BatchEntry:
     """One message of a batch, or what is wrong with it."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Entry:
         self.problem: HttpProblem | None = None
 
 
-def read_batch(kind: str, content_type: str, body: bytes, messages_max: int) -> Iterator[list[Entry]]:
+def read_batch(kind: str, content_type: str, body: bytes, messages_max: int) -> Iterator[list[BatchEntry]]:
     """Return the messages of a body, those of a piece of it at a time, maybe none. Raises HttpProblem, then too."""
     if kind == NDJSON:
         return _lines(body, messages_max)
@@ -54,8 +54,8 @@ def read_batch(kind: str, content_type: str, body: bytes, messages_max: int) -> 
     raise HttpProblem(BAD_REQUEST, f"Sluicegate-Batch: {kind!r:.80} is neither {NDJSON} nor {MULTIPART}")
 
 
-def _lines(body: bytes, messages_max: int) -> Iterator[list[Entry]]:
-    found: list[Entry] = []
+def _lines(body: bytes, messages_max: int) -> Iterator[list[BatchEntry]]:
+    found: list[BatchEntry] = []
     left = messages_max
     empty_left = messages_max + 1  # one behind each, and one before them
     cost = 0
@@ -79,8 +79,8 @@ def _lines(body: bytes, messages_max: int) -> Iterator[list[Entry]]:
     yield found
 
 
-def _line(line: bytes) -> Entry:
-    entry = Entry()
+def _line(line: bytes) -> BatchEntry:
+    entry = BatchEntry()
     try:
         _fill(entry, line)
     except HttpProblem as problem:
@@ -88,27 +88,27 @@ def _line(line: bytes) -> Entry:
     return entry
 
 
-def _fill(entry: Entry, line: bytes) -> None:
+def _fill(entry: BatchEntry, line: bytes) -> None:
     if line.count(b",") + line.count(b"[") + line.count(b"{") > VALUES_MAX:
         _check_values(line)
     try:
         told = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise HttpProblem(BAD_REQUEST, f"the line is no JSON: {error}") from None
+        raise HttpProblem(BAD_REQUEST, f"the line is not JSON: {error}") from None
     if not isinstance(told, dict) or not _LINE_KEYS.issuperset(told):
-        raise HttpProblem(BAD_REQUEST, f"the line is no object of {', '.join(sorted(_LINE_KEYS))}")
+        raise HttpProblem(BAD_REQUEST, f"the line is not an object of {', '.join(sorted(_LINE_KEYS))}")
     destination = told.get("destination", "")
     headers = told.get("headers", {})
     if not isinstance(destination, str):
-        raise HttpProblem(BAD_REQUEST, "destination: no text")
+        raise HttpProblem(BAD_REQUEST, "destination: not a text")
     if not isinstance(headers, dict):
-        raise HttpProblem(BAD_REQUEST, "headers: no object")
+        raise HttpProblem(BAD_REQUEST, "headers: not an object")
     if len(headers) > HEADERS_MAX:
         raise _too_many_headers()
     entry.destination = destination
     for name, value in headers.items():
         if not isinstance(value, str):
-            raise HttpProblem(BAD_REQUEST, f"headers: the value of {name!r:.80} is no text")
+            raise HttpProblem(BAD_REQUEST, f"headers: the value of {name!r:.80} is not a text")
         entry.fields.append((name, value))
     if "base64" in told:
         if "payload" in told:
@@ -153,9 +153,9 @@ class _Parts:
     """Collects the parts that the parser calls back about."""
 
     def __init__(self, messages_max: int) -> None:
-        self.found: list[Entry] = []  # those that are whole
+        self.found: list[BatchEntry] = []  # those that are whole
         self.ended = False
-        self._entry = Entry()  # that the parser is in
+        self._entry = BatchEntry()  # that the parser is in
         self._count = 0
         self._messages_max = messages_max
         self._name = b""
@@ -166,7 +166,7 @@ class _Parts:
         if self._count >= self._messages_max:
             raise _too_many(self._messages_max)
         self._count += 1
-        self._entry = Entry()
+        self._entry = BatchEntry()
         self._pieces = []
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
@@ -193,7 +193,7 @@ class _Parts:
         self._entry.payload = b"".join(self._pieces)
         self.found.append(self._entry)
 
-    def take(self) -> list[Entry]:
+    def take(self) -> list[BatchEntry]:
         """Return the parts that are whole since the last time."""
         found, self.found = self.found, []
         return found
@@ -202,11 +202,11 @@ class _Parts:
         self.ended = True
 
 
-def _parts(content_type: str, body: bytes, messages_max: int) -> Iterator[list[Entry]]:
+def _parts(content_type: str, body: bytes, messages_max: int) -> Iterator[list[BatchEntry]]:
     kind, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not kind.startswith(b"multipart/") or not boundary:
-        raise HttpProblem(BAD_REQUEST, f"Content-Type: {content_type!r:.200} is no multipart type with a boundary")
+        raise HttpProblem(BAD_REQUEST, f"Content-Type: {content_type!r:.200} is not a multipart type with a boundary")
     parts = _Parts(messages_max)
     parser = MultipartParser(
         boundary,

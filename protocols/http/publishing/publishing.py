@@ -1,4 +1,4 @@
-"""The way in from one HTTP connection: messages of requests, and what becomes of them."""
+"""Publishing from one HTTP connection: messages of requests come in, and their confirmations go back."""
 
 from typing import final
 
@@ -95,7 +95,7 @@ class PendingPublishes:
             offer.submission.offer_done()
 
     def end(self) -> None:
-        """Let go of what waits: the connection is gone, and the answers are for nobody."""
+        """Drop what waits: the connection is gone, and nothing can be answered."""
         for token in list(self._offers):
             self._offers[token].pending = 1
             self.confirmed(token, PublishFailed(token, "the connection ended"))

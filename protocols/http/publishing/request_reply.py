@@ -1,6 +1,6 @@
 """Synchronous requests: a connection's own reply topics, and the reply that a response waits for.
 
-The topics of a connection begin with a random word that only those who get its requests learn. The subscription is made
+The topics of a connection begin with a random word that only receivers of its requests learn. The subscription is made
 with the first request that wants a reply, and ends with the connection.
 """
 
@@ -54,7 +54,7 @@ class ReplyBox:
         self._subscriber = Subscriber(cell.name)
         self._filter: TopicFilter | None = None  # of all our topics; None before the first request
         self._prefix = ""
-        self._asked_count = 0
+        self._request_count = 0
         self._is_over = False
         self._topic = ""  # of the request that waits, or empty
         self._reply: LoopFuture[Reply | None] = LoopFuture()
@@ -72,8 +72,8 @@ class ReplyBox:
             )
             if self._is_over:
                 raise ClientLeft
-        self._asked_count += 1
-        self._topic = f"{self._prefix}{self._asked_count}"
+        self._request_count += 1
+        self._topic = f"{self._prefix}{self._request_count}"
         self._reply = LoopFuture()
         return self._topic
 
@@ -88,7 +88,7 @@ class ReplyBox:
         return reply
 
     def take(self, batch: MessageBatch) -> None:
-        """Take messages on our topics. What nobody waits for any more is counted and dropped."""
+        """Take messages on the reply topics. A reply that no request waits for is counted and dropped."""
         payloads = batch.payloads()
         for row in range(batch.count):
             if self._topic and batch.topic_of(row) == self._topic:
@@ -98,7 +98,7 @@ class ReplyBox:
                 self._counters.count(self._counters.dropped, "reply_too_late")
 
     def end(self) -> None:
-        """End the subscription, and let go of the request that waits: the connection is gone."""
+        """End the subscription, and wake the request that waits: the connection is gone."""
         self._is_over = True
         self._subscriber.address = None
         if self._filter is not None:

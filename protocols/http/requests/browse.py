@@ -1,6 +1,6 @@
-"""Browsing over HTTP: a look at a queue that consumes nothing, as lines of JSON or as a stream that goes on.
+"""Browsing over HTTP: a queue's messages without consuming them, as lines of JSON or as a stream that goes on.
 
-The browser lasts for one request. Lines have no delivery to settle; `?after=SEQUENCE&partition=N` goes on behind one.
+The browser lasts for one request. Lines have no delivery to settle; `?after=SEQUENCE&partition=N` continues after one.
 """
 
 from typing import Final, final
@@ -64,7 +64,7 @@ class Browse(Address):
         self._reader = reader
 
     def post(self, message: object) -> None:
-        """Take what the browser shows, or hear of its end."""
+        """Take messages of the browser, or its end."""
         if isinstance(message, Browsed):
             self.shown += message.messages
             self._reader.arrived()

@@ -1,7 +1,7 @@
-"""What HTTP workers ask for: the messages of a queue, and to settle them.
+"""Requests of HTTP workers: read the messages of a queue, and settle them.
 
 `GET /QUEUE/name` binds a flow and reads it; the answer says where it is read on, `/FLOW/id`, and where each message is
-settled, `/FLOW/id/number`. `DELETE /FLOW/id` ends it. What a flow is, and when it ends by itself, is in `flow`.
+settled, `/FLOW/id/number`. `DELETE /FLOW/id` ends it. Flows, and when they end by themselves, are in `consuming.flow`.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import orjson
 
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.outcomes import OUTCOMES, REJECTED
-from sluicegate.protocols.connection.unwritable import tell_unwritable
+from sluicegate.protocols.connection.unwritable import report_unwritable
 from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import Query, queue_of_path
 from sluicegate.protocols.http.codec.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
@@ -28,7 +28,7 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
     settle_path,
 )
 from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow, Poll, Stream
-from sluicegate.protocols.http.consuming.held import HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
 from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
 from sluicegate.protocols.http.requests.browse import browse, selector_of
 from sluicegate.protocols.security.authentication import Principal
@@ -38,7 +38,7 @@ W = TypeVar("W")
 EXTEND: Final = "extend"
 
 _NO_STORE: Final = (b"cache-control", b"no-store")
-# Of a body that somebody has published: opened in a browser, it runs nothing, and is of no origin, least of all ours.
+# For a published body: opened in a browser it runs no script, and has no origin, in particular not the broker's.
 _NO_PAGE: Final = (
     (b"content-security-policy", b"default-src 'none'; sandbox"),
     (b"x-content-type-options", b"nosniff"),
@@ -87,17 +87,17 @@ async def settle(client: HttpClient, request: Request, principal: Principal) -> 
     query = Query(request.raw_query)
     query.allow(("outcome",))
     outcome = query.text("outcome") or OUTCOMES[0]
-    await client.whole(request, client.services.limits.body_bytes_max)  # whatever it says is for nobody
+    await client.whole(request, client.services.limits.body_bytes_max)  # its body is ignored
     chosen = _numbers(numbers)
     if outcome == EXTEND:
-        not_held = flow.extend(chosen)
+        not_unsettled = flow.extend(chosen)
     elif outcome in OUTCOMES:
-        not_held = await flow.settle(chosen, OUTCOMES.index(outcome))
+        not_unsettled = await flow.settle(chosen, OUTCOMES.index(outcome))
     else:
         allowed = ", ".join((*OUTCOMES, EXTEND))
         raise HttpProblem(BAD_REQUEST, f"?outcome: {outcome!r:.80} is none of {allowed}")
-    if not_held:
-        named = ",".join([str(each) for each in not_held[:20]]) + ("..." if len(not_held) > 20 else "")
+    if not_unsettled:
+        named = ",".join([str(each) for each in not_unsettled[:20]]) + ("..." if len(not_unsettled) > 20 else "")
         raise HttpProblem(
             CONFLICT,
             f"deliveries {named} are not held: settled before, or taken back; the others are done",
@@ -145,7 +145,9 @@ def _found(client: HttpClient, request: Request, principal: Principal) -> tuple[
     flow_id, _, rest = request.raw_path.decode("latin-1")[len(FLOW_PREFIX) :].partition("/")
     flow = client.services.flows.find(flow_id, principal.user_name)
     if flow is None:
-        raise HttpProblem(NOT_FOUND, f"there is no flow {flow_id!r:.80}: it has ended, or never was", reason="No Flow")
+        raise HttpProblem(
+            NOT_FOUND, f"there is no flow {flow_id!r:.80}: it has ended, or never existed", reason="No Flow"
+        )
     flow.use()
     return flow, rest
 
@@ -157,7 +159,7 @@ def _last_seen(request: Request) -> tuple[str, int] | None:
         return None
     flow_id, _, number = value.partition("/")
     if not number.isascii() or not number.isdigit() or len(number) > 18:
-        raise HttpProblem(BAD_REQUEST, f"Last-Event-ID: {value!r:.80} is not of an event of ours")
+        raise HttpProblem(BAD_REQUEST, f"Last-Event-ID: {value!r:.80} is not the id of an event of this broker")
     return flow_id, int(number)
 
 
@@ -168,7 +170,7 @@ def _numbers(text: str) -> list[int]:
         first, dash, last = part.partition("-")
         ends = [first, last] if dash else [first]
         if not all(each.isascii() and each.isdigit() and len(each) <= 18 for each in ends):
-            raise HttpProblem(BAD_REQUEST, f"{text!r:.80} names no deliveries; 7, 7-9 or 7,9-12 would")
+            raise HttpProblem(BAD_REQUEST, f"{text!r:.80} names no deliveries; allowed: 7, 7-9 or 7,9-12")
         low, high = int(ends[0]), int(ends[-1])
         if high - low + 1 + len(numbers) > NUMBERS_MAX:
             raise HttpProblem(BAD_REQUEST, f"{text!r:.80} names more than {NUMBERS_MAX} deliveries")
@@ -198,13 +200,13 @@ async def _read(
     client.read_with(poll)
     flow.read(poll, after=after)
     await poll.wait(wait_ms)
-    messages = [] if poll.end_reason else flow.held.show(count_max)
+    messages = [] if poll.end_reason else flow.unsettled.show(count_max)
     flow.leave(poll)
     client.read_with(None)
     if client.has_left:
         raise ClientLeft
     if poll.end_reason:
-        raise HttpProblem(CONFLICT, f"the flow can be read no more here: {poll.end_reason}", reason="Flow Ended")
+        raise HttpProblem(CONFLICT, f"the flow can no longer be read here: {poll.end_reason}", reason="Flow Ended")
     fields = _flow_headers(flow)
     wall_ms = client.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
@@ -222,19 +224,19 @@ async def _read(
 
 
 def _written(
-    client: HttpClient, flow: HttpFlow, messages: list[HeldMessage], write: Callable[[HeldMessage], W]
-) -> list[tuple[HeldMessage, W]]:
+    client: HttpClient, flow: HttpFlow, messages: list[UnsettledMessage], write: Callable[[UnsettledMessage], W]
+) -> list[tuple[UnsettledMessage, W]]:
     """Return messages with what `write` makes of each. Those it fails over are rejected
     (`protocols.connection.unwritable`).
     """
     services = client.services
-    written: list[tuple[HeldMessage, W]] = []
+    written: list[tuple[UnsettledMessage, W]] = []
     for message in messages:
         try:
             written.append((message, write(message)))
         except Exception as error:
             flow.settle_at_once(message.number, REJECTED)
-            tell_unwritable(services.events, services.counters, message.sequence, error, client=flow.terms.client)
+            report_unwritable(services.events, services.counters, message.sequence, error, client=flow.terms.client)
     if len(written) < len(messages):
         flow.review()
     services.counters.messages_sent += len(written)
@@ -288,7 +290,7 @@ def _events(client: HttpClient, flow: HttpFlow, stream: Stream, window: int) -> 
         partitions = flow.partitions
         state = {"flow": FLOW_PREFIX + flow.terms.flow_id, "active": bool(partitions), "partitions": partitions}
         pieces.append(event("state", orjson.dumps(state), ""))
-    messages = flow.held.show(window)
+    messages = flow.unsettled.show(window)
     wall_ms = client.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
     for message, line in _written(client, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms)):

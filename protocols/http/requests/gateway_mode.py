@@ -1,7 +1,7 @@
-"""Gateway mode: every request, whatever its method, is a message that waits for its reply, and that is the response.
+"""Gateway mode: every request, whatever its method, is a message, and the reply to it is the response.
 
 `GET /prices/eu` goes to the topic `GET/prices/eu`. The request's method, target and headers go along as the user
-properties that Solace has for them; who sends it is between the client and us, so Authorization does not.
+properties that Solace has for them; Authorization does not, because it concerns the client and the broker only.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from sluicegate.protocols.http.codec.paths import topic_of_request
 from sluicegate.protocols.http.codec.problems import NOT_FOUND, HttpProblem
 from sluicegate.protocols.http.codec.requests import Request
 from sluicegate.protocols.http.publishing.request_reply import FOREVER, REPLY_WAIT, reply_wait_ms
-from sluicegate.protocols.http.requests.post import ask
+from sluicegate.protocols.http.requests.post import request_reply
 
 # What a message has whose request does not say otherwise.
 DEFAULTS: Final = (("Solace-Delivery-Mode", "Non-Persistent"), ("Solace-Time-To-Live-In-ms", "30000"))
@@ -41,7 +41,7 @@ async def relay(client: HttpClient, request: Request) -> None:
             fields.append((name, value))
         if lower not in _NOT_FORWARDED and not lower.startswith(_OUR_HEADERS):
             fields.append((f"{_PROPERTY}field_{name}", _text(value)))
-    await ask(client, request, destination, fields, reply_wait_ms(wait) if wait else FOREVER)
+    await request_reply(client, request, destination, fields, reply_wait_ms(wait) if wait else FOREVER)
 
 
 def _text(value: str) -> str:

@@ -1,4 +1,4 @@
-"""What a POST does: one message, or a batch of them, answered once they are safe."""
+"""POST: one message, or a batch of them, answered once they are safe."""
 
 from typing import Final, final
 
@@ -16,7 +16,7 @@ from sluicegate.protocols.http.codec.problems import BAD_REQUEST, REPLY_TIMEOUT,
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
 from sluicegate.protocols.http.codec.responses import OK
 from sluicegate.protocols.http.consuming.delivery_forms import NDJSON_TYPE
-from sluicegate.protocols.http.publishing.batches import Entry, read_batch
+from sluicegate.protocols.http.publishing.batches import BatchEntry, read_batch
 from sluicegate.protocols.http.publishing.publishing import Submission
 from sluicegate.protocols.http.publishing.request_reply import REPLY_WAIT, reply_wait_ms
 
@@ -28,7 +28,7 @@ def is_batch(request: Request) -> bool:
     return bool(request.header("sluicegate-batch").strip())
 
 
-def asks_for_reply(request: Request) -> bool:
+def wants_reply(request: Request) -> bool:
     """Return whether a POST waits for the reply to its message."""
     return bool(request.header(REPLY_WAIT)) and not is_batch(request)
 
@@ -49,7 +49,7 @@ async def post_batch(client: HttpClient, request: Request, destination: Destinat
     body = request.body(limits.body_bytes_max)
     batches = _Batches(client)
     kind = request.header("sluicegate-batch").strip().lower()
-    entries: list[Entry] = []
+    entries: list[BatchEntry] = []
     for found in read_batch(kind, request.header("content-type"), body, limits.batch_messages_max):
         for entry in found:
             if entry.problem is None:
@@ -72,10 +72,10 @@ async def post_and_wait(client: HttpClient, request: Request, destination: Desti
         raise HttpProblem(
             BAD_REQUEST, "Solace-Reply-Wait-Time-In-ms and Solace-Reply-To-Destination exclude each other"
         )
-    await ask(client, request, destination, request.fields, wait_ms)
+    await request_reply(client, request, destination, request.fields, wait_ms)
 
 
-async def ask(
+async def request_reply(
     client: HttpClient,
     request: Request,
     destination: Destination,
@@ -89,7 +89,7 @@ async def ask(
     batches = _Batches(client)
     body = request.body(client.services.limits.body_bytes_max)
     batches.add(destination, fields, body, reply_to=await client.replies.expect())
-    asked = _Asked()
+    asked = _RequestWithReply()
     client.publish(batches.batches(), asked)
     await asked.safe
     problem = asked.problems[0]
@@ -123,7 +123,7 @@ class _One(Submission):
 class _Batch(Submission):
     """The messages of a request that are understood, among the others."""
 
-    def __init__(self, request: Request, entries: list[Entry]) -> None:
+    def __init__(self, request: Request, entries: list[BatchEntry]) -> None:
         super().__init__()
         self._request = request
         self._entries = entries
@@ -142,7 +142,7 @@ class _Batch(Submission):
 
 
 @final
-class _Asked(Submission):
+class _RequestWithReply(Submission):
     """A message whose reply is waited for once it is safe."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.connection.unwritable import tell_unwritable
+from sluicegate.protocols.connection.unwritable import report_unwritable
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBCOMP, PUBREC, PUBREL
 from sluicegate.protocols.mqtt.codec.message_properties import delivery_properties
@@ -305,7 +305,7 @@ class Deliverer:
                 if origin.ids is not None:
                     origin.ids.answered(first, first + 1)
                 origin.partition.post(Settle(origin.flow_id, origin.epoch, first, first + 1, REJECTED))
-                tell_unwritable(self._events, self._counters, first, error, client=self._session.client_id)
+                report_unwritable(self._events, self._counters, first, error, client=self._session.client_id)
 
     # --- answers of the client ---
 

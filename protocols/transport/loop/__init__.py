@@ -1,1 +1,1 @@
-"""The event loop and its sockets: accepting, reading and writing without a copy too many. Linux first."""
+"""The event loop and its sockets: accepting, reading and writing without superfluous copies. Linux first."""

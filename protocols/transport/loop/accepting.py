@@ -1,4 +1,4 @@
-"""A listening socket: whoever has come is accepted, some at a time, in one look."""
+"""A listening socket: it accepts waiting clients, a limited number in each poll."""
 
 import errno
 import logging
@@ -8,12 +8,12 @@ from asyncio import get_running_loop
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, final
 
-from sluicegate.protocols.transport.loop.selector import READABLE, Sockets, Watcher, report
+from sluicegate.protocols.transport.loop.selector import READABLE, SocketSelector, Watcher, report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
 
 BACKLOG: Final = 4096  # streams the kernel holds for us; a fleet that reconnects at once must not see refusals
-ACCEPTS_PER_LOOK: Final = 64  # then those who are there already have their turn
-REST_S: Final = 1.0  # how long nobody is accepted when there is no file descriptor or memory for one more
+ACCEPTS_PER_POLL: Final = 64  # then those who are there already have their turn
+REST_S: Final = 1.0  # how long accepting pauses when there is no file descriptor or memory for one more
 
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -28,7 +28,7 @@ class Accepting(Watcher):
 
     __slots__ = ("_events", "_fd", "_listening", "_name", "_on_accept", "_sockets")
 
-    def __init__(self, sockets: Sockets, listening: socket.socket, *, name: str, on_accept: OnAccept) -> None:
+    def __init__(self, sockets: SocketSelector, listening: socket.socket, *, name: str, on_accept: OnAccept) -> None:
         """Listen at a bound socket that never blocks. Raises OSError."""
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # of all that is accepted
         listening.listen(BACKLOG)
@@ -42,7 +42,7 @@ class Accepting(Watcher):
         self._watch_for(READABLE)
 
     def close(self) -> None:
-        """Accept nobody any more. Idempotent."""
+        """Stop accepting. Idempotent."""
         if self._fd >= 0:
             self._watch_for(0)
             self._sockets.remove(self._fd)
@@ -50,8 +50,8 @@ class Accepting(Watcher):
             self._listening.close()
 
     def ready(self, events: int) -> None:
-        """Somebody has come."""
-        for _ in range(ACCEPTS_PER_LOOK):
+        """Clients wait to be accepted."""
+        for _ in range(ACCEPTS_PER_POLL):
             try:
                 accepted, address = self._listening.accept()
             except BlockingIOError:
@@ -76,8 +76,8 @@ class Accepting(Watcher):
                 return
 
     def _rest(self, error: OSError) -> None:
-        """Let those who come wait: else each look would be for them, in vain."""
-        log.warning("%s accepts nobody for %g s: %s", self._name, REST_S, error.strerror)
+        """Let clients wait: else each poll would report them, in vain."""
+        log.warning("%s: not accepting for %g s: %s", self._name, REST_S, error.strerror)
         self._watch_for(0)
         get_running_loop().call_later(REST_S, self._go_on)
 

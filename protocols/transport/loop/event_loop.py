@@ -1,13 +1,11 @@
-"""The event loop that the gateway runs on: asyncio's own, with `protocols.transport.loop.selector` for its looks at
-sockets.
-"""
+"""The gateway's event loop: asyncio's own, with the selector of `protocols.transport.loop.selector`."""
 
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
-from sluicegate.protocols.transport.loop.selector import Sockets
+from sluicegate.protocols.transport.loop.selector import SocketSelector
 
 R = TypeVar("R")
 
@@ -15,9 +13,9 @@ R = TypeVar("R")
 class SocketLoop(asyncio.SelectorEventLoop):
     """asyncio's loop. `sockets` are those that are read and written past asyncio."""
 
-    def __init__(self, sockets: Sockets | None = None) -> None:
-        """Make a loop, which nobody runs yet."""
-        self.sockets = Sockets() if sockets is None else sockets
+    def __init__(self, sockets: SocketSelector | None = None) -> None:
+        """Make a loop, which does not run yet."""
+        self.sockets = SocketSelector() if sockets is None else sockets
         super().__init__(cast(selectors.BaseSelector, self.sockets))  # it is compiled, and so of no class of others
 
 
@@ -27,7 +25,7 @@ def run(main: Coroutine[Any, Any, R]) -> R:
         return runner.run(main)
 
 
-def running_sockets() -> Sockets:
+def running_sockets() -> SocketSelector:
     """Return the sockets of the running loop. Raises TypeError on another kind of loop."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, SocketLoop):
@@ -36,5 +34,5 @@ def running_sockets() -> Sockets:
 
 
 def turns_of_sockets() -> Callable[[Callable[[], None]], None]:
-    """Return what calls back at the end of a look at the sockets of the running loop. Raises TypeError as well."""
+    """Return the selector of the running loop. Raises TypeError as well."""
     return running_sockets().call_soon

@@ -1,10 +1,10 @@
-"""Looks at the sockets of one event loop: those that are ready read and write, and the turn ends with the look.
+"""The selector of one event loop: it polls the sockets, lets the ready ones read and write, and ends the turn.
 
-This is the selector of asyncio's own loop (`protocols.transport.loop.event_loop`). What asyncio watches itself, its
-timers' alarm and the sockets of others, stands in a selector of the standard library, which is one more thing that may
-be ready here. Sockets of clients are never told to asyncio: a look calls whoever watches them, and then those who asked
-to be called when it is over. So a message that comes, the actors' turn over it and what is written for it take one call
-of the kernel for readiness, whatever the number of sockets, and no callback of asyncio's.
+This is the selector of asyncio's own loop (`protocols.transport.loop.event_loop`). Everything that asyncio watches
+itself, its wake-up and the sockets of others, is in a selector of the standard library, which is one more thing that
+may be ready here. asyncio never learns of the sockets of clients: a poll calls their watchers, and then those who asked
+to be called at its end. So an incoming message, the actors' turn over it and the writes that follow take one system
+call for readiness, whatever the number of sockets, and no callback of asyncio's.
 
 Nothing here is thread-safe; other threads use the loop's `call_soon_threadsafe`.
 """
@@ -19,9 +19,9 @@ from sluicegate.actors.runtime.clock import Clock, SystemClock
 
 READABLE: Final = 1  # POLLIN and EPOLLIN; a peer's end and failures come with it, asked for or not
 WRITABLE: Final = 4  # POLLOUT and EPOLLOUT
-SOCKETS_PER_LOOK: Final = 512  # then the loop's timers get their chance
+SOCKETS_PER_POLL: Final = 512  # then the loop's timers get their chance
 
-_NOBODY: Final[list[Any]] = []
+_NONE_READY: Final[list[Any]] = []
 
 
 class Watcher:
@@ -33,7 +33,7 @@ class Watcher:
         """Read or write: `events` has `READABLE`, `WRITABLE`, or a failure, which both of them meet. Raises nothing."""
 
 
-class Sockets:
+class SocketSelector:
     """The sockets that are watched. It has what asyncio asks of a selector: see `selectors.BaseSelector`."""
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Sockets:
     )
 
     def __init__(self, *, has_epoll: bool = hasattr(select, "epoll"), clock: Clock | None = None) -> None:
-        """Without `epoll`, which is Linux's, each look costs by the number of sockets."""
+        """Without `epoll`, which is Linux's, the cost of a poll grows with the number of sockets."""
         self.clock: Clock = SystemClock() if clock is None else clock  # by which those that are read take turns
         self._others = selectors.DefaultSelector()
         # What asyncio watches: these are calls of asyncio's.
@@ -67,18 +67,18 @@ class Sockets:
         self._due: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
-        return f"Sockets({sum([watcher is not None for watcher in self._watchers])} watched)"
+        return f"SocketSelector({sum([watcher is not None for watcher in self._watchers])} watched)"
 
     def add(self, fd: int, watcher: Watcher) -> None:
-        """Know whom to call for a socket, and hold it; nobody is called before `watch`."""
+        """Set the watcher of a socket, and hold it; it is not called before `watch`."""
         while len(self._watchers) <= fd:
             self._watchers.append(None)
         self._watchers[fd] = watcher
 
     def watch(self, fd: int, before: int, events: int) -> None:
-        """Call its watcher from the next look on whenever a socket is ready for `events`; before it was for others.
+        """Call the watcher from the next poll on when the socket is ready for `events`; `before` are the earlier ones.
 
-        A socket that is watched for nothing may fail without anybody being told. Raises OSError when the kernel has no
+        The failure of a socket that is watched for nothing may go unnoticed. Raises OSError when the kernel has no
         room for one more that is watched.
         """
         if before == 0:
@@ -89,20 +89,20 @@ class Sockets:
             self._poll.modify(fd, events)
 
     def remove(self, fd: int) -> None:
-        """Forget a socket that is watched for nothing. Nobody is called for it, not even within this look."""
+        """Forget a socket that is watched for nothing. Its watcher is not called any more, not even in this poll."""
         self._watchers[fd] = None
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call back at the end of this look, or of the next, which then does not wait for anything."""
+        """Call back at the end of this poll, or of the next, which then does not wait."""
         self._due.append(callback)
 
     def select(self, timeout: float | None = None) -> Sequence[Any]:
-        """Look, and wait for something to be ready for `timeout` seconds at most, None: for any time.
+        """Poll, and wait for a socket to be ready for `timeout` seconds at most, None: without limit.
 
         Returns what is ready of asyncio's own, which has yet to be called.
         """
         are_others_ready = False
-        ready: list[tuple[int, int]] = self._poll.poll(0 if self._due else timeout, SOCKETS_PER_LOOK)
+        ready: list[tuple[int, int]] = self._poll.poll(0 if self._due else timeout, SOCKETS_PER_POLL)
         for fd, events in ready:
             if fd == self._others_fd:
                 are_others_ready = True
@@ -112,7 +112,7 @@ class Sockets:
                 watcher.ready(events)
         if self._due:
             self._call_due()
-        return self._others.select(0) if are_others_ready else _NOBODY
+        return self._others.select(0) if are_others_ready else _NONE_READY
 
     def _call_due(self) -> None:
         due = self._due
@@ -154,5 +154,5 @@ class Poll:
 
 
 def report(message: str, error: BaseException, **context: object) -> None:
-    """Let the loop's exception handler tell of a failure."""
+    """Report a failure to the loop's exception handler."""
     asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error, **context})

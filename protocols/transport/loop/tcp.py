@@ -1,10 +1,10 @@
-"""One TCP stream: reads when its socket has something, writes what it takes, and keeps the rest.
+"""One TCP stream: it reads when its socket has data, writes what the socket takes, and keeps the rest.
 
-To who speaks on it this is an asyncio transport, without being one: it is compiled, and so of no class of asyncio's.
-It is not uvloop's or asyncio's own because those cost a client that connects and stays more than all the rest does;
-see docs/decisions/0006.
+To the protocol on it this is an asyncio transport, without inheriting from one: it is compiled, and asyncio's classes
+are not. It is not uvloop's or asyncio's own because those cost a client that connects and stays more than all the rest
+does; see docs/decisions/0006.
 
-A stream is known by its file descriptor, which is closed when the stream is gone: when the protocol has been told.
+A stream is known by its file descriptor, which is closed when the protocol has been told that the stream is gone.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from typing import Any, Final, TypeAlias, final
 
 from mypy_extensions import i32, i64
 
-from sluicegate.protocols.transport.loop.selector import READABLE, WRITABLE, Sockets, Watcher, report
+from sluicegate.protocols.transport.loop.selector import READABLE, WRITABLE, SocketSelector, Watcher, report
 
 READ_BYTES_MIN: Final = 16 * 1024  # taken by one read at first
 READ_BYTES_MAX: Final = 256 * 1024  # taken by one read of a peer that sends that much
-READS_PER_LOOK: Final = 16  # of a peer that fills each; then others have their turn
-LOOK_NS_MAX: Final = 5_000_000  # the same for a peer whose reads are much work; they get smaller, too
+READS_PER_POLL: Final = 16  # of a peer that fills each; then others have their turn
+POLL_NS_MAX: Final = 5_000_000  # the same for a peer whose reads are much work; they get smaller, too
 PIECES_PER_WRITE: Final = 64  # handed to the kernel together; it takes 1,024
 WRITE_HIGH_BYTES: Final = 64 * 1024  # asyncio's, until the protocol sets others
 WRITE_LOW_BYTES: Final = 16 * 1024
 ALL_IS_READ: Final = -1  # in place of a time
 
-_NOBODY: Final = asyncio.Protocol()  # who is told when nobody has taken the stream over, and when it is gone
+_NO_PROTOCOL: Final = asyncio.Protocol()  # before a protocol has taken the stream over, and when it is gone
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -52,13 +52,13 @@ class TcpTransport(Watcher):
         "_unsent_bytes",
     )
 
-    def __init__(self, sockets: Sockets, fd: int) -> None:
+    def __init__(self, sockets: SocketSelector, fd: int) -> None:
         """Take over an open socket that never blocks. Nothing is read before `resume_reading`."""
         self._sockets = sockets
         self._fd: i32 = fd  # -1 when the stream is gone
         self._events: i32 = 0  # that are watched for
-        self._protocol: Any = _NOBODY
-        self._received: Any = _NOBODY.data_received  # None: the protocol says where reads go
+        self._protocol: Any = _NO_PROTOCOL
+        self._received: Any = _NO_PROTOCOL.data_received  # None: the protocol says where reads go
         self._read_bytes: i32 = READ_BYTES_MIN
         self._unsent: list[Bytes] | None = None  # what the socket has not taken; None: nothing
         self._unsent_bytes: i64 = 0
@@ -73,7 +73,7 @@ class TcpTransport(Watcher):
         state = "gone" if self._fd < 0 else "closing" if self._is_closing else "open"
         return f"TcpTransport({state}, {self._unsent_bytes} bytes unsent)"
 
-    # What the protocol asks for: asyncio's Transport.
+    # For the protocol: asyncio's Transport.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return an address: `peername` or `sockname`."""
@@ -91,7 +91,7 @@ class TcpTransport(Watcher):
         return self._fd
 
     def set_protocol(self, protocol: Any) -> None:
-        """Have what comes given to a protocol; one with buffers has it read to these."""
+        """Set the protocol that gets the input; a buffered protocol gets it in its own buffers."""
         self._protocol = protocol
         self._received = None if isinstance(protocol, asyncio.BufferedProtocol) else protocol.data_received
 
@@ -136,7 +136,7 @@ class TcpTransport(Watcher):
             self._keep(left)
 
     def write_eof(self) -> None:
-        """Send our end, behind what is unsent. Raises OSError when the peer has reset the connection."""
+        """Shut down our side, behind what is unsent. Raises OSError when the peer has reset the connection."""
         if self._is_closing or self._ends:
             return
         self._ends = True
@@ -149,7 +149,7 @@ class TcpTransport(Watcher):
             self._watch_for(self._events & ~READABLE)
 
     def resume_reading(self) -> None:
-        """Read again, from the next look on."""
+        """Read again, from the next poll on."""
         if not self._is_closing:
             self._watch_for(self._events | READABLE)
 
@@ -170,14 +170,14 @@ class TcpTransport(Watcher):
         """Close at once; what is unsent is lost."""
         self._lose(None)
 
-    # What a look tells: Watcher.
+    # For the selector: Watcher.
 
     def ready(self, events: int) -> None:
         """The socket has something, or takes something, or has failed."""
         try:
             if events != WRITABLE:
-                reads = READS_PER_LOOK
-                left_ns: i64 = LOOK_NS_MAX
+                reads = READS_PER_POLL
+                left_ns: i64 = POLL_NS_MAX
                 while reads and left_ns > 0 and self._events & READABLE:
                     took_ns = self._read()
                     if took_ns == ALL_IS_READ:
@@ -192,7 +192,7 @@ class TcpTransport(Watcher):
             self._fail(error)
 
     def _read(self) -> i64:
-        """Read once. Where that was as much as there was room for, return how long the protocol was at work with it."""
+        """Read once. If that filled the buffer, return how long the protocol took for it."""
         size = self._read_bytes
         received = self._received
         try:
@@ -210,7 +210,7 @@ class TcpTransport(Watcher):
             self._lose(error)
             return ALL_IS_READ
         if count == size:
-            return self._hand_over_much(data, size)
+            return self._deliver_full_read(data, size)
         if count == 0:
             self._watch_for(self._events & ~READABLE)
             if not self._protocol.eof_received():
@@ -224,8 +224,8 @@ class TcpTransport(Watcher):
             received(data)
         return ALL_IS_READ
 
-    def _hand_over_much(self, data: bytes, size: i32) -> i64:
-        """Hand over a read that filled its room, and let the size of the next go by the time that takes; return it."""
+    def _deliver_full_read(self, data: bytes, size: i32) -> i64:
+        """Deliver a read that filled its buffer, and adapt the next to the time it takes; return that."""
         clock = self._sockets.clock
         started_ns: i64 = clock.now_ns()
         if self._received is None:
@@ -233,10 +233,10 @@ class TcpTransport(Watcher):
             return clock.now_ns() - started_ns
         self._received(data)
         took_ns: i64 = clock.now_ns() - started_ns
-        if took_ns > LOOK_NS_MAX:
+        if took_ns > POLL_NS_MAX:
             if size > READ_BYTES_MIN:
                 self._read_bytes = size // 4
-        elif size < READ_BYTES_MAX and took_ns * 4 <= LOOK_NS_MAX:
+        elif size < READ_BYTES_MAX and took_ns * 4 <= POLL_NS_MAX:
             self._read_bytes = size * 4
         return took_ns
 
@@ -255,11 +255,11 @@ class TcpTransport(Watcher):
                 self._protocol.pause_writing()
             except (SystemExit, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # not the fault of whoever writes
+            except BaseException as error:  # not the writer's fault
                 self._fail(error)
 
     def _send_on(self, unsent: list[Bytes]) -> None:
-        """Send of what is unsent as much as the socket takes."""
+        """Send as much of the unsent data as the socket takes."""
         sent_bytes = self._send(unsent)
         if self._fd < 0:
             return
@@ -320,7 +320,7 @@ class TcpTransport(Watcher):
         if events != before:
             try:
                 self._sockets.watch(self._fd, before, events)
-            except OSError as error:  # nobody would be told of this socket
+            except OSError as error:  # this socket would never be ready
                 self._lose(error)
             else:
                 self._events = events
@@ -331,7 +331,7 @@ class TcpTransport(Watcher):
         self._lose(error if isinstance(error, Exception) else ConnectionAbortedError(repr(error)))
 
     def _lose(self, error: Exception | None) -> None:
-        """The stream is gone; the protocol hears of it when this look is over."""
+        """The stream is gone; the protocol is told at the end of this poll."""
         fd = self._fd
         if fd < 0:
             return
@@ -349,5 +349,5 @@ class TcpTransport(Watcher):
         with suppress(OSError):  # it is closed all the same
             os.close(fd)
         protocol = self._protocol
-        self.set_protocol(_NOBODY)  # else each would hold the other
+        self.set_protocol(_NO_PROTOCOL)  # else each would hold the other
         protocol.connection_lost(error)

@@ -1,7 +1,7 @@
-"""Bytes objects whose content is still to come, and comes to lie where it stays.
+"""Bytes objects that are allocated first and filled later, in place.
 
-Python has nothing that is filled by a socket and is `bytes` in the end without a copy. Its C interface has: an object
-that was just made without content may be written to, as long as nobody else has it.
+Python has nothing that a socket fills and that is `bytes` in the end without a copy. Its C interface has: an object
+that was just made without content may be written to, as long as nothing else refers to it.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _view_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t
 
 @final
 class UninitialisedBytes:
-    """So many bytes that are filled from the first to the last.
+    """A bytes object of a given size, filled from the first byte to the last.
 
     The memory is not touched before: what is announced and never comes takes addresses, and no pages. `room` must not
     outlive this object.
@@ -41,6 +41,6 @@ class UninitialisedBytes:
         self.room = self.room[count:]
 
     def whole(self) -> bytes:
-        """Return what was filled. Nothing may be put to it any more."""
+        """Return the whole object. Nothing may be added any more."""
         assert not self.room, "nothing is missing"
         return self._whole

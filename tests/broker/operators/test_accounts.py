@@ -117,7 +117,7 @@ async def test_accounts_of_clients_are_none_of_operators(tmp_path: Path) -> None
     async with RunningBroker(tmp_path / "data", settings(operator), {"ada": "engine"}) as broker:
         for _ in range(5):
             assert await hears(broker, "ada", "engine") == 401
-        assert not broker.node.attempts.wait_in_line(LOOPBACK, "ada", broker.node.clock.now_ms())
+        assert not broker.node.attempts.must_queue(LOOPBACK, "ada", broker.node.clock.now_ms())
         await broker.connect(level=5, user_name="ada", password=b"engine")
 
 

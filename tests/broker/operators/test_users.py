@@ -79,10 +79,10 @@ async def test_names_that_no_account_has_are_no_guesses_where_nobody_needs_one(b
     for number in range(25):
         assert await comes_in(broker, "mqtt", f"device-{number}", "whatever") == OK
     attempts, now_ms = broker.node.attempts, broker.node.clock.now_ms()
-    assert not attempts.wait_in_line(LOOPBACK, "device-0", now_ms)
+    assert not attempts.must_queue(LOOPBACK, "device-0", now_ms)
     for _ in range(FREE_OF_USER):
         assert await comes_in(broker, "mqtt", "ada", "wrong") == WRONG["mqtt"]
-    assert attempts.wait_in_line(LOOPBACK, "ada", now_ms)
+    assert attempts.must_queue(LOOPBACK, "ada", now_ms)
     assert await comes_in(broker, "mqtt", "ada", "engine") == OK
 
 

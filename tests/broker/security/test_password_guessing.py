@@ -13,7 +13,7 @@ from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.flow.codec.codes import LIMIT_EXCEEDED
 from sluicegate.protocols.security.account_secrets import CheckCost
-from sluicegate.protocols.security.login_line import WAITING_OF_NETWORK_MAX, Standing
+from sluicegate.protocols.security.login_queue import WAITING_OF_NETWORK_MAX, LoginClass
 from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
@@ -144,7 +144,7 @@ async def test_a_login_that_finds_no_room_to_wait_hears_that_it_may_try_again(
     checks, nothing = broker.node.password_checks, CheckCost(0, threads_count=1 << 10)
 
     async def wait() -> None:
-        async with checks.turn("127.0.0.1", Standing.NEW, nothing):
+        async with checks.turn("127.0.0.1", LoginClass.NEW, nothing):
             await asyncio.get_running_loop().create_future()
 
     waiting = [asyncio.create_task(wait()) for _ in range(WAITING_OF_NETWORK_MAX + 1)]

@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
-from sluicegate.protocols.transport.loop.selector import Sockets
+from sluicegate.protocols.transport.loop.selector import SocketSelector
 
 RunOnLoop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 SCENARIO_S = 45  # a scenario that waits in vain ends with the place where it waits
-LOOPS = {"epoll": SocketLoop, "poll": lambda: SocketLoop(Sockets(has_epoll=False))}
+LOOPS = {"epoll": SocketLoop, "poll": lambda: SocketLoop(SocketSelector(has_epoll=False))}
 
 
 def run_on(kind: str, scenario: Coroutine[Any, Any, None]) -> None:

@@ -5,8 +5,8 @@ import pytest
 from sluicegate.protocols.amqp.codec.addresses import (
     QUEUE,
     TOPIC,
+    AddressedNode,
     AddressRefused,
-    Node,
     destination_of_message,
     resolve,
 )
@@ -30,7 +30,7 @@ from sluicegate.protocols.amqp.limits import MIN_MAX_FRAME_SIZE
 )
 def test_a_queue_has_many_forms(address: str, capabilities: list[str]) -> None:
     """Case 60: all of them are one queue."""
-    assert resolve(address, capabilities) == Node(QUEUE, "a")
+    assert resolve(address, capabilities) == AddressedNode(QUEUE, "a")
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_a_queue_has_many_forms(address: str, capabilities: list[str]) -> None:
 )
 def test_a_topic_has_many_forms(address: str, capabilities: list[str]) -> None:
     """Case 60: all of them are one topic."""
-    assert resolve(address, capabilities) == Node(TOPIC, "a/b")
+    assert resolve(address, capabilities) == AddressedNode(TOPIC, "a/b")
 
 
 def test_parts_of_a_path_are_percent_encoded() -> None:
     """Case 61: so a queue's name may hold a slash."""
-    assert resolve("/queues/a%2Fb", []) == Node(QUEUE, "a/b")
-    assert resolve("amqps://h/a%20b", []) == Node(QUEUE, "a b")
+    assert resolve("/queues/a%2Fb", []) == AddressedNode(QUEUE, "a/b")
+    assert resolve("amqps://h/a%20b", []) == AddressedNode(QUEUE, "a b")
 
 
 @pytest.mark.parametrize(

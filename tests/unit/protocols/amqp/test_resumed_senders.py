@@ -12,8 +12,8 @@ from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, REJE
 from sluicegate.protocols.amqp.codec.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
 from sluicegate.protocols.amqp.datapath.sender_recovery import (
     TAGS_PER_CREDIT,
-    RememberedLink,
-    RememberedLinks,
+    SuspendedSender,
+    SuspendedSenders,
     begin_expiry,
     unsettled_map,
 )
@@ -27,18 +27,18 @@ def inbox() -> Inbox:
     return Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None), Scheduled())
 
 
-def links(links_max: int = 1000) -> RememberedLinks:
+def links(links_max: int = 1000) -> SuspendedSenders:
     space, spool, rng = TopicSpace(), inbox(), random.Random(1)
 
     def make_publisher(address: Address) -> Publisher:
         return Publisher(space=space, spool=spool, address=address, rng=rng)
 
-    return RememberedLinks(make_publisher, links_max=links_max)
+    return SuspendedSenders(make_publisher, links_max=links_max)
 
 
 def attach(
-    all_links: RememberedLinks, name: str = "l", *, policy: str = NEVER, timeout_s: int = 0, now_ms: int = 0
-) -> tuple[RememberedLink, bool]:
+    all_links: SuspendedSenders, name: str = "l", *, policy: str = NEVER, timeout_s: int = 0, now_ms: int = 0
+) -> tuple[SuspendedSender, bool]:
     target = Target("q", expiry_policy=policy, timeout_s=timeout_s)
     found, is_known = all_links.attach(("c", "", name), target, credit=CREDIT, now_ms=now_ms)
     assert found is not None
@@ -69,7 +69,7 @@ def test_a_publish_over_several_queues_has_one_outcome_when_all_have_answered() 
 
 
 def test_publishes_that_are_on_their_way_together_have_an_outcome_each() -> None:
-    """What the store took, and what it refused, of one link: neither is answered, or remembered, for the other."""
+    """What the store took, and what it refused, of one link: neither is answered, or suspended, for the other."""
     link, _ = attach(links())
     told = inbox()
     tokens = [link.take_token() for _ in range(3)]

@@ -167,7 +167,7 @@ def test_the_values_within_one_have_a_bound_however_they_are_nested(within: byte
         ("f0 00 00 00 05 7f ff ff ff 40", "items in an array"),
         ("e0 02 41 40", "65 items in an array"),  # else a message of a megabyte were gigabytes of memory
         ("56 02", "boolean"),
-        ("73 00 11 00 00", "no Unicode character"),
+        ("73 00 11 00 00", "not a Unicode character"),
         ("a1 02 ff fe", "UTF-8"),
         ("a3 01 e9", "ASCII"),
         ("3f", "unknown constructor"),

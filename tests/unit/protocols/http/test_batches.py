@@ -12,7 +12,7 @@ from sluicegate.protocols.http.publishing.batches import (
     NDJSON,
     PIECE_BYTES,
     VALUES_MAX,
-    Entry,
+    BatchEntry,
     read_batch,
 )
 
@@ -20,11 +20,11 @@ COUNT_MAX = 10_000
 MULTIPART_TYPE = "multipart/mixed; boundary=x"
 
 
-def entries(body: bytes) -> list[Entry]:
+def entries(body: bytes) -> list[BatchEntry]:
     return [entry for found in read_batch(NDJSON, "", body, COUNT_MAX) for entry in found]
 
 
-def lines(*messages: object) -> list[Entry]:
+def lines(*messages: object) -> list[BatchEntry]:
     return entries(b"\n".join(orjson.dumps(message) for message in messages))
 
 

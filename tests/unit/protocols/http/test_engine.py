@@ -29,7 +29,7 @@ def begun(engine: HttpEngine) -> list[Request]:
     """Begin whatever can be begun."""
     found: list[Request] = []
     while True:
-        engine.go_on()
+        engine.proceed()
         request = engine.next_request()
         if request is None:
             return found
@@ -219,11 +219,11 @@ def test_what_is_no_request_is_answered_behind_those_before_it() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "detail"),
     [
-        (b"FETCH /a HTTP/1.1\r\n\r\n", 400, b"no request of HTTP/1.1: Invalid method encountered"),
-        (b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n", 400, b"no request of HTTP/1.1: Invalid char in url path"),
-        (b"GET http://[::1 HTTP/1.1\r\n\r\n", 400, b"the target of the request is no URL"),
+        (b"FETCH /a HTTP/1.1\r\n\r\n", 400, b"not a request of HTTP/1.1: Invalid method encountered"),
+        (b"GET /\xc3\xa9 HTTP/1.1\r\n\r\n", 400, b"not a request of HTTP/1.1: Invalid char in url path"),
+        (b"GET http://[::1 HTTP/1.1\r\n\r\n", 400, b"the target of the request is not a URL"),
         (b"POST /a HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, b"Invalid character in Content-Length"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9), 505, b"HTTP/2 is not spoken here: this is HTTP/1.1"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9), 505, b"HTTP/2 is not supported; use HTTP/1.1"),
         (b"GET /a HTTP/1.1\r\nX: " + b"x" * 40_000, 431, b"is larger than 32768 bytes"),
     ],
 )

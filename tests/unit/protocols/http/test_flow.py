@@ -82,7 +82,7 @@ class Worker:
         return self.request.done
 
     def shown(self) -> list[bytes]:
-        return [each.payload() for each in self.flow.held.show(10)]
+        return [each.payload() for each in self.flow.unsettled.show(10)]
 
 
 @pytest.fixture
@@ -176,18 +176,18 @@ def test_what_a_worker_may_have_is_not_given_back_when_its_request_to_have_it_ag
     worker.flow.read(later, after=0)
     worker.is_delivered(b"unseen")
     turn(worker.runtime)
-    assert worker.flow.held.waiting() == [1, 2]
+    assert worker.flow.unsettled.waiting() == [1, 2]
 
     worker.flow.leave(later)
 
-    assert worker.flow.held.get(1) is not None
-    assert (worker.flow.held.count, worker.flow.held.waiting_count) == (1, 0)
+    assert worker.flow.unsettled.get(1) is not None
+    assert (worker.flow.unsettled.count, worker.flow.unsettled.waiting_count) == (1, 0)
 
 
 @pytest.mark.parametrize("word", [FlowState(1, False, []), FlowGone(1, "503 Queue Shutdown", may_return=True)])
-@pytest.mark.parametrize(("answer", "not_held"), [(Confirmed(0), []), (PublishFailed(0, "it has moved on"), [1])])
+@pytest.mark.parametrize(("answer", "not_unsettled"), [(Confirmed(0), []), (PublishFailed(0, "it has moved on"), [1])])
 def test_whether_a_settlement_came_before_its_partition_was_taken_away_the_partition_says(
-    worker: Worker, word: FlowState | FlowGone, answer: Confirmed | PublishFailed, not_held: list[int]
+    worker: Worker, word: FlowState | FlowGone, answer: Confirmed | PublishFailed, not_unsettled: list[int]
 ) -> None:
     """409 says that somebody else has the message, or will: its worker undoes what it has done with it."""
     settled = worker.settles(b"one")
@@ -199,7 +199,7 @@ def test_whether_a_settlement_came_before_its_partition_was_taken_away_the_parti
     assert settlement.settle.delivery_count == 1
     settlement.reply_to.post(answer)
     turn(worker.runtime)
-    assert settled.get() == not_held
+    assert settled.get() == not_unsettled
 
 
 def test_nobody_waits_for_what_a_queue_that_was_deleted_says_of_a_settlement(worker: Worker) -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
-from sluicegate.protocols.http.consuming.held import Held, HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage, UnsettledMessages
 from support.broker.inside_client import batch_on
 
 LOCK_MS = 10
@@ -28,14 +28,19 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
 
     Method: the same steps to both.
     """
-    held, model = Held(), dict[int, tuple[int, int, int]]()  # number -> partition, sequence, end of its lock
+    held, model = (
+        UnsettledMessages(),
+        dict[int, tuple[int, int, int]](),
+    )  # number -> partition, sequence, end of its lock
     waiting: list[int] = []
     shown: set[int] = set()
     for now_ms, (kind, partition, number) in enumerate(steps, start=1):
         until_ms = now_ms + LOCK_MS
         if kind == "add":
             same = [each for each, (where, sequence, _) in model.items() if (where, sequence) == (partition, number)]
-            older = held.add(HeldMessage(100 + now_ms, SOURCES[partition], number, BATCH, 0, False, 1, False, until_ms))
+            older = held.add(
+                UnsettledMessage(100 + now_ms, SOURCES[partition], number, BATCH, 0, False, 1, False, until_ms)
+            )
             assert ([] if older is None else [older.number]) == same
             for each in same:
                 del model[each]
@@ -70,7 +75,7 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
             held.wait_again(after=100 + number)
             waiting = sorted(each for each in model if each > 100 + number)
         elif kind == "end":
-            assert held.end_waiting() == [each for each in waiting if each not in shown]
+            assert held.stop_waiting() == [each for each in waiting if each not in shown]
             waiting.clear()
         waiting = [each for each in waiting if each in model]
         held.check()

@@ -10,14 +10,14 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
-from sluicegate.protocols.http.consuming.held import HeldMessage
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
 from sluicegate.protocols.rest.lanes import Lanes
 from sluicegate.protocols.rest.targets import TargetInvalid, parse_target
 
 SOURCES = [DeliverySource(Address(), number, 1, 1, 1) for number in range(3)]
 
 
-def message(number: int = 1, partition: int = 0, topic: str = "t", headers: Headers | None = None) -> HeldMessage:
+def message(number: int = 1, partition: int = 0, topic: str = "t", headers: Headers | None = None) -> UnsettledMessage:
     batch = MessageBatch(
         topic=topic,
         topics=None,
@@ -29,7 +29,7 @@ def message(number: int = 1, partition: int = 0, topic: str = "t", headers: Head
         received_ms=0,
         payload_bytes=0,
     )
-    return HeldMessage(number, SOURCES[partition], number, batch, 0, False, 1, False, 0)
+    return UnsettledMessage(number, SOURCES[partition], number, batch, 0, False, 1, False, 0)
 
 
 @given(
@@ -42,7 +42,7 @@ def test_one_message_of_a_partition_is_out_at_a_time_and_in_order(
     """Goal: order within each lane, and no lane forgotten. Method: the same steps to lists by partition."""
     lanes = Lanes(keeps_order=keeps_order)
     waiting: dict[int, list[int]] = {}
-    out: list[HeldMessage] = []
+    out: list[UnsettledMessage] = []
     for number, (kind, choice) in enumerate(steps):
         if kind == "add":
             lanes.add(message(number, choice))
@@ -100,7 +100,7 @@ def test_a_target_is_made_of_the_message(text: str, path: str) -> None:
 def test_a_message_does_not_lead_out_of_its_target(text: str, topic: str) -> None:
     """RFC 3986 5.2.4: servers take `..` for the way up, whoever publishes it; nginx decodes `%2F` before it looks."""
     headers = Headers(user_properties=[("n", ".."), ("up", "../admin")])
-    with pytest.raises(TargetInvalid, match="leads elsewhere"):
+    with pytest.raises(TargetInvalid, match="leads out of the path"):
         parse_target(text, evaluates=True).path(message(topic=topic, headers=headers))
 
 

@@ -9,7 +9,7 @@ from sluicegate.protocols.security.login_attempts import (
     WAIT_MS_MAX,
     LoginAttempts,
 )
-from sluicegate.protocols.security.login_line import Standing
+from sluicegate.protocols.security.login_queue import LoginClass
 
 
 def failed(attempts: LoginAttempts, count: int, *, host: str = "h", user: str = "ada", now_ms: int = 0) -> None:
@@ -82,12 +82,12 @@ def test_of_more_names_and_addresses_than_are_remembered_the_one_that_was_quiet_
     for number in range(REMEMBERED_MAX - 2):
         attempts.failed(str(number), "", 0)
     attempts.failed("lately", "", 0)
-    assert attempts.wait_in_line("quiet", "", 0)
+    assert attempts.must_queue("quiet", "", 0)
 
     attempts.failed("one more", "", 0)
 
-    assert not attempts.wait_in_line("quiet", "", 0)
-    assert attempts.wait_in_line("lately", "", 0)
+    assert not attempts.must_queue("quiet", "", 0)
+    assert attempts.must_queue("lately", "", 0)
 
 
 def test_the_addresses_of_one_network_are_counted_together() -> None:
@@ -118,15 +118,15 @@ def test_a_token_whose_user_gave_no_name_forgives_nobody() -> None:
 
 def test_who_comes_is_known_new_or_has_failed() -> None:
     attempts = LoginAttempts()
-    assert attempts.standing("h", "ada", 0) is Standing.NEW
+    assert attempts.login_class("h", "ada", 0) is LoginClass.NEW
     failed(attempts, 1, user="eve")
-    assert attempts.standing("h", "ada", 0) is Standing.FAILED
+    assert attempts.login_class("h", "ada", 0) is LoginClass.FAILED
     attempts.succeeded("h", "ada")
-    assert attempts.standing("h", "ada", 0) is Standing.KNOWN
-    assert attempts.standing("elsewhere", "ada", 0) is Standing.NEW
+    assert attempts.login_class("h", "ada", 0) is LoginClass.KNOWN
+    assert attempts.login_class("elsewhere", "ada", 0) is LoginClass.NEW
     failed(attempts, FREE_OF_USER)
-    assert attempts.standing("h", "ada", 0) is Standing.FAILED
-    assert attempts.standing("h", "eve", REMEMBERED_MS) is Standing.NEW
+    assert attempts.login_class("h", "ada", 0) is LoginClass.FAILED
+    assert attempts.login_class("h", "eve", REMEMBERED_MS) is LoginClass.NEW
 
 
 def test_of_more_who_were_right_than_are_remembered_the_one_of_longest_ago_is_forgotten() -> None:
@@ -135,8 +135,8 @@ def test_of_more_who_were_right_than_are_remembered_the_one_of_longest_ago_is_fo
         attempts.succeeded("h", user)
     for number in range(REMEMBERED_MAX - 1):
         attempts.succeeded("h", f"user{number}")
-    assert attempts.standing("h", "ada", 0) is Standing.KNOWN
-    assert attempts.standing("h", "bob", 0) is Standing.NEW
+    assert attempts.login_class("h", "ada", 0) is LoginClass.KNOWN
+    assert attempts.login_class("h", "bob", 0) is LoginClass.NEW
 
 
 def test_what_is_under_way_uses_up_the_free_failures() -> None:
@@ -154,8 +154,8 @@ def test_what_is_under_way_uses_up_the_free_failures() -> None:
 def test_an_attempt_for_which_there_was_no_time_has_not_failed_and_is_not_new() -> None:
     attempts = LoginAttempts()
     for _ in range(FREE_OF_HOST):
-        attempts.not_looked_at("h", 0)
-    assert attempts.standing("h", "ada", 0) is Standing.FAILED
+        attempts.unchecked("h", 0)
+    assert attempts.login_class("h", "ada", 0) is LoginClass.FAILED
     assert attempts.begin("h", "ada", 0) == 0
     attempts.succeeded("h", "ada")
-    assert attempts.standing("h", "ada", 0) is Standing.KNOWN
+    assert attempts.login_class("h", "ada", 0) is LoginClass.KNOWN

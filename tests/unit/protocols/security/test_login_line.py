@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, lists, sampled_from, tuples
 
-from sluicegate.protocols.security.login_line import (
+from sluicegate.protocols.security.login_queue import (
     LAST_FIRST_EVERY,
     WAIT_MS_MAX,
     WAITING_MAX,
     WAITING_OF_NETWORK_MAX,
-    LoginLine,
-    Standing,
+    LoginClass,
+    LoginQueue,
     network_of,
 )
 
 NETWORKS: Final = ["192.0.2.1", "192.0.2.2", "2001:db8::/64"]
 
 
-def all_turns(line: LoginLine[str]) -> list[str]:
+def all_turns(line: LoginQueue[str]) -> list[str]:
     turns = []
     while (found := line.next()) is not None:
         turns.append(found)
@@ -47,66 +47,66 @@ def test_a_network_is_what_one_subscriber_has(host: str, network: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "order"),
+    ("login_class", "order"),
     [
-        (Standing.KNOWN, ["guess 0", "ada", "bob", "guess 1", "guess 2"]),
-        (Standing.FAILED, ["guess 0", "ada", "bob", "guess 1", "guess 2"]),
-        (Standing.NEW, ["bob", "ada", "guess 0", "guess 1", "guess 2"]),
+        (LoginClass.KNOWN, ["guess 0", "ada", "bob", "guess 1", "guess 2"]),
+        (LoginClass.FAILED, ["guess 0", "ada", "bob", "guess 1", "guess 2"]),
+        (LoginClass.NEW, ["bob", "ada", "guess 0", "guess 1", "guess 2"]),
     ],
 )
-def test_networks_take_turns_however_many_wait_in_each(standing: Standing, order: list[str]) -> None:
+def test_networks_take_turns_however_many_wait_in_each(login_class: LoginClass, order: list[str]) -> None:
     """The first turn of a new one comes before those of others: it is not held up by who came before it."""
-    line: LoginLine[str] = LoginLine()
+    line: LoginQueue[str] = LoginQueue()
     for number in range(3):
-        assert line.join(standing, "guesser", f"guess {number}", 0)
-    assert line.join(standing, "home", "ada", 0)
-    assert line.join(standing, "office", "bob", 0)
+        assert line.join(login_class, "guesser", f"guess {number}", 0)
+    assert line.join(login_class, "home", "ada", 0)
+    assert line.join(login_class, "office", "bob", 0)
     assert all_turns(line) == order
 
 
 def test_known_ones_go_first_and_those_who_failed_come_in_every_fourth_turn() -> None:
-    line: LoginLine[str] = LoginLine()
+    line: LoginQueue[str] = LoginQueue()
     for number in range(6):
-        for standing in Standing:
-            line.join(standing, f"{standing.name} {number}", f"{standing.name} {number}", 0)
+        for login_class in LoginClass:
+            line.join(login_class, f"{login_class.name} {number}", f"{login_class.name} {number}", 0)
     assert "".join([each[0] for each in all_turns(line)]) == "KKKFKKKFNNNFNNNFFF"
     assert LAST_FIRST_EVERY == 4
 
 
 def test_a_line_that_is_full_takes_no_more_and_the_others_do() -> None:
-    line: LoginLine[object] = LoginLine()
-    joined = [line.join(Standing.FAILED, "one", number, 0) for number in range(WAITING_OF_NETWORK_MAX + 1)]
+    line: LoginQueue[object] = LoginQueue()
+    joined = [line.join(LoginClass.FAILED, "one", number, 0) for number in range(WAITING_OF_NETWORK_MAX + 1)]
     assert joined == [True] * WAITING_OF_NETWORK_MAX + [False]
     for number in range(WAITING_MAX - WAITING_OF_NETWORK_MAX):
-        assert line.join(Standing.FAILED, str(number), object(), 0)
-    assert not line.join(Standing.FAILED, "another", "x", 0)
-    assert line.join(Standing.NEW, "one", "x", 0)
-    assert line.join(Standing.KNOWN, "one", "y", 0)
+        assert line.join(LoginClass.FAILED, str(number), object(), 0)
+    assert not line.join(LoginClass.FAILED, "another", "x", 0)
+    assert line.join(LoginClass.NEW, "one", "x", 0)
+    assert line.join(LoginClass.KNOWN, "one", "y", 0)
     assert len(line) == WAITING_MAX + 2
 
 
 def test_who_has_waited_too_long_is_told_apart() -> None:
-    line: LoginLine[str] = LoginLine()
-    line.join(Standing.NEW, "a", "late", 0)
-    line.join(Standing.FAILED, "c", "late, too", 0)
-    line.join(Standing.NEW, "b", "in time", 1)
+    line: LoginQueue[str] = LoginQueue()
+    line.join(LoginClass.NEW, "a", "late", 0)
+    line.join(LoginClass.FAILED, "c", "late, too", 0)
+    line.join(LoginClass.NEW, "b", "in time", 1)
     assert line.late(WAIT_MS_MAX) == []
     assert line.late(WAIT_MS_MAX + 1) == ["late", "late, too"]
     assert all_turns(line) == ["in time"]
 
 
-@given(lists(tuples(sampled_from(Standing), sampled_from(NETWORKS), integers(0, 2)), max_size=60))
-def test_a_line_of_one_network_is_in_order_and_loses_nobody(steps: list[tuple[Standing, str, int]]) -> None:
+@given(lists(tuples(sampled_from(LoginClass), sampled_from(NETWORKS), integers(0, 2)), max_size=60))
+def test_a_line_of_one_network_is_in_order_and_loses_nobody(steps: list[tuple[LoginClass, str, int]]) -> None:
     """Against a plain model: a queue for each class and network; 0 joins, 1 leaves, 2 has its turn."""
-    line: LoginLine[int] = LoginLine()
-    model: dict[tuple[Standing, str], deque[int]] = {}
-    lanes: dict[int, tuple[Standing, str]] = {}
-    for number, (standing, network, step) in enumerate(steps):
-        lane = model.setdefault((standing, network), deque())
+    line: LoginQueue[int] = LoginQueue()
+    model: dict[tuple[LoginClass, str], deque[int]] = {}
+    lanes: dict[int, tuple[LoginClass, str]] = {}
+    for number, (login_class, network, step) in enumerate(steps):
+        lane = model.setdefault((login_class, network), deque())
         if step == 0:
-            assert line.join(standing, network, number, 0)
+            assert line.join(login_class, network, number, 0)
             lane.append(number)
-            lanes[number] = (standing, network)
+            lanes[number] = (login_class, network)
         elif step == 1 and lane:
             line.leave(lane.pop())
         elif step == 2 and (found := line.next()) is not None:

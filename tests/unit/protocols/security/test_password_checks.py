@@ -10,7 +10,7 @@ import pytest
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import CheckCost
-from sluicegate.protocols.security.login_line import WAIT_MS_MAX, WAITING_OF_NETWORK_MAX, Standing
+from sluicegate.protocols.security.login_queue import WAIT_MS_MAX, WAITING_OF_NETWORK_MAX, LoginClass
 from sluicegate.protocols.security.password_checks import PasswordChecks
 
 MIB: Final = 1 << 20
@@ -40,9 +40,11 @@ class Hall:
         self._lock = threading.Lock()
         self._running_count = 0
 
-    async def check(self, name: str, network: str, standing: Standing = Standing.NEW, cost: CheckCost = HASH) -> bool:
+    async def check(
+        self, name: str, network: str, login_class: LoginClass = LoginClass.NEW, cost: CheckCost = HASH
+    ) -> bool:
         """Have a password checked."""
-        async with self.checks.turn(network, standing, cost) as turn:
+        async with self.checks.turn(network, login_class, cost) as turn:
             is_right = await turn.run(self._work)
         self.done.append(name)
         return is_right
@@ -105,11 +107,11 @@ def test_a_right_login_passes_two_hundred_guessers_of_other_networks() -> None:
 
     async def come() -> None:
         guessing = [
-            asyncio.create_task(hall.check(f"guess {number}", f"2001:db8:{number % 200:x}::/64", Standing.FAILED))
+            asyncio.create_task(hall.check(f"guess {number}", f"2001:db8:{number % 200:x}::/64", LoginClass.FAILED))
             for number in range(600)
         ]
         await settled()
-        known = asyncio.create_task(hall.check("known", "192.0.2.1", Standing.KNOWN))
+        known = asyncio.create_task(hall.check("known", "192.0.2.1", LoginClass.KNOWN))
         new = asyncio.create_task(hall.check("new", "192.0.2.2"))
         await settled()
         hall.may_end.set()
@@ -226,7 +228,7 @@ def test_who_leaves_as_its_turn_comes_keeps_nobody_from_it() -> None:
     hall = Hall(threads_max=1)
 
     async def come() -> None:
-        async with hall.checks.turn("a", Standing.NEW, HASH):
+        async with hall.checks.turn("a", LoginClass.NEW, HASH):
             leaving = asyncio.create_task(hall.check("leaving", "b"))
             await settled()
         leaving.cancel()  # its turn is due, and it has not heard of it

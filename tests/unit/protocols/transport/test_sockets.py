@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop, running_sockets
-from sluicegate.protocols.transport.loop.selector import Sockets
-from sluicegate.protocols.transport.loop.tcp import LOOK_NS_MAX, READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
+from sluicegate.protocols.transport.loop.selector import SocketSelector
+from sluicegate.protocols.transport.loop.tcp import POLL_NS_MAX, READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
 from support.network.event_loops import RunOnLoop, run_on
 from support.network.recording_port import MIB, Port, until
 
@@ -143,11 +143,11 @@ def test_who_fills_a_read_is_read_again_in_the_same_look() -> None:
         await server.gone
         port.accepting.close()
 
-    with asyncio.Runner(loop_factory=lambda: SocketLoop(Sockets(clock=WorkClock()))) as runner:
+    with asyncio.Runner(loop_factory=lambda: SocketLoop(SocketSelector(clock=WorkClock()))) as runner:
         runner.run(scenario())
 
 
-@pytest.mark.parametrize(("ns_per_kib", "bytes_max"), [(1, READ_BYTES_MAX), (LOOK_NS_MAX // 100, 4 * READ_BYTES_MIN)])
+@pytest.mark.parametrize(("ns_per_kib", "bytes_max"), [(1, READ_BYTES_MAX), (POLL_NS_MAX // 100, 4 * READ_BYTES_MIN)])
 def test_who_makes_much_work_is_read_in_smaller_pieces_and_others_have_their_turn(
     ns_per_kib: int, bytes_max: int
 ) -> None:
@@ -174,9 +174,9 @@ def test_who_makes_much_work_is_read_in_smaller_pieces_and_others_have_their_tur
         await server.gone
         port.accepting.close()
 
-    with asyncio.Runner(loop_factory=lambda: CountingLoop(Sockets(clock=clock))) as runner:
+    with asyncio.Runner(loop_factory=lambda: CountingLoop(SocketSelector(clock=clock))) as runner:
         runner.run(scenario())
-    assert max(of_looks) <= 2 * LOOK_NS_MAX
+    assert max(of_looks) <= 2 * POLL_NS_MAX
 
 
 def test_nothing_is_read_while_reading_is_paused_and_everything_afterwards(run: RunOnLoop) -> None:
@@ -230,7 +230,7 @@ def test_a_paused_stream_whose_peer_resets_it_costs_no_looks_and_is_kept(has_epo
         assert isinstance(await gone, ConnectionResetError)
         port.accepting.close()
 
-    with asyncio.Runner(loop_factory=lambda: CountingLoop(Sockets(has_epoll=has_epoll))) as runner:
+    with asyncio.Runner(loop_factory=lambda: CountingLoop(SocketSelector(has_epoll=has_epoll))) as runner:
         runner.run(scenario())
 
 
@@ -391,6 +391,6 @@ def test_a_port_on_another_loop_is_refused_in_words() -> None:
 
 
 def test_without_epoll_there_is_poll() -> None:
-    loop = SocketLoop(Sockets(has_epoll=False))
+    loop = SocketLoop(SocketSelector(has_epoll=False))
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()

@@ -13,12 +13,12 @@ from sluicegate.protocols.connection.settling import settle_from
 
 
 @final
-class HeldMessage:
+class UnsettledMessage:
     """One delivery: row `row` of `batch`."""
 
     __slots__ = (
         "batch", "delivery_count", "first_of_group", "locked_until_ms", "number", "redelivered", "row", "sequence",
-        "source", "was_shown",
+        "source", "was_delivered",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +42,7 @@ class HeldMessage:
         self.delivery_count = delivery_count
         self.first_of_group = first_of_group  # the first message of its group that this flow gets
         self.locked_until_ms = locked_until_ms  # 0: for as long as the flow lives
-        self.was_shown = False  # a reader has had it, and its worker may have it
+        self.was_delivered = False  # a reader has had it, and its worker may have it
 
     def payload(self) -> bytes:
         """Return the payload."""
@@ -53,11 +53,11 @@ class HeldMessage:
         return settle_from(self.source, self.sequence, self.sequence + 1, outcome)
 
     def __repr__(self) -> str:
-        return f"HeldMessage({self.number}, partition {self.source.partition_number}, sequence {self.sequence})"
+        return f"UnsettledMessage({self.number}, partition {self.source.partition_number}, sequence {self.sequence})"
 
 
 @final
-class Held:
+class UnsettledMessages:
     """The unsettled deliveries of one flow.
 
     Invariants: the first in `_by_number` has the lock that ends first, for all locks of a flow last equally long; no
@@ -65,8 +65,8 @@ class Held:
     """
 
     def __init__(self) -> None:
-        self._by_number: dict[int, HeldMessage] = {}
-        self._by_place: dict[tuple[int, int], HeldMessage] = {}
+        self._by_number: dict[int, UnsettledMessage] = {}
+        self._by_sequence: dict[tuple[int, int], UnsettledMessage] = {}
         self._waiting: dict[int, None] = {}  # numbers that no reader has taken, in the order readers take them in
 
     @property
@@ -79,44 +79,44 @@ class Held:
         """How many no reader has taken."""
         return len(self._waiting)
 
-    def add(self, message: HeldMessage) -> HeldMessage | None:
+    def add(self, message: UnsettledMessage) -> UnsettledMessage | None:
         """Note a delivery, which waits for a reader.
 
         Return the older one of the same message, which its queue has taken back meanwhile.
         """
-        place = (message.source.partition_number, message.sequence)
-        older = self._by_place.get(place)
+        key = (message.source.partition_number, message.sequence)
+        older = self._by_sequence.get(key)
         if older is not None:
             self.take(older.number)
         self._by_number[message.number] = message
-        self._by_place[place] = message
+        self._by_sequence[key] = message
         self._waiting[message.number] = None
         return older
 
-    def get(self, number: int) -> HeldMessage | None:
+    def get(self, number: int) -> UnsettledMessage | None:
         """Return a delivery, None when it is not held."""
         return self._by_number.get(number)
 
-    def take(self, number: int) -> HeldMessage | None:
+    def take(self, number: int) -> UnsettledMessage | None:
         """Remove a delivery; return it, None when it is not held."""
         message = self._by_number.pop(number, None)
         if message is not None:
-            del self._by_place[(message.source.partition_number, message.sequence)]
+            del self._by_sequence[(message.source.partition_number, message.sequence)]
             self._waiting.pop(number, None)
         return message
 
-    def holds(self, message: HeldMessage) -> bool:
+    def contains(self, message: UnsettledMessage) -> bool:
         """Return whether this very delivery is held; that of another flow may have its number."""
         return self._by_number.get(message.number) is message
 
-    def show(self, count_max: int) -> list[HeldMessage]:
+    def show(self, count_max: int) -> list[UnsettledMessage]:
         """Return what has waited longest: a reader has it now, and its worker may have it."""
         shown = self.take_up(count_max)
         for message in shown:
-            message.was_shown = True
+            message.was_delivered = True
         return shown
 
-    def take_up(self, count_max: int) -> list[HeldMessage]:
+    def take_up(self, count_max: int) -> list[UnsettledMessage]:
         """Return what has waited longest: a reader has it now, who says himself what of it is shown."""
         taken = [self._by_number[number] for number in islice(self._waiting, count_max)]
         for message in taken:
@@ -127,16 +127,16 @@ class Held:
         """Return the numbers that no reader has taken."""
         return list(self._waiting)
 
-    def end_waiting(self) -> list[int]:
+    def stop_waiting(self) -> list[int]:
         """Have nothing wait any more; return the numbers of what was never shown. The rest a worker may have."""
         waiting, self._waiting = self._waiting, {}
-        return [number for number in waiting if not self._by_number[number].was_shown]
+        return [number for number in waiting if not self._by_number[number].was_delivered]
 
     def wait_again(self, after: int) -> None:
         """Have all above a number wait for a reader, and nothing else."""
         self._waiting = dict.fromkeys(sorted([each for each in self._by_number if each > after]))
 
-    def take_others(self, partitions: set[int]) -> list[HeldMessage]:
+    def take_others(self, partitions: set[int]) -> list[UnsettledMessage]:
         """Remove what is held of partitions other than these; return it."""
         others = [each for each in self._by_number.values() if each.source.partition_number not in partitions]
         for message in others:
@@ -152,7 +152,7 @@ class Held:
             expired.append(message.number)
         return expired
 
-    def extend(self, message: HeldMessage, locked_until_ms: int) -> None:
+    def extend(self, message: UnsettledMessage, locked_until_ms: int) -> None:
         """Lock a delivery that is held for longer than all others."""
         del self._by_number[message.number]
         message.locked_until_ms = locked_until_ms
@@ -160,10 +160,10 @@ class Held:
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert len(self._by_number) == len(self._by_place)
+        assert len(self._by_number) == len(self._by_sequence)
         locks = [each.locked_until_ms for each in self._by_number.values()]
         assert locks == sorted(locks), "the first has the lock that ends first"
-        for place, message in self._by_place.items():
-            assert place == (message.source.partition_number, message.sequence)
+        for key, message in self._by_sequence.items():
+            assert key == (message.source.partition_number, message.sequence)
             assert self._by_number[message.number] is message
         assert self._waiting.keys() <= self._by_number.keys()

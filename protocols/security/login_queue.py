@@ -1,13 +1,13 @@
-"""Whose password is checked next, where more are to be checked than can be at a time.
+"""The queue of passwords to be checked, for when there are more than can be checked at a time.
 
-Who comes is in one of three classes: known, for an account that was proven from the same network lately; new, for a
-network that nobody has failed from; and failed. Known ones go first, then new ones; but every fourth turn begins at the
-other end, so that nobody is kept out for good. Within a class networks take turns, so many attempts of one of them
-delay those of another one by one check each. Of new networks the one that came last is first: in any other order those
-who fill the line, and will have given up when their turn comes, hold up whoever comes after them.
+A login is in one of three classes: known, for an account that logged in from the same network lately; new, for a
+network without failures; and failed. Known ones go first, then new ones; but every fourth turn begins at the other end,
+so that no class is kept out for good. Within a class networks take turns, so many attempts of one of them delay those
+of another one by one check each. The latest new network is first: in any other order those that fill the queue, and
+will have given up when their turn comes, delay every network behind them.
 
-A network is an IPv4 address, or the first 64 bits of an IPv6 address: that much one subscriber has for itself, and an
-IPv4 address is what neighbours of other owners do not share.
+A network is an IPv4 address, or the first 64 bits of an IPv6 address: one subscriber has that much for itself, and
+neighbours of other owners do not share an IPv4 address.
 
 Pure: time is an argument, and the checks are the caller's.
 """
@@ -19,13 +19,13 @@ from typing import Final, Generic, TypeVar, final
 
 WAITING_MAX: Final = 4096  # of each class; one that waits takes some kilobytes
 WAITING_OF_NETWORK_MAX: Final = 512  # of each class: behind one address there may be a whole plant
-WAIT_MS_MAX: Final = 10_000  # as long as protocols leave a client to connect: nobody hears a later answer
+WAIT_MS_MAX: Final = 10_000  # as long as protocols leave a client to connect: a later answer is of no use
 LAST_FIRST_EVERY: Final = 4  # turns
 
 T = TypeVar("T")
 
 
-class Standing(IntEnum):
+class LoginClass(IntEnum):
     """What is known of who comes, best first."""
 
     KNOWN = 0
@@ -47,36 +47,36 @@ def network_of(host: str) -> str:
 
 
 @final
-class LoginLine(Generic[T]):
+class LoginQueue(Generic[T]):
     """Those who wait, by class and network.
 
     Invariants: at most WAITING_MAX wait in a class, WAITING_OF_NETWORK_MAX of one network; no lane is empty.
     """
 
     def __init__(self) -> None:
-        self._classes = tuple(_Class[T](newest_first=standing is Standing.NEW) for standing in Standing)
-        self._joined: dict[T, tuple[Standing, str, int]] = {}  # with class, network and time, in the order of that
+        self._classes = tuple(_Class[T](newest_first=login_class is LoginClass.NEW) for login_class in LoginClass)
+        self._joined: dict[T, tuple[LoginClass, str, int]] = {}  # with class, network and time, in the order of that
         self._turns_count = 0
 
     def __len__(self) -> int:
         return len(self._joined)
 
-    def join(self, standing: Standing, network: str, item: T, now_ms: int) -> bool:
-        """Have somebody wait; return False when there is no room."""
-        if not self._classes[standing].join(network, item):
+    def join(self, login_class: LoginClass, network: str, item: T, now_ms: int) -> bool:
+        """Add an item; return False when there is no room."""
+        if not self._classes[login_class].join(network, item):
             return False
-        self._joined[item] = (standing, network, now_ms)
+        self._joined[item] = (login_class, network, now_ms)
         return True
 
     def leave(self, item: T) -> None:
-        """Have somebody wait no more, if it still does."""
+        """Remove an item, if it still waits."""
         joined = self._joined.pop(item, None)
         if joined is not None:
-            standing, network, _ = joined
-            self._classes[standing].leave(network, item)
+            login_class, network, _ = joined
+            self._classes[login_class].leave(network, item)
 
     def late(self, now_ms: int) -> list[T]:
-        """Take out those who have waited too long."""
+        """Remove and return the items that have waited too long."""
         found: list[T] = []
         for item, (_, _, since_ms) in self._joined.items():
             if now_ms - since_ms <= WAIT_MS_MAX:
@@ -87,7 +87,7 @@ class LoginLine(Generic[T]):
         return found
 
     def next(self) -> T | None:
-        """Take out whose turn it is; None: nobody waits."""
+        """Remove and return the next item; None: there is none."""
         waiting = [each for each in self._classes if each.count]
         if not waiting:
             return None
