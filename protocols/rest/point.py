@@ -173,7 +173,7 @@ class QueueBinding(FlowReader):
             barrier.set()
 
     def ended(self, reason: str) -> None:
-        """Begin anew: what was held is the queue's."""
+        """Begin anew: unsettled messages have returned to the queue."""
         self._flow = None
         barriers, self._barriers = self._barriers, {}
         for barrier in barriers.values():
@@ -308,14 +308,14 @@ class RestDeliveryPoint:
         self.bindings.clear()  # they know the point
         self.consumers.clear()
 
-    async def push(self, binding: QueueBinding, held: UnsettledMessages, message: UnsettledMessage) -> int:
-        """Push a message, unless it is held no more when its turn comes; return its outcome."""
+    async def push(self, binding: QueueBinding, unsettled: UnsettledMessages, message: UnsettledMessage) -> int:
+        """Push a message, unless it has left the flow when its turn comes; return its outcome."""
         try:
             path = binding.settings.post_request_target.path(message)
         except TargetInvalid as invalid:
             log.warning("queue binding %s/%s rejects a message: %s", self.name, binding.settings.queue, invalid)
             return REJECTED
-        while not self._is_stopped and held.contains(message):
+        while not self._is_stopped and unsettled.contains(message):
             consumer = self._free()
             if consumer is None:
                 waiting: LoopFuture[None] = LoopFuture()

@@ -181,7 +181,7 @@ class ResumableFlow(Address):
     # --- while it is away ---
 
     def detached(self, runs: list[UnsettledRun], now_ms: int) -> None:
-        """Keep what the client holds: its link is detached."""
+        """Keep the unsettled deliveries of the client: its link is detached."""
         self._at = None
         self.window.limit = 0
         self.expires_ms = now_ms + 1000 * self.away_s
@@ -236,8 +236,8 @@ class ResumableFlow(Address):
             by_source.setdefault(kept.source, RangeSet()).add(kept.sequence, kept.sequence + 1)
         for source, wanted in by_source.items():
             request = DeliverAgain(source.flow_id, source.epoch, wanted.ranges())
-            held: list[tuple[int, int]] | None = await ask_unless_gone(source.partition, request)
-            for first, end in held or []:
+            ranges: list[tuple[int, int]] | None = await ask_unless_gone(source.partition, request)
+            for first, end in ranges or []:
                 wanted.discard(first, end)
             for first, end in wanted.ranges():
                 for sequence in range(first, end):
@@ -280,7 +280,7 @@ class ResumableFlows:
             self._end(name)
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: what a client holds that does not come back is delivered to others."""
+        """Bring time: deliveries of clients that do not come back go to others."""
         for name in [name for name, flow in self._flows.items() if flow.expires_ms <= now_ms]:
             self._end(name)
 
@@ -309,14 +309,14 @@ async def _settle(settlements: Settlements, *, durably: bool) -> None:
     """Tell partitions what became of deliveries; with `durably`, return when it is in force for ever."""
     waiting: list[LoopFuture[None]] = []
     for source, by_settlement in settlements.by_source.items():
-        for settlement, held in by_settlement.items():
-            if held.total == 0:
+        for settlement, ranges in by_settlement.items():
+            if ranges.total == 0:
                 continue
             if durably and settlement != FAILED_SETTLEMENT:
                 stored = _StoredOutcome()
                 waiting.append(stored.is_decided)
-                settlement.send(source, held.ranges(), stored)
+                settlement.send(source, ranges.ranges(), stored)
             else:
-                settlement.send(source, held.ranges())
+                settlement.send(source, ranges.ranges())
     for each in waiting:
         await each

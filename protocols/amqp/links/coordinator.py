@@ -306,8 +306,8 @@ class Coordinators(Transactions):
                 sessions.settle(each.session, consumers.link_of(run), *wire_ids(run), each.state)
                 settled.setdefault(run.source, RangeSet()).add(*run.sequences())
         for source, ranges in settled.items():  # not what the client has settled outside of the transaction meanwhile
-            for settlement, held in transaction.settlements.by_source[source].items():
-                parts = [part for first, end in held.ranges() for part in ranges.within(first, end)]
+            for settlement, given in transaction.settlements.by_source[source].items():
+                parts = [part for first, end in given.ranges() for part in ranges.within(first, end)]
                 if settlement != ACCEPTED_SETTLEMENT and parts:
                     settlement.send(source, parts)
             consumers.give_back(source.flow_id, ranges.total)

@@ -75,18 +75,18 @@ class Poll(FlowReader):
 
     async def wait(self, wait_ms: int) -> None:
         """Wait for messages, for the end, or until the time is over."""
-        held = self._flow.unsettled
+        unsettled = self._flow.unsettled
         timer: Any = None
         if wait_ms > 0:
             timer = self._flow.cell.after(wait_ms, self._time_is_over)
         else:
             self._is_late = True
-        while not self._is_over and held.waiting_count < self._count_max:
+        while not self._is_over and unsettled.waiting_count < self._count_max:
             woken: LoopFuture[None] = LoopFuture()
             self._woken = woken
             self._drain()
             await woken
-            if held.waiting_count > 0:
+            if unsettled.waiting_count > 0:
                 break
         if timer is not None:
             timer.cancel()
@@ -236,7 +236,7 @@ class HttpFlow(Behaviour):
     def read(self, reader: FlowReader, *, after: int | None) -> None:
         """Give all further messages to a reader; the reader before it ends.
 
-        `after` is the last delivery that the worker has seen: it gets again what it holds behind that.
+        `after` is the last delivery that the worker has seen: it gets its unsettled deliveries behind that again.
         """
         before = self._reader
         if before is not None:
@@ -336,7 +336,7 @@ class HttpFlow(Behaviour):
         return not_unsettled
 
     def settle_at_once(self, number: int, outcome: int) -> None:
-        """Settle a delivery, if it is held, without waiting for the store; `review` lets the queue go on."""
+        """Settle a delivery, if it is unsettled, without waiting for the store; `review` lets the queue go on."""
         message = self.unsettled.take(number)
         if message is not None:
             self.window.give(1)
@@ -436,7 +436,7 @@ class HttpFlow(Behaviour):
         self.cell.stop()
 
     def __repr__(self) -> str:
-        return f"HttpFlow({self.terms.flow_id} of {self.terms.queue_name!r}, {self.unsettled.count} held)"
+        return f"HttpFlow({self.terms.flow_id} of {self.terms.queue_name!r}, {self.unsettled.count} unsettled)"
 
 
 @final

@@ -61,7 +61,7 @@ class UnsettledMessages:
     """The unsettled deliveries of one flow.
 
     Invariants: the first in `_by_number` has the lock that ends first, for all locks of a flow last equally long; no
-    two are of one partition and sequence; what waits is held.
+    two are of one partition and sequence; what waits is unsettled.
     """
 
     def __init__(self) -> None:
@@ -94,11 +94,11 @@ class UnsettledMessages:
         return older
 
     def get(self, number: int) -> UnsettledMessage | None:
-        """Return a delivery, None when it is not held."""
+        """Return a delivery, None when it is not unsettled."""
         return self._by_number.get(number)
 
     def take(self, number: int) -> UnsettledMessage | None:
-        """Remove a delivery; return it, None when it is not held."""
+        """Remove a delivery; return it, None when it is not unsettled."""
         message = self._by_number.pop(number, None)
         if message is not None:
             del self._by_sequence[(message.source.partition_number, message.sequence)]
@@ -106,7 +106,7 @@ class UnsettledMessages:
         return message
 
     def contains(self, message: UnsettledMessage) -> bool:
-        """Return whether this very delivery is held; that of another flow may have its number."""
+        """Return whether this very delivery is unsettled; that of another flow may have its number."""
         return self._by_number.get(message.number) is message
 
     def show(self, count_max: int) -> list[UnsettledMessage]:
@@ -137,7 +137,7 @@ class UnsettledMessages:
         self._waiting = dict.fromkeys(sorted([each for each in self._by_number if each > after]))
 
     def take_others(self, partitions: set[int]) -> list[UnsettledMessage]:
-        """Remove what is held of partitions other than these; return it."""
+        """Remove and return the deliveries of other partitions than these."""
         others = [each for each in self._by_number.values() if each.source.partition_number not in partitions]
         for message in others:
             self.take(message.number)
@@ -153,7 +153,7 @@ class UnsettledMessages:
         return expired
 
     def extend(self, message: UnsettledMessage, locked_until_ms: int) -> None:
-        """Lock a delivery that is held for longer than all others."""
+        """Lock an unsettled delivery for longer than all others."""
         del self._by_number[message.number]
         message.locked_until_ms = locked_until_ms
         self._by_number[message.number] = message
