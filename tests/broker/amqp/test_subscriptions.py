@@ -10,7 +10,7 @@ from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source, Target
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
-from support.amqp.client import AmqpClient
+from support.amqp.client import AmqpClient, refused_with
 from support.amqp.received import Received
 from support.broker.inside_client import until
 from support.broker.named_queues import shows
@@ -43,14 +43,6 @@ async def count_becomes(broker: RunningBroker, count: int) -> None:
         return len(await subscriptions(broker)) == count
 
     await until(is_so, f"{count} subscriptions")
-
-
-async def refused_with(client: AmqpClient, answer: Attach) -> str:
-    assert answer.source is None
-    detach = await client.awaited(Detach)
-    assert detach.closed
-    assert detach.error is not None
-    return detach.error.condition
 
 
 def payloads(deliveries: list[Received]) -> list[bytes]:

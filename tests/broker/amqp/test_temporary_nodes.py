@@ -15,32 +15,13 @@ from sluicegate.protocols.amqp.registry.temporary_nodes import (
 )
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient
-from support.broker.inside_client import until
+from support.amqp.temporary_nodes import BODY, made_queue, queue_is_gone
 from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Mqtt, SpeakingClient
 from support.broker.running_broker import RunningBroker
-
-BODY = 1  # of protocols.amqp.messages.decode: a data section
 
 
 def message(payload: bytes) -> bytes:
     return body_bytes_of(BODY, payload)
-
-
-async def made_queue(client: AmqpClient, policy: int = DELETE_ON_CLOSE, *, handle: int = 0) -> str:
-    source = Source(None, dynamic=True, dynamic_properties=policy_properties(policy))
-    answer = await client.receiver(f"maker-{handle}", source, handle=handle)
-    assert answer.source is not None
-    assert answer.source.dynamic
-    assert answer.source.dynamic_properties == policy_properties(policy)
-    assert answer.source.address is not None
-    return answer.source.address
-
-
-async def queue_is_gone(broker: RunningBroker, name: str) -> None:
-    async def gone() -> bool:
-        return await broker.node.default.queues.ask(FindQueue(name)) is None
-
-    await until(gone, f"{name} is gone")
 
 
 async def test_a_dynamic_source_is_a_queue_that_anybody_may_send_to(broker: RunningBroker) -> None:

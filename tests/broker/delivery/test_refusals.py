@@ -8,12 +8,13 @@ import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.routing.destinations import ShareGroup
+from support.broker.operator_views import counted, event_texts
 from support.broker.running_broker import RunningBroker
 from support.cores.messages import batch_of
-from support.mqtt.raw_client import DEADLINE_S, RawClient
+from support.mqtt.publish_answers import IMPLEMENTATION_SPECIFIC_ERROR, answer_to
+from support.mqtt.raw_client import DEADLINE_S
 
 QUOTA_EXCEEDED = 0x97
-IMPLEMENTATION_SPECIFIC_ERROR = 0x83
 NO_MATCHING_SUBSCRIBERS = 0x10
 UNSPECIFIED_ERROR = 0x80
 MB = 1 << 20
@@ -22,36 +23,6 @@ LOW = mqtt.user_property("priority", "3")
 
 async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> None:
     await NodeView(broker.node).create_queue({"name": name, "subscriptions": ["t"], **attributes})
-
-
-async def answer_to(
-    client: RawClient, payload: bytes = b"m", *, topic: str = "t", properties: bytes = b""
-) -> tuple[int, str]:
-    """Publish with QoS 1; return reason code and Reason String of the PUBACK."""
-    packet_id = client.next_packet_id()
-    client.send(mqtt.publish(topic, payload, level=5, qos=1, packet_id=packet_id, properties=properties))
-    body = (await client.awaited(mqtt.PUBACK)).body
-    if len(body) == 2:
-        return 0, ""
-    if len(body) == 3:
-        return body[2], ""
-    length, start = mqtt.varint_at(body, 3)
-    [(_, text)] = mqtt.properties_of(body[start : start + length])
-    return body[2], str(text)
-
-
-async def counted(broker: RunningBroker, metric: str) -> dict[str, float]:
-    """The values of a metric by reason."""
-    found: dict[str, float] = {}
-    for sample in await NodeView(broker.node).metrics_snapshot():
-        if sample.name == metric and sample.value:
-            found[sample.labels[-1]] = found.get(sample.labels[-1], 0) + sample.value
-    return found
-
-
-async def event_texts(broker: RunningBroker, name: str) -> list[str]:
-    events = await NodeView(broker.node).events(after=0, limit=1000)
-    return [each.text for each in events if each.event == name]
 
 
 @pytest.mark.settings("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB")

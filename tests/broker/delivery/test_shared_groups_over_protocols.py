@@ -2,19 +2,17 @@
 
 import pytest
 
-from broker.amqp.test_subscriptions import refused_with
-from broker.flow.test_subscriptions import subscribes
-from broker.operators.test_explain import explained
 from sluicegate.messaging.clients.rights import SHARE_NAME_ACL
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
-from support.amqp.client import AmqpClient
+from support.amqp.client import AmqpClient, refused_with
 from support.amqp.received import Received
 from support.broker.inside_client import until
+from support.broker.operator_views import explained
 from support.broker.running_broker import RunningBroker
 from support.broker.virtual_clients import publish
-from support.flow.client import FlowClient
+from support.flow.client import FlowClient, subscribes
 
 MQTT_FORM, SMF_FORM = "$share/crew/work/+", "#share/crew/work/*"
 TOPIC = "work/a"

@@ -7,18 +7,9 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
-from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
-from support.flow.client import FlowClient, Refused
-
-
-async def subscribes(
-    client: FlowClient, topic_filter: str, *priorities: str, selector: str = "", kind: int = frames.SUBSCRIBE
-) -> None:
-    _, request_id = client.ids()
-    client.send(Subscribe(kind, request_id, topic_filter, priorities, selector).encode())
-    await client.heard(Subscribed, lambda answer: answer.request_id == request_id)
+from support.flow.client import FlowClient, Refused, subscribes
 
 
 async def unsubscribes(client: FlowClient, topic_filter: str) -> None:

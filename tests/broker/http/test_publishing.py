@@ -4,17 +4,15 @@ import asyncio
 import base64
 import gzip
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
 import orjson
 import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeView
 from support.broker.running_broker import RunningBroker
-from support.http.plain import plain_async_client
+from support.http.client import http_client, words
 from support.mqtt.raw_client import DEADLINE_S, RawClient
 from support.network.tokens import TokenServer
 
@@ -26,12 +24,6 @@ PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA, 
 
 def url(broker: RunningBroker) -> str:
     return f"http://127.0.0.1:{broker.node.http.listeners['http'].port}"
-
-
-@asynccontextmanager
-async def client_of(broker: RunningBroker) -> AsyncIterator[httpx.AsyncClient]:
-    async with plain_async_client(url(broker), timeout=DEADLINE_S) as client:
-        yield client
 
 
 async def subscriber(broker: RunningBroker, topic: str) -> RawClient:
@@ -49,17 +41,10 @@ async def held(broker: RunningBroker, name: str) -> int:
     return view.ready_count
 
 
-def words(answer: httpx.Response) -> str:
-    """What an error document says in detail."""
-    detail = answer.text.partition("<detail>")[2].partition("</detail>")[0]
-    assert answer.text.startswith(f"<solace-error-response><code>{answer.status_code}</code><reason>")
-    return detail
-
-
 async def test_a_post_to_a_topic_reaches_its_subscribers(broker: RunningBroker) -> None:
     """Solace 8.5: POST /TOPIC/<topic>; 200 after acceptance, with nothing in the body."""
     device = await subscriber(broker, "plant/+/state")
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post("/TOPIC/plant/7/state", content=b"on")
     assert (answer.status_code, answer.content) == (200, b"")
     got = await device.message()
@@ -69,7 +54,7 @@ async def test_a_post_to_a_topic_reaches_its_subscribers(broker: RunningBroker) 
 async def test_a_path_without_prefix_is_a_topic(broker: RunningBroker) -> None:
     """Solace 8.5; percent-encoding is undone."""
     device = await subscriber(broker, "#")
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         assert (await client.post("/plant/%C3%BC%20b", content=b"x")).status_code == 200
     assert (await device.message()).topic == "plant/\u00fc b"
 
@@ -77,7 +62,7 @@ async def test_a_path_without_prefix_is_a_topic(broker: RunningBroker) -> None:
 async def test_a_post_to_a_queue_is_answered_once_the_message_is_in_it(broker: RunningBroker) -> None:
     """Solace 8.5: POST /QUEUE/<name>; for persistent only after it is stored."""
     await create(broker, "orders")
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         for number in range(5):
             assert (await client.post("/QUEUE/orders", content=str(number))).status_code == 200
     assert await held(broker, "orders") == 5
@@ -89,7 +74,7 @@ async def test_a_post_to_a_queue_is_answered_once_the_message_is_in_it(broker: R
 async def test_attributes_of_a_message_travel(broker: RunningBroker) -> None:
     """Solace 8.5 and 8.6: headers to the normalised message, seen by an MQTT 5 consumer."""
     device = await subscriber(broker, "t")
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         headers = {
             "Content-Type": "application/json",
             "Solace-Correlation-ID": "c-1",
@@ -115,7 +100,7 @@ async def test_attributes_of_a_message_travel(broker: RunningBroker) -> None:
 async def test_messages_of_one_key_lie_in_one_partition(broker: RunningBroker, header: str) -> None:
     """Solace 5.2: JMSXGroupID is the partition key; ours is its own name for it."""
     await create(broker, "parts", access_type="non-exclusive", partition_count=8)
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         for number in range(6):
             answer = await client.post("/QUEUE/parts", content=str(number), headers={header: "k"})
             assert answer.status_code == 200
@@ -127,7 +112,7 @@ async def test_a_direct_message_is_not_kept(broker: RunningBroker) -> None:
     """Solace 8.5: Solace-Delivery-Mode, in any case of letters."""
     device = await broker.connect(level=5)
     await device.subscribe("t", qos=1)
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         headers = {"solace-delivery-mode": "DIRECT"}
         assert (await client.post("/TOPIC/t", content=b"x", headers=headers)).status_code == 200
     assert (await device.message()).qos == 0
@@ -159,7 +144,7 @@ async def test_a_request_that_means_nothing_hears_why(
     broker: RunningBroker, path: str, headers: dict[str, str], status: int, detail: str
 ) -> None:
     """Solace 8.5: 4xx is not to be sent again unchanged; the body says what was wrong."""
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post(path, content=b"x", headers=headers)
         assert answer.status_code == status
         assert detail in words(answer)
@@ -167,7 +152,7 @@ async def test_a_request_that_means_nothing_hears_why(
 
 
 async def test_errors_are_json_for_those_who_take_that(broker: RunningBroker) -> None:
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post("/QUEUE/none", headers={"Accept": "application/json"})
     assert answer.json() == {"code": 400, "reason": "Queue Not Found", "detail": "there is no such queue (none)"}
 
@@ -176,7 +161,7 @@ async def test_errors_are_json_for_those_who_take_that(broker: RunningBroker) ->
 async def test_a_full_spool_is_503(broker: RunningBroker) -> None:
     """Solace 8.5: 503 spool over quota; consumers make room, and the same request goes through."""
     await create(broker, "q")
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         assert (await client.post("/QUEUE/q", content=bytes(900_000))).status_code == 200
         refused = await client.post("/QUEUE/q", content=bytes(300_000))
         assert (refused.status_code, words(refused)) == (503, "the broker's message spool is full (q)")
@@ -192,7 +177,7 @@ async def test_bodies_and_messages_have_limits(broker: RunningBroker) -> None:
         for _ in range(100):
             yield bytes(1000)
 
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         assert (await client.post("/a", content=bytes(70_000))).status_code == 413
         assert (await client.post("/a", content=endless())).status_code == 413
         bomb = gzip.compress(bytes(10_000_000))
@@ -203,7 +188,7 @@ async def test_bodies_and_messages_have_limits(broker: RunningBroker) -> None:
 
 async def test_a_body_may_be_gzip(broker: RunningBroker) -> None:
     device = await subscriber(broker, "t")
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         packed = gzip.compress(b"hello")
         assert (await client.post("/t", content=packed, headers={"Content-Encoding": "gzip"})).status_code == 200
         cut = await client.post("/t", content=packed[:-4], headers={"Content-Encoding": "gzip"})
@@ -224,7 +209,7 @@ async def test_lines_of_json_are_messages_with_a_result_each(broker: RunningBrok
         {"paylod": "six"},
     ]
     body = b"\n".join(orjson.dumps(line) for line in lines) + b"\n{broken\n"
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post("/QUEUE/q", content=body, headers={"Sluicegate-Batch": "ndjson"})
     assert answer.status_code == 207
     results = [orjson.loads(line) for line in answer.text.splitlines()]
@@ -244,7 +229,7 @@ async def test_parts_of_a_body_are_messages_with_a_result_each(broker: RunningBr
         b"--cut--\r\n"
     )
     headers = {"Sluicegate-Batch": "multipart", "Content-Type": "multipart/mixed; boundary=cut"}
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post("/TOPIC/a", content=body, headers=headers)
         assert (answer.status_code, answer.text) == (200, '{"status":200}\n{"status":200}\n')
         cut = await client.post("/TOPIC/a", content=body[:-6], headers=headers)
@@ -257,7 +242,7 @@ async def test_parts_of_a_body_are_messages_with_a_result_each(broker: RunningBr
 
 @pytest.mark.settings("http.batch_messages_max=2")
 async def test_a_batch_has_a_largest_size(broker: RunningBroker) -> None:
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post("/a", content=b"{}\n{}\n{}\n", headers={"Sluicegate-Batch": "ndjson"})
     assert (answer.status_code, words(answer)) == (413, "more than 2 messages in one request")
 
@@ -265,7 +250,7 @@ async def test_a_batch_has_a_largest_size(broker: RunningBroker) -> None:
 @pytest.mark.accounts(anna="secret")
 async def test_only_users_publish_where_there_are_users(broker: RunningBroker) -> None:
     """RFC 7617; the answer does not say which of both was wrong."""
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         stranger = await client.post("/a")
         assert stranger.status_code == 401
         assert (
@@ -280,7 +265,7 @@ async def test_only_users_publish_where_there_are_users(broker: RunningBroker) -
 
 
 async def test_other_methods_are_told_what_there_is(broker: RunningBroker) -> None:
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.put("/a")
         assert (answer.status_code, answer.headers["allow"]) == (405, "OPTIONS, POST")
         assert (await client.head("/a")).status_code == 405
@@ -290,7 +275,7 @@ async def test_other_methods_are_told_what_there_is(broker: RunningBroker) -> No
 async def test_scripts_of_allowed_pages_may_publish(broker: RunningBroker) -> None:
     """Fetch standard, CORS protocol: preflight, and the answer itself."""
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "solace-priority"}
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         for origin, statuses in (("https://shop.example", (204, 200)), ("https://evil.example", (403, 403))):
             preflight = await client.options("/a", headers={"Origin": origin, **asks})
             answer = await client.post("/a", headers={"Origin": origin})
@@ -361,7 +346,7 @@ async def test_a_client_that_leaves_while_its_message_is_stored_harms_nobody(bro
         writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")
         await writer.drain()
         writer.transport.abort()
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         assert (await client.post("/QUEUE/q")).status_code == 200
     assert 1 <= await held(broker, "q") <= 21
 
@@ -370,7 +355,7 @@ async def test_a_bearer_token_lets_in_for_as_long_as_it_is_valid(tmp_path: Path)
     """RFC 6750 2.1; on a connection that stays open, too."""
     server = TokenServer(tmp_path)
     settings = (*server.settings, "authentication.allow_anonymous=false", "http.keep_alive_s=3600")
-    async with RunningBroker(tmp_path / "data", settings) as broker, client_of(broker) as client:
+    async with RunningBroker(tmp_path / "data", settings) as broker, http_client(broker) as client:
         soon = broker.clock.wall_ms() // 1000 + 100
         bearer = {"Authorization": f"Bearer {server.token(exp=soon)}"}
         assert (await client.post("/a", headers=bearer)).status_code == 200
@@ -384,7 +369,7 @@ async def test_a_bearer_token_lets_in_for_as_long_as_it_is_valid(tmp_path: Path)
 async def test_a_request_waits_for_its_reply(broker: RunningBroker) -> None:
     """Solace 8.5: Solace-Reply-Wait-Time-In-ms; the reply's attributes come as headers."""
     device = await subscriber(broker, "prices/ask")
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         for number in range(2):
             headers = {"Solace-Reply-Wait-Time-In-ms": "FOREVER" if number else "60000"}
             asking = asyncio.create_task(client.post("/TOPIC/prices/ask", content=b"?", headers=headers))
@@ -417,7 +402,7 @@ async def test_a_request_waits_for_its_reply(broker: RunningBroker) -> None:
     ],
 )
 async def test_a_wait_that_means_nothing_hears_why(broker: RunningBroker, headers: dict[str, str], detail: str) -> None:
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post("/a", headers=headers)
     assert answer.status_code == 400
     assert detail in words(answer)
@@ -441,6 +426,6 @@ async def test_a_missing_queue_is_named_beside_a_topic_that_nobody_hears(broker:
     """A queue must exist, a topic need not be heard."""
     lines = [{"destination": "/TOPIC/none"}, {"destination": "/QUEUE/none"}, {"destination": "/TOPIC/none"}]
     body = b"\n".join(orjson.dumps(line) for line in lines)
-    async with client_of(broker) as client:
+    async with http_client(broker) as client:
         answer = await client.post("/TOPIC/a", content=body, headers={"Sluicegate-Batch": "ndjson"})
     assert [orjson.loads(line)["status"] for line in answer.text.splitlines()] == [200, 400, 200]

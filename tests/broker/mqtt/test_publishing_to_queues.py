@@ -5,17 +5,18 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.amqp.test_temporary_nodes import BODY, made_queue, queue_is_gone
-from broker.delivery.test_refusals import answer_to, counted
 from sluicegate.protocols.amqp.codec.sections import PROPERTIES
 from sluicegate.protocols.amqp.messages.decode import body_bytes_of
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.mqtt.codec.properties import RESPONSE_TOPIC
 from support.amqp.client import AmqpClient
+from support.amqp.temporary_nodes import BODY, made_queue, queue_is_gone
 from support.broker.named_queues import create, shown
+from support.broker.operator_views import counted
 from support.broker.protocol_clients import OK, Mqtt
 from support.broker.running_broker import RunningBroker
 from support.mqtt.packets import WillPart
+from support.mqtt.publish_answers import answer_to
 from support.mqtt.raw_client import RawClient
 
 TOPIC_NAME_INVALID = 0x90

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.recovery.test_failed_spool import until
 from sluicegate.messaging.routing.retained_messages import UNWRITTEN_HIGH_BYTES
 from support.broker.blocked_store import HeldStore
+from support.broker.inside_client import until
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import RawClient
 
@@ -36,7 +36,7 @@ async def test_who_retains_on_and_on_is_not_read_from_until_the_disk_has_it(
 
     with HeldStore(broker, monkeypatch):
         flooding = asyncio.create_task(flood(flooder, qos))
-        await until(lambda: retained.pressure.over)
+        await until(lambda: retained.pressure.over, "back-pressure by retained messages")
         await other.publish("direct", b"m", qos=0)
 
         assert (await other.message()).payload == b"m"
@@ -44,7 +44,7 @@ async def test_who_retains_on_and_on_is_not_read_from_until_the_disk_has_it(
         assert not flooding.done()
     await flooding
     await flooder.round_trip()
-    await until(lambda: retained.unwritten_bytes == 0)
+    await until(lambda: retained.unwritten_bytes == 0, "all retained messages to be written")
     assert retained.count == 1
     await broker.restart()
     assert broker.node.default.space.retained.count == 1

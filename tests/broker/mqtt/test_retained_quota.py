@@ -3,10 +3,10 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.delivery.test_refusals import counted, event_texts
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.routing.retained_messages import NODE_BYTES, usage_of_row
+from support.broker.operator_views import counted, event_texts
 from support.broker.running_broker import RunningBroker
 from support.cores.messages import batch_of
 from support.mqtt.raw_client import RawClient

@@ -5,8 +5,6 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.delivery.test_refusals import counted, event_texts
-from broker.recovery.test_failed_spool import until
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.clients.rights import SESSION_BYTES as DENIED_BYTES
@@ -17,7 +15,9 @@ from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.mqtt.session.room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
 from support.broker.blocked_store import HeldStore
+from support.broker.inside_client import until
 from support.broker.named_queues import create
+from support.broker.operator_views import counted, event_texts
 from support.broker.running_broker import RunningBroker
 from support.mqtt.packets import WillPart
 from support.mqtt.raw_client import RawClient
@@ -91,7 +91,7 @@ async def test_nobody_takes_the_place_of_a_session_that_begins_anew(
     await two_kept(broker)
     with HeldStore(broker, monkeypatch):
         anew = asyncio.create_task(answer(broker, "a", clean_start=True))
-        await until(lambda: broker.node.default.sessions_count == 1)
+        await until(lambda: broker.node.default.sessions_count == 1, "the other session to end")
         assert await answer(broker, "c") == QUOTA_EXCEEDED
     assert await anew == 0
     assert broker.node.default.session_room.kept_count == 2
@@ -253,7 +253,7 @@ async def test_selectors_count_with_their_subscriptions(broker: RunningBroker) -
     assert space.subscriptions_bytes == ONE_FILTER + SELECTING
     await client.leave()
     await broker.has_no_more_than(sessions=0, queues=0)
-    await until(lambda: space.subscriptions_bytes == 0)
+    await until(lambda: space.subscriptions_bytes == 0, "all subscriptions to end")
 
 
 NAME = "g" * 500
@@ -275,7 +275,7 @@ async def test_members_of_a_group_count_and_so_does_its_name(broker: RunningBrok
     for each in (one, other, third):
         await each.vanish()
     await broker.has_no_more_than(sessions=0, queues=0)
-    await until(lambda: space.subscriptions_bytes == 0)
+    await until(lambda: space.subscriptions_bytes == 0, "all subscriptions to end")
 
 
 async def test_operators_see_what_there_is_and_what_may_be(broker: RunningBroker) -> None:

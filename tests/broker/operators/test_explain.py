@@ -6,21 +6,17 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.explain import checks_of
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound
-from sluicegate.gateway.views.explanations import PublishExplanation, Specimen
+from sluicegate.gateway.views.explanations import Specimen
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.admission import QueueGate
+from support.broker.operator_views import explained
 from support.broker.running_broker import RunningBroker
 from support.cores.messages import batch_of, with_priority
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:
     await NodeView(broker.node).create_queue({"name": name, **attributes})
-
-
-async def explained(broker: RunningBroker, topic: str, **message: object) -> PublishExplanation:
-    specimen = Specimen(topic=topic, **message)  # type: ignore[arg-type]  # fields of a specimen
-    return await NodeView(broker.node).explain_publish(specimen, queue=None)
 
 
 async def test_each_destination_is_named_with_the_filter_that_matched(broker: RunningBroker) -> None:

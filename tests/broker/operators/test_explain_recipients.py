@@ -6,12 +6,12 @@ Deliver-To-One, shared groups, selectors, rights and definitions, each asked of 
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.operators.test_explain import explained
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.explanations import DestinationView, Specimen, properties_from_json
 from sluicegate.messaging.clients.rights import PUBLISH_ACL
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.named_queues import create
+from support.broker.operator_views import explained
 from support.broker.running_broker import RunningBroker
 from support.broker.virtual_clients import consumer, depth, publish, subscriber
 

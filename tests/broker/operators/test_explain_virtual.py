@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.operators.test_explain import explained
 from support.broker.named_queues import create
+from support.broker.operator_views import explained
 from support.broker.running_broker import RunningBroker
 from support.broker.virtual_clients import consumer, publish, subscriber
 

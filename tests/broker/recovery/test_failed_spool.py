@@ -1,15 +1,10 @@
 """A spool that cannot be written, and not for want of room: what clients of each protocol hear, and when it ends."""
 
-import asyncio
-from collections.abc import Callable
-
 import pytest
 from starlette.requests import Request
 
 import sluicegate
 import support.mqtt.packets as mqtt
-from broker.delivery.test_refusals import IMPLEMENTATION_SPECIFIC_ERROR, answer_to, counted, event_texts
-from broker.http.test_publishing import client_of, words
 from sluicegate.actors.spool.health import TRIES_MAX
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.problems import answer_error
@@ -21,9 +16,12 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.storage.errors import StorageError, StoreDamaged, StoreFailed
 from sluicegate.storage.interface import CommitJob
 from support.amqp.client import AmqpClient, body
+from support.broker.inside_client import until
 from support.broker.named_queues import create, shown
+from support.broker.operator_views import counted, event_texts
 from support.broker.running_broker import RunningBroker
-from support.mqtt.raw_client import DEADLINE_S
+from support.http.client import http_client, words
+from support.mqtt.publish_answers import IMPLEMENTATION_SPECIFIC_ERROR, answer_to
 
 DAMAGED = StoreDamaged("data.mdb is damaged where LMDB keeps its own order")
 IO_ERROR = StoreFailed("input/output error")
@@ -46,13 +44,6 @@ class FailingStore:
             raise error
 
         monkeypatch.setattr(broker.node.store, "commit", commit_or_fail)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that nobody tells of."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def lines(caplog: pytest.LogCaptureFixture, text: str) -> int:
@@ -85,7 +76,7 @@ async def test_publishers_of_the_other_protocols_hear_it_in_their_words(
     amqp = await AmqpClient.open(broker.amqp_port, "a")
     await amqp.sender("s", "q")
     FailingStore(broker, monkeypatch, DAMAGED)
-    async with client_of(broker) as http, sluicegate.Client(f"flow://127.0.0.1:{broker.flow_port}") as flow:
+    async with http_client(broker) as http, sluicegate.Client(f"flow://127.0.0.1:{broker.flow_port}") as flow:
         for text in (f"{FAILED}: {DAMAGED}", f"{FAILED} (q)"):  # at the failure, and from then on
             if text.endswith("(q)"):
                 answer = await http.post("/QUEUE/q", content=b"m")
@@ -123,11 +114,11 @@ async def test_a_failure_that_passes_is_told_once_and_so_is_its_end(
     client = await broker.connect(level=5)
     store = FailingStore(broker, monkeypatch, IO_ERROR)
     assert (await answer_to(client))[0] == IMPLEMENTATION_SPECIFIC_ERROR
-    await until(lambda: store.tries >= 3)
+    await until(lambda: store.tries >= 3, "three attempts to commit")
     assert lines(caplog, "the spool has failed, and takes no messages: input/output error") == 1
     assert (await counted(broker, "sluicegate_spool_failed")) == {"refused": 1}
     store.fails = False
-    await until(lambda: not broker.node.spool_gate.blocked)
+    await until(lambda: not broker.node.spool_gate.blocked, "the spool to accept messages")
     assert await answer_to(client) == (0, "")
     assert (await NodeView(broker.node).health()).ready
     assert len(await event_texts(broker, "SYSTEM_AD_MSG_SPOOL_FAILED")) == 1
@@ -145,7 +136,7 @@ async def test_damage_does_not_pass_and_nothing_is_written_beside_it(
     assert (await answer_to(client))[0] == IMPLEMENTATION_SPECIFIC_ERROR
     store.fails = False
     health = broker.node.spool_health
-    await until(lambda: not health.is_live())
+    await until(lambda: not health.is_live(), "the node to report itself unhealthy")
     assert store.tries == 1
     assert health.tries_failed == TRIES_MAX
     assert (await answer_to(client))[0] == IMPLEMENTATION_SPECIFIC_ERROR
@@ -179,7 +170,7 @@ async def test_a_worker_over_http_hears_503_for_a_settlement_that_is_not_stored(
     await create(broker, subscriptions=["t"])
     publisher = await broker.connect(level=5)
     assert await answer_to(publisher) == (0, "")
-    async with client_of(broker) as http:
+    async with http_client(broker) as http:
         got = await http.get("/QUEUE/q")
         FailingStore(broker, monkeypatch, DAMAGED)
         answer = await http.post(got.headers["sluicegate-settle"])
@@ -216,7 +207,7 @@ async def test_a_page_that_lmdb_cannot_reach_shuts_the_spool_and_is_told_once(
     monkeypatch.setattr(broker.node.store, "read_page", read_page)
     consumer = await broker.connect(level=5)
     await consumer.subscribe("$queue/q", qos=1)
-    await until(lambda: len(tries) >= 3)
+    await until(lambda: len(tries) >= 3, "three attempts to commit")
     assert lines(caplog, "pages of partition 1 cannot be read: data.mdb is damaged") == 1
     assert await counted(broker, "sluicegate_spool_failed") == {"damaged": 1}
     assert "pages of partition 1 cannot be read" in (await NodeView(broker.node).health()).reasons[0]

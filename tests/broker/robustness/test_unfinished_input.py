@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 import support.mqtt.packets as mqtt
-from broker.delivery.test_refusals import event_texts
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.transport.unfinished import COUNTER
+from support.broker.operator_views import event_texts
 from support.broker.running_broker import RunningBroker
 from support.hostile.unfinished_senders import (
     AmqpSender,

@@ -5,16 +5,14 @@ Those that begin with `$queue/` are MQTT's addresses of queues and no topics to 
 
 import pytest
 
-from broker.amqp.test_subscriptions import refused_with
-from broker.flow.test_subscriptions import subscribes
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.explanations import Specimen
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.flow.codec import codes
-from support.amqp.client import AmqpClient, AmqpClients
+from support.amqp.client import AmqpClient, AmqpClients, refused_with
 from support.broker.named_queues import create, shown
 from support.broker.running_broker import RunningBroker
-from support.flow.client import FlowClient, Refused
+from support.flow.client import FlowClient, Refused, subscribes
 from support.http.client import http_client
 
 FORGED = "$SYS/LOG/ERROR/SYSTEM/sluicegate/SYSTEM_AD_MSG_SPOOL_CHG"

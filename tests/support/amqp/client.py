@@ -435,3 +435,11 @@ class AmqpClients:
         """Abort every connection that is still open."""
         for client in self._clients:
             client.vanish()
+
+
+async def refused_with(client: AmqpClient, answer: Attach) -> str:
+    assert answer.source is None
+    detach = await client.awaited(Detach)
+    assert detach.closed
+    assert detach.error is not None
+    return detach.error.condition

@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frame import CLOSE_PUB, UNBIND
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound, FlowEnd, OpenPub, PubOpened
 from sluicegate.protocols.flow.codec.frames.publish import PubAck, Refusal, write_publish
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Error, Hello, Welcome
 from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_ACCEPTED, Credit, Settle
+from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
 
@@ -257,3 +259,11 @@ class FlowClient:
 
     def accepts_through(self, flow_id: int, last: int) -> None:
         self.send(Settle(flow_id, last, ()).encode())
+
+
+async def subscribes(
+    client: FlowClient, topic_filter: str, *priorities: str, selector: str = "", kind: int = frames.SUBSCRIBE
+) -> None:
+    _, request_id = client.ids()
+    client.send(Subscribe(kind, request_id, topic_filter, priorities, selector).encode())
+    await client.heard(Subscribed, lambda answer: answer.request_id == request_id)

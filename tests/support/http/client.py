@@ -104,3 +104,10 @@ async def event_stream(
         assert response.status_code == 200, await response.aread()
         assert response.headers["content-type"] == "text/event-stream"
         yield EventStream(response)
+
+
+def words(answer: httpx.Response) -> str:
+    """What an error document says in detail."""
+    detail = answer.text.partition("<detail>")[2].partition("</detail>")[0]
+    assert answer.text.startswith(f"<solace-error-response><code>{answer.status_code}</code><reason>")
+    return detail

@@ -525,3 +525,17 @@ def cursor_view_of(name: str) -> CursorView:
         heartbeat_ms=30_000,
         partitions=(partition,),
     )
+
+
+ANN = ClientView(
+    name="sensor-1",
+    client_username="ann",
+    protocol="mqtt",
+    address="10.0.0.7:50123",
+    client_profile="default",
+    acl_profile="devices",
+    connected_s=90_061,
+    flows_count=2,
+    unacked_count=17,
+    is_paused=True,
+)

@@ -1,7 +1,6 @@
 """Accounts of operators: who comes in at the admin port, how far each may go, and what is told of it."""
 
 import asyncio
-import base64
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,33 +25,10 @@ from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND, SYST
 from sluicegate.protocols.security.login_attempts import FREE_OF_HOST, FREE_OF_USER
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from support.network.tokens import AUDIENCE, ISSUER, TokenServer
+from support.operations.admin_accounts import LEVELS, ask, basic, configured
 from support.operations.memory_node import MemoryNode
-from support.operations.running_admin import Answer, RunningAdmin, running_admin
-from unit.gateway.cli.test_commands import Shell
-
-LEVELS: Final = {
-    "reader": ("read-only", "none", {}),
-    "writer": ("read-write", "none", {}),
-    "root": ("admin", "none", {}),
-    "nobody": ("none", "none", {}),
-    "tenant": ("none", "none", {"default": "read-write"}),
-    "guest": ("none", "read-only", {"default": "none"}),
-}
-
-
-def configured(**more: object) -> Admin:
-    """Return accounts, one for each way to have levels; the password is the name and -word."""
-    users = [
-        {
-            "name": name,
-            "password": f"{name}-word",
-            "global_access_level": levels[0],
-            "msg_vpn_access_level": levels[1],
-            "msg_vpn_access_level_exceptions": levels[2],
-        }
-        for name, levels in LEVELS.items()
-    ]
-    return Admin.model_validate({"users": users, **more})
+from support.operations.running_admin import RunningAdmin, running_admin
+from support.operations.shell import Shell
 
 
 @pytest.fixture
@@ -64,15 +40,6 @@ def events() -> Events:
 def guarded(node: MemoryNode, events: Events) -> Iterator[RunningAdmin]:
     with running_admin(node, admin=configured(), events=events) as running:
         yield running
-
-
-def basic(name: str, password: str) -> dict[str, str]:
-    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
-
-
-def ask(admin: RunningAdmin, name: str, method: str, path: str, body: object = None) -> Answer:
-    """Send a request as one of the accounts."""
-    return admin.ask(method, path, body, basic(name, f"{name}-word"))
 
 
 def told(events: Events, kind: object) -> list[Event]:

@@ -20,9 +20,9 @@ from sluicegate.gateway.admin.access.places import (
     STRANGERS_OF_NETWORK_MAX,
     Places,
 )
+from support.operations.admin_accounts import ask, basic, configured
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import running_admin
-from unit.gateway.admin.test_accounts import ask, basic, configured
 
 TRICKLE: Final = (
     "POST {path} HTTP/1.1\r\nHost: localhost\r\n{login}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{{"

@@ -9,7 +9,7 @@ from sluicegate.gateway.cli.terminal.failures import FAILED
 from sluicegate.gateway.views.spool import BackupState
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
+from support.operations.shell import Shell
 
 
 def test_a_backup_is_begun_shown_and_ended(admin: RunningAdmin, node: MemoryNode) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-from typer.testing import CliRunner
 
 from sluicegate.gateway.build import release
-from sluicegate.gateway.cli import app, main
+from sluicegate.gateway.cli import main
 from sluicegate.gateway.cli.commands.explain import REASONS
 from sluicegate.gateway.cli.commands.node.actors import tree
 from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
@@ -21,32 +20,7 @@ from sluicegate.gateway.views.queues import ActorView, EventView, FlowView
 from sluicegate.messaging.partitions.explain import WaitReason
 from support.operations.memory_node import MemoryNode, cursor_view_of
 from support.operations.running_admin import RunningAdmin
-
-
-class Shell:
-    """Runs commands, with the admin port of the test's node in the environment."""
-
-    def __init__(self, url: str, **environment: str) -> None:
-        self.url = url
-        self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200", **environment}
-
-    def run(self, *arguments: str, typed: str | None = None, expect: int = OK) -> str:
-        """Return standard output if the command succeeded, else standard error."""
-        result = CliRunner(env=self._environment).invoke(app, list(arguments), input=typed)
-        assert result.exit_code == expect, (result.stdout, result.stderr, result.exception)
-        assert "Traceback" not in result.stderr
-        return result.stdout if expect == OK else result.stderr
-
-    def told(self, *arguments: str, exit_code: int = FAILED) -> str:
-        """Return standard output of a command that has found what is wrong, and ends with that exit code."""
-        result = CliRunner(env=self._environment).invoke(app, list(arguments))
-        assert result.exit_code == exit_code, (result.stdout, result.stderr, result.exception)
-        return result.stdout
-
-
-@pytest.fixture
-def shell(admin: RunningAdmin) -> Shell:
-    return Shell(admin.url)
+from support.operations.shell import Shell
 
 
 def test_a_command_whose_reader_has_gone_ends_in_good_order(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from sluicegate.gateway.provisioning.stored_users import asked_user
 from sluicegate.gateway.views.accounts import ProfileKind
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
+from support.operations.shell import Shell
 
 DOCUMENT = """
 version: 1

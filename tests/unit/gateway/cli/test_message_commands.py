@@ -6,7 +6,7 @@ import pytest
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
+from support.operations.shell import Shell
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate.gateway.cli.admin import connection as admin_port
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE
-from unit.gateway.cli.test_commands import Shell
+from support.operations.shell import Shell
 
 ANOTHER_ADDRESS = "Another address: --url or SLUICEGATE_URL."
 

@@ -4,16 +4,9 @@ import re
 from pathlib import Path
 
 import orjson
-import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
-from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
-
-
-@pytest.fixture
-def shell(admin: RunningAdmin) -> Shell:
-    return Shell(admin.url)
+from support.operations.shell import Shell
 
 
 def test_a_point_is_made_from_words_changed_in_one_place_and_deleted(shell: Shell) -> None:

@@ -8,7 +8,7 @@ from sluicegate.gateway.cli.terminal.failures import FAILED
 from sluicegate.gateway.views.queues import ReloadView
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
+from support.operations.shell import Shell
 
 RELOADED = ReloadView(taken_over=("log.level: info -> debug",), restart_needed=("admin.port: 1 -> 2",), warnings=("w",))
 

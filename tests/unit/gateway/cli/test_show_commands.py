@@ -7,28 +7,8 @@ import orjson
 import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
-from sluicegate.gateway.views.clients import ClientView
-from support.operations.memory_node import MemoryNode
-from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
-
-ANN = ClientView(
-    name="sensor-1",
-    client_username="ann",
-    protocol="mqtt",
-    address="10.0.0.7:50123",
-    client_profile="default",
-    acl_profile="devices",
-    connected_s=90_061,
-    flows_count=2,
-    unacked_count=17,
-    is_paused=True,
-)
-
-
-@pytest.fixture
-def shell(admin: RunningAdmin) -> Shell:
-    return Shell(admin.url)
+from support.operations.memory_node import ANN, MemoryNode
+from support.operations.shell import Shell
 
 
 def test_clients_are_shown_with_who_they_are_and_what_holds_them_up(shell: Shell, node: MemoryNode) -> None:

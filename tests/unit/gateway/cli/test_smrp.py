@@ -13,7 +13,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
+from support.operations.shell import Shell
 
 
 def subscribe(space: TopicSpace, client: Subscriber, text: str, *priorities: str, qos: int = 0) -> None:

@@ -3,19 +3,12 @@
 from dataclasses import replace
 
 import orjson
-import pytest
 
 from sluicegate.gateway.cli.admin.client import AdminClient
 from sluicegate.gateway.cli.commands.node.top import Order, look, top_view
-from support.operations.memory_node import MemoryNode
+from support.operations.memory_node import ANN, MemoryNode
 from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
-from unit.gateway.cli.test_show_commands import ANN
-
-
-@pytest.fixture
-def shell(admin: RunningAdmin) -> Shell:
-    return Shell(admin.url)
+from support.operations.shell import Shell
 
 
 def test_rates_are_what_came_between_two_looks_over_the_nodes_own_time(admin: RunningAdmin, node: MemoryNode) -> None:

@@ -3,17 +3,11 @@
 from pathlib import Path
 
 import orjson
-import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
-from unit.gateway.cli.test_commands import Shell
-
-
-@pytest.fixture
-def shell(admin: RunningAdmin) -> Shell:
-    return Shell(admin.url)
+from support.operations.shell import Shell
 
 
 def password_of(node: MemoryNode, name: str) -> str:

@@ -19,9 +19,9 @@ from sluicegate.storage.records.journal import JournalEntry, Match
 from sluicegate.storage.records.page import Run
 from sluicegate.storage.store.store import SpoolStore
 from support.network.certificates import make_certificates
+from support.operations.shell import Shell
 from support.storage.half_records import half, page_of_version_1, record_of_version_1
 from support.storage.sample_records import batch, publish_job
-from unit.gateway.cli.test_commands import Shell
 
 MIB = 1 << 20
 NOW_S = 1_800_000_000  # of no consequence where no port is in TLS

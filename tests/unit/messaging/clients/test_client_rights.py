@@ -6,29 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.messaging.clients.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception, permissive
+from sluicegate.messaging.clients.acl_profile import AddressRules, permissive
 from sluicegate.messaging.clients.client_profile import ClientProfile
 from sluicegate.messaging.clients.rights import VERDICTS_CACHED_MAX, ClientDenied, ClientRights
 from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
-
-
-def rules(*exceptions: str, allows: bool = False) -> TopicRules:
-    return TopicRules([parse_exception(each, "smf") for each in exceptions], allows_by_default=allows)
-
-
-def acl(**kinds: TopicRules) -> AclProfile:
-    """An ACL profile named `tight` that restricts the kinds named, and nothing else."""
-    free = rules(allows=True)
-    return AclProfile(
-        "tight",
-        connect=AddressRules([], allows_by_default=True),
-        publish=kinds.get("publish", free),
-        subscribe=kinds.get("subscribe", free),
-        share_names=kinds.get("share_names", free),
-    )
+from support.cores.client_rights import Told, acl, rules
 
 
 def batch(*topics: str, qos: int = AT_MOST_ONCE) -> MessageBatch:
@@ -43,23 +28,6 @@ def batch(*topics: str, qos: int = AT_MOST_ONCE) -> MessageBatch:
         received_ms=0,
         payload_bytes=0,
     )
-
-
-class Told:
-    """A roster with one user, `ada`, and what it told."""
-
-    def __init__(self, profile: ClientProfile | None = None, its_acl: AclProfile | None = None) -> None:
-        self.roster = ClientRoster()
-        self.roster.configure(
-            [ClientUsername("ada", client_profile="p", acl_profile="tight")],
-            [profile or ClientProfile(name="p")],
-            [its_acl or acl()],
-        )
-        self.told: list[tuple[str, str, str]] = []
-        self.roster.denials.listener = lambda reason, client, text: self.told.append((reason, client, text))
-
-    def admit(self, client: str = "c", user: str = "ada", *, takes_over: bool = False) -> ClientRights:
-        return self.roster.admit(user, client, "10.0.0.1", 0, takes_over=takes_over)
 
 
 def test_a_topic_is_permitted_by_an_exception_to_the_default() -> None:

@@ -11,8 +11,8 @@ from sluicegate.messaging.routing.destinations import Subscriber, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription, SubscriptionTable
+from support.cores.client_rights import Told, acl, rules
 from support.cores.messages import batch_of
-from unit.messaging.clients.test_client_rights import Told, acl, rules
 
 EVERYTHING = parse_filter("#", Syntax.MQTT)
 TOPICS_COUNT = 300

@@ -9,7 +9,7 @@ from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move, 
 from sluicegate.storage.commit.planner import Commit
 from support.cores.messages import published
 from support.cores.spool_in_memory import Place, SpoolInMemory
-from unit.messaging.partitions.test_recovery import PARTITIONS, SpoolMachine
+from support.cores.spool_machine import PARTITIONS, SpoolMachine
 
 
 class SpoolWithMoves(SpoolInMemory):

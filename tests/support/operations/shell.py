@@ -1,0 +1,27 @@
+"""Commands as an operator types them, against the admin port of a test."""
+
+from typer.testing import CliRunner
+
+from sluicegate.gateway.cli import app
+from sluicegate.gateway.cli.terminal.failures import FAILED, OK
+
+
+class Shell:
+    """Runs commands, with the admin port of the test's node in the environment."""
+
+    def __init__(self, url: str, **environment: str) -> None:
+        self.url = url
+        self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200", **environment}
+
+    def run(self, *arguments: str, typed: str | None = None, expect: int = OK) -> str:
+        """Return standard output if the command succeeded, else standard error."""
+        result = CliRunner(env=self._environment).invoke(app, list(arguments), input=typed)
+        assert result.exit_code == expect, (result.stdout, result.stderr, result.exception)
+        assert "Traceback" not in result.stderr
+        return result.stdout if expect == OK else result.stderr
+
+    def told(self, *arguments: str, exit_code: int = FAILED) -> str:
+        """Return standard output of a command that has found what is wrong, and ends with that exit code."""
+        result = CliRunner(env=self._environment).invoke(app, list(arguments))
+        assert result.exit_code == exit_code, (result.stdout, result.stderr, result.exception)
+        return result.stdout
