@@ -1,4 +1,4 @@
-"""AMQP subscriptions to topics: durable ones, those that several links share, and how they end."""
+"""AMQP subscriptions to topics: durable ones, shared ones, those with a selector, and how they end."""
 
 import pytest
 
@@ -7,9 +7,14 @@ from sluicegate.actors.messages.directory import ListQueues, QueueHandle
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
+from sluicegate.protocols.amqp.codec.sections import APPLICATION_PROPERTIES
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source, Target
+from sluicegate.protocols.amqp.links.filters import selector_filter
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob
 from support.amqp.client import AmqpClient, refused_with
 from support.amqp.received import Received
 from support.broker.inside_client import until
@@ -330,4 +335,113 @@ async def test_a_durable_subscription_that_begins_anew_stays_within_the_quota(br
     assert await refused_with(client, longer) == "amqp:resource-limit-exceeded"
     (kept,) = await subscriptions(broker)
     assert kept.definition.subscriptions == ("news/eu",)
+    await client.close()
+
+
+BIG = "qty > 3"
+
+
+def source(selector: str, *, durable: bool = False, shared: bool = False) -> Source:
+    return Source(
+        TOPIC,
+        durable=2 if durable else 0,
+        expiry_policy=NEVER if durable else "session-end",
+        distribution_mode=COPY,
+        filters=selector_filter(selector),
+        capabilities=["topic", "shared"] if shared else ["topic"],
+    )
+
+
+async def publish_quantities(broker: RunningBroker, *quantities: int) -> None:
+    """Publish messages that say how much they are."""
+    client = await AmqpClient.open(broker.amqp_port, "publisher")
+    await client.sender("s", TOPIC)
+    for quantity in quantities:
+        said = b"\x00\x53" + bytes((APPLICATION_PROPERTIES,)) + encode(AmqpMap([("qty", quantity)]))
+        client.transfer(9, said + body_bytes_of(BODY_DATA, b"%d" % quantity))
+    await client.confirmed()
+    await client.close()
+
+
+async def waiting_count(broker: RunningBroker) -> int:
+    queues = [each for each in await broker.node.default.queues.ask(ListQueues()) if each.kind == "amqp-subscription"]
+    return sum(each.target.gate.usage_count for each in queues)
+
+
+async def test_a_subscription_gets_what_its_selector_selects(broker: RunningBroker) -> None:
+    """Test case 66, of topics: what is in force is echoed."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    answer = await client.receiver("l", source(BIG), credit=10)
+    assert answer.source is not None
+    assert answer.source.filters == selector_filter(BIG)
+    await client.receiver("all", source(""), handle=1, credit=10)
+    await publish_quantities(broker, 1, 5, 2, 9)
+    got = await client.deliveries(6)
+    assert [each.payload for each in got if each.handle == 0] == [b"5", b"9"]
+    assert [each.payload for each in got if each.handle == 1] == [b"1", b"5", b"2", b"9"]
+    await client.close()
+
+
+async def test_what_is_not_selected_takes_no_place_in_a_subscription_that_is_away(broker: RunningBroker) -> None:
+    """AMQP 3.5.3; over a restart the selector stays, and a look-up shows it."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", source(BIG, durable=True))
+    client.vanish()
+    await publish_quantities(broker, 1, 5)
+    assert await waiting_count(broker) == 1
+    await broker.restart()
+    await publish_quantities(broker, 2, 9)
+    assert await waiting_count(broker) == 2
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    shown = await client.receiver("mine", None)
+    assert shown.source is not None
+    assert shown.source.filters == selector_filter(BIG)
+    client.detach(0, closed=False)
+    await client.awaited(Detach)
+    await client.receiver("mine", source(BIG, durable=True), handle=1, credit=10)
+    assert [each.payload for each in await client.deliveries(2)] == [b"5", b"9"]
+    await client.close()
+
+
+async def test_another_selector_begins_an_unused_subscription_anew(broker: RunningBroker) -> None:
+    """Test case 72: while a link uses it, another selector is refused."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", source(BIG, durable=True, shared=True))
+    answer = await client.receiver("mine|2", source("qty < 3", durable=True, shared=True), handle=1)
+    assert await refused_with(client, answer) == "amqp:illegal-state"
+    client.vanish()
+    await publish_quantities(broker, 5)
+
+    async def is_unused() -> bool:
+        return not broker.node.amqp.open_connections()
+
+    await until(is_unused, "the end of the connection")
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", source("qty < 3", durable=True, shared=True), credit=10)
+    assert await waiting_count(broker) == 0
+    await publish_quantities(broker, 9, 1)
+    assert [each.payload for each in await client.deliveries(1)] == [b"1"]
+    await client.close()
+
+
+async def test_a_subscription_that_cannot_be_stored_refuses_its_link_only(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AMQP 2.6.3: a full disk is the link's matter; the connection goes on."""
+    store = broker.node.store
+    commit = store.commit
+
+    def commit_or_fail(job: CommitJob) -> None:
+        if job.table_writes:
+            raise StoreFailed("no space left on device")
+        commit(job)
+
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    monkeypatch.setattr(store, "commit", commit_or_fail)
+    answer = await client.receiver("mine", source("", durable=True))
+    assert await refused_with(client, answer) == "amqp:resource-limit-exceeded"
+    monkeypatch.undo()
+    client.detach(0)
+    answer = await client.receiver("mine", source("", durable=True), handle=1)
+    assert answer.source is not None
     await client.close()

@@ -1,6 +1,8 @@
-"""What a queue or the node will not take: each check through MQTT, with its words, its counter and its event."""
+"""What a queue or the node refuses: each check through MQTT, with its text, its counter and its event."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +10,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.messaging.routing.destinations import ShareGroup
+from support.broker.named_queues import create, shown
 from support.broker.operator_views import counted, event_texts
 from support.broker.running_broker import RunningBroker
 from support.cores.messages import batch_of
@@ -21,14 +24,14 @@ MB = 1 << 20
 LOW = mqtt.user_property("priority", "3")
 
 
-async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> None:
+async def create_queue(broker: RunningBroker, name: str = "q", **attributes: object) -> None:
     await NodeView(broker.node).create_queue({"name": name, "subscriptions": ["t"], **attributes})
 
 
 @pytest.mark.settings("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB")
 async def test_the_nodes_quota(broker: RunningBroker) -> None:
     """Solace 6.3, row 1: refused whatever the queue says."""
-    await create(broker, reject_msg_to_sender_on_discard_behavior="never")
+    await create_queue(broker, reject_msg_to_sender_on_discard_behavior="never")
     client = await broker.connect(level=5)
     assert await answer_to(client, bytes(MB * 9 // 10)) == (0, "")
     code, text = await answer_to(client, bytes(MB // 4))
@@ -43,7 +46,7 @@ async def test_the_nodes_quota(broker: RunningBroker) -> None:
 @pytest.mark.settings("vpn.usage_bytes_max=1MiB")
 async def test_the_quota_of_the_message_vpn(broker: RunningBroker) -> None:
     """Solace 6.3, row 2."""
-    await create(broker, reject_msg_to_sender_on_discard_behavior="never")
+    await create_queue(broker, reject_msg_to_sender_on_discard_behavior="never")
     client = await broker.connect(level=5)
     code, text = await answer_to(client, bytes(2 * MB))
     assert (code, text) == (QUOTA_EXCEEDED, "503 Spool Over Quota: the message VPN's spool quota is used up (q)")
@@ -52,7 +55,7 @@ async def test_the_quota_of_the_message_vpn(broker: RunningBroker) -> None:
 
 async def test_the_quota_of_a_queue_and_its_threshold(broker: RunningBroker) -> None:
     """Solace 6.3, row 3, and 13.5."""
-    await create(broker, max_msg_spool_usage=1, event_msg_spool_usage_threshold="50/20%")
+    await create_queue(broker, max_msg_spool_usage=1, event_msg_spool_usage_threshold="50/20%")
     client = await broker.connect(level=5)
     assert (await answer_to(client, bytes(MB * 3 // 4)))[0] == 0
     code, text = await answer_to(client, bytes(MB // 2))
@@ -75,7 +78,7 @@ async def test_the_quota_of_a_queue_and_its_threshold(broker: RunningBroker) -> 
 
 async def test_the_size_of_a_message(broker: RunningBroker) -> None:
     """Solace 6.3, rows 4 and 5."""
-    await create(broker, max_msg_size=10)
+    await create_queue(broker, max_msg_size=10)
     client = await broker.connect(level=5)
     code, text = await answer_to(client, b"x" * 11)
     assert (code, text) == (
@@ -94,7 +97,7 @@ async def test_the_size_of_a_message(broker: RunningBroker) -> None:
 )
 async def test_ingress_that_is_shut_down(broker: RunningBroker, behavior: str, answer: tuple[int, str]) -> None:
     """Solace 6.3, row 6, and 13.3."""
-    await create(broker, ingress_enabled=False, reject_msg_to_sender_on_discard_behavior=behavior)
+    await create_queue(broker, ingress_enabled=False, reject_msg_to_sender_on_discard_behavior=behavior)
     assert await answer_to(await broker.connect(level=5)) == answer
     metric = "sluicegate_messages_refused_total" if answer[0] else "sluicegate_messages_dropped_total"
     assert await counted(broker, metric) == {"endpoint_disabled": 1}
@@ -102,7 +105,7 @@ async def test_ingress_that_is_shut_down(broker: RunningBroker, behavior: str, a
 
 async def test_the_limit_for_low_priority(broker: RunningBroker) -> None:
     """Solace 6.3, row 7."""
-    await create(broker, reject_low_priority_msg_enabled=True, reject_low_priority_msg_limit=2)
+    await create_queue(broker, reject_low_priority_msg_enabled=True, reject_low_priority_msg_limit=2)
     client = await broker.connect(level=5)
     for _ in range(2):
         assert await answer_to(client, properties=LOW) == (0, "")
@@ -118,8 +121,8 @@ async def test_the_limit_for_low_priority(broker: RunningBroker) -> None:
 @pytest.mark.settings("limits.queue_messages_max=2", "limits.messages_max=3")
 async def test_the_number_of_messages(broker: RunningBroker) -> None:
     """Solace 6.3: the maximum of a queue, and that of the broker."""
-    await create(broker)
-    await create(broker, "r", subscriptions=["r"])
+    await create_queue(broker)
+    await create_queue(broker, "r", subscriptions=["r"])
     client = await broker.connect(level=5)
     assert [(await answer_to(client))[0] for _ in range(2)] == [0, 0]
     text = "503 Max message usage exceeded: the queue holds the most messages it may, at most 2 (q)"
@@ -141,7 +144,7 @@ async def test_messages_that_nobody_subscribes_to_are_dropped_and_counted(broker
 @pytest.mark.settings("vpn.reject_msg_to_sender_on_no_subscription_match=true")
 async def test_messages_that_nobody_subscribes_to_are_refused_where_that_is_wanted(broker: RunningBroker) -> None:
     """Solace 6.3: rejectMsgToSenderOnNoSubscriptionMatchEnabled."""
-    await create(broker)
+    await create_queue(broker)
     client = await broker.connect(level=5)
     assert await answer_to(client, topic="nobody") == (
         UNSPECIFIED_ERROR,
@@ -155,7 +158,7 @@ async def test_messages_that_nobody_subscribes_to_are_refused_where_that_is_want
 
 
 async def test_a_refusal_in_a_run_of_publishes_is_counted_once(broker: RunningBroker) -> None:
-    await create(broker, max_msg_size=1)
+    await create_queue(broker, max_msg_size=1)
     client = await broker.connect(level=5)
     ids = [client.next_packet_id() for _ in range(4)]
     payloads = zip([b"1", b"22", b"3", b"44"], ids, strict=True)
@@ -166,20 +169,20 @@ async def test_a_refusal_in_a_run_of_publishes_is_counted_once(broker: RunningBr
 
 async def test_a_client_that_wants_no_reasons_gets_none(broker: RunningBroker) -> None:
     """[3.1.2-29]: Request Problem Information."""
-    await create(broker, max_msg_size=1)
+    await create_queue(broker, max_msg_size=1)
     client = await broker.connect(level=5, properties=mqtt.request_problem_information(0))
     assert await answer_to(client, b"22") == (QUOTA_EXCEEDED, "")
 
 
 async def test_a_reason_that_is_too_long_for_the_client_is_left_out(broker: RunningBroker) -> None:
     """[3.4.2-2]."""
-    await create(broker, max_msg_size=1)
+    await create_queue(broker, max_msg_size=1)
     client = await broker.connect(level=5, properties=mqtt.maximum_packet_size(40))
     assert await answer_to(client, b"22") == (QUOTA_EXCEEDED, "")
 
 
 async def test_a_refused_direct_message_is_counted_as_dropped(broker: RunningBroker) -> None:
-    await create(broker, max_msg_size=1)
+    await create_queue(broker, max_msg_size=1)
     client = await broker.connect()
     await client.publish("t", b"22", qos=0)
     assert await counted(broker, "sluicegate_messages_refused_total") == {}
@@ -218,7 +221,7 @@ async def test_what_comes_when_its_client_has_just_left_is_counted(broker: Runni
 
 async def test_flows_near_their_maximum_are_an_event(broker: RunningBroker) -> None:
     """Solace 6.8: bind count, 80/60 %."""
-    await create(broker, access_type="non-exclusive", max_bind_count=2)
+    await create_queue(broker, access_type="non-exclusive", max_bind_count=2)
     first, second = await broker.connect(level=5), await broker.connect(level=5)
     await first.subscribe("$queue/q", qos=1)
     assert await event_texts(broker, "VPN_AD_BIND_COUNT_HIGH") == []
@@ -238,7 +241,7 @@ async def test_a_store_that_few_large_messages_have_filled_takes_more_once_they_
     """What nothing needs any more in the journal goes by its size, too: too few records would wait for ever."""
     queues = ["q0", "q1", "q2", "q3"]  # each with less than is moved into pages
     for name in queues:
-        await create(broker, name, subscriptions=[name])
+        await create_queue(broker, name, subscriptions=[name])
     publisher, consumer = await broker.connect(level=5), await broker.connect(level=5)
     count = 0
     while (await answer_to(publisher, bytes(MB // 2), topic=queues[count % 4]))[0] == 0:
@@ -251,3 +254,47 @@ async def test_a_store_that_few_large_messages_have_filled_takes_more_once_they_
         while broker.node.spool_gate.blocked:
             await asyncio.sleep(0.01)
     assert await answer_to(publisher, bytes(MB // 2), topic="q0") == (0, "")
+
+
+CASES = Path(__file__).parents[2] / "data" / "routing" / "rejects.txt"
+LARGE = bytes(MB // 4)
+
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "over-quota": {"max_msg_spool_usage": 1},
+    "too-big": {"max_msg_size": 10},
+    "low-priority": {"reject_low_priority_msg_enabled": True, "reject_low_priority_msg_limit": 1},
+    "shut-down": {"ingress_enabled": False},
+    "vpn-full": {},
+    "broker-full": {},
+}
+SETTINGS = {
+    "vpn-full": ("vpn.usage_bytes_max=1MiB",),
+    "broker-full": ("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB"),
+}
+
+
+def cases() -> list[Any]:
+    """Return problem, behavior, answer and queues of each line."""
+    lines = [line.split() for line in CASES.read_text().splitlines() if line and not line.startswith("#")]
+    return [pytest.param(*words, marks=pytest.mark.settings(*SETTINGS.get(words[0], ()))) for words in lines]
+
+
+@pytest.mark.parametrize(("problem", "behavior", "answer", "queues"), cases())
+async def test_a_publish_to_two_queues_is_answered_as_written(
+    broker: RunningBroker, problem: str, behavior: str, answer: str, queues: str
+) -> None:
+    """All or nothing where the publisher hears of it; else the queue that can has it."""
+    await create(broker, "Q1", subscriptions=["t"])
+    attributes = {"reject_msg_to_sender_on_discard_behavior": behavior, **ATTRIBUTES[problem]}
+    await create(broker, "Q2", subscriptions=["t", "before"], **attributes)
+    publisher = await broker.connect("p", 5)
+    before_count = 0
+    if problem not in ("too-big", "shut-down"):  # what is there already is what makes the problem
+        await publisher.publish("before", bytes(MB * 9 // 10))
+        before_count = 1
+
+    code = await publisher.publish("t", LARGE, properties=LOW if problem == "low-priority" else b"")
+
+    assert ("nack" if code >= 0x80 else "ack") == answer
+    counts = [(await shown(broker, name)).ready_count for name in ("Q1", "Q2")]
+    assert counts == [1 if queues == "Q1" else 0, before_count]

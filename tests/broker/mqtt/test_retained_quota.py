@@ -1,11 +1,15 @@
-"""How much a message VPN may retain: what is refused beyond it and to whom, and what always works."""
+"""How much a message VPN may retain: what is refused, what always works, and retained messages on a slow disk."""
+
+import asyncio
 
 import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
-from sluicegate.messaging.routing.retained_messages import NODE_BYTES, usage_of_row
+from sluicegate.messaging.routing.retained_messages import NODE_BYTES, UNWRITTEN_HIGH_BYTES, usage_of_row
+from support.broker.blocked_store import HeldStore
+from support.broker.inside_client import until
 from support.broker.operator_views import counted, event_texts
 from support.broker.running_broker import RunningBroker
 from support.cores.messages import batch_of
@@ -189,3 +193,42 @@ async def test_each_message_vpn_has_its_own_and_operators_see_it(broker: Running
     assert (sales.retained_message_count, sales.max_retained_message_count) == (1, 1)
     assert (sales.retained_message_bytes, sales.max_retained_message_bytes) == (USAGE + NODE_BYTES, 2 << 20)
     assert views["default"].retained_message_bytes == 2 * USAGE + NODE_BYTES
+
+
+MIB = 1 << 20
+FLOOD_MIB = 64
+READ_AHEAD = 2 * MIB  # what has been read of a client before it learns that it has to wait
+
+
+async def flood(client: RawClient, qos: int) -> None:
+    """Have much retained, one message behind the other, as fast as it is taken."""
+    for number in range(1, FLOOD_MIB + 1):
+        packet_id = number if qos else 0
+        client.send(mqtt.publish("t", bytes(MIB), level=client.level, qos=qos, packet_id=packet_id, retain=True))
+        await client.drained()
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_who_retains_on_and_on_is_not_read_from_until_the_disk_has_it(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, level: int, qos: int
+) -> None:
+    """All on one topic, whose last message is all that counts as retained. Others go on meanwhile."""
+    retained = broker.node.default.space.retained
+    flooder, other = await broker.connect("flooder", level), await broker.connect("other", level)
+    await other.subscribe("direct")
+
+    with HeldStore(broker, monkeypatch):
+        flooding = asyncio.create_task(flood(flooder, qos))
+        await until(lambda: retained.pressure.over, "back-pressure by retained messages")
+        await other.publish("direct", b"m", qos=0)
+
+        assert (await other.message()).payload == b"m"
+        assert retained.unwritten_bytes < UNWRITTEN_HIGH_BYTES + READ_AHEAD
+        assert not flooding.done()
+    await flooding
+    await flooder.round_trip()
+    await until(lambda: retained.unwritten_bytes == 0, "all retained messages to be written")
+    assert retained.count == 1
+    await broker.restart()
+    assert broker.node.default.space.retained.count == 1

@@ -1,5 +1,6 @@
-"""The admin port in TLS: beside the plain one or alone, with certificates that are replaced while the node runs."""
+"""The admin ports: TLS beside plain HTTP or alone, new certificates, and the order in which ports open."""
 
+import socket
 import ssl
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.views.errors import CannotStart
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 from support.network.certificates import Certificates, make_certificates
+from support.network.event_loops import RunOnLoop
 
 PASSWORD = "correct-horse"
 TLS_FAILED = "SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL"
@@ -139,3 +142,28 @@ def test_without_accounts_it_is_for_this_machine_only(tmp_path: Path) -> None:
     without = [*settings(tmp_path, certificates, host="0.0.0.0")[:-1]]
     with pytest.raises(ConfigError, match=r"admin: 0\.0\.0\.0 can be reached from elsewhere"):
         load(None, settings=without)
+
+
+def test_nobody_is_let_in_when_the_admin_port_is_taken(run: RunOnLoop, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            settings = ("admin.enabled=true", f"admin.port={taken.getsockname()[1]}", "health.enabled=true")
+            broker = RunningBroker(tmp_path / "data", (*settings, "health.port=0"))
+            with pytest.raises(CannotStart, match="admin"):
+                await broker.start()
+            assert not any(front.listeners for front in broker.node.fronts)
+            await broker.stop()
+
+    run(scenario())
+
+
+def test_the_admin_port_is_open_when_the_node_is_ready(run: RunOnLoop, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = RunningBroker(tmp_path / "data", ("admin.enabled=true", "admin.port=0"))
+        await broker.start()
+        (name, url) = broker.node.endpoints()[-1]
+        assert broker.node.ready
+        assert (name, url) == ("admin", f"http://127.0.0.1:{broker.node.operator_ports.servers['admin'].port}")
+        await broker.stop()
+
+    run(scenario())

@@ -1,4 +1,4 @@
-"""What all consumers hold together, and what one flow holds over its partitions: maxima, and who goes on after them."""
+"""Credit of consumers: limits of a flow and of the node, and the line of partitions that wait for it."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.explain import WaitReason, key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules, Flow
-from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
+from sluicegate.messaging.queues.credit import CreditPool, CreditWindow, WaitingLine
 from support.cores.messages import flow_of, keyed, numbered
 
 
@@ -160,3 +160,20 @@ def test_no_order_of_deliveries_and_settlements_exceeds_the_maximum(
                 flow.window.give(ledger.settle(1, first, first + 1, ACCEPTED))
         held = sum(ledger.flows[1].in_flight.total for ledger in ledgers)
         assert held == flow.unacked_count() <= unacked_count_max
+
+
+@given(waiters_count=st.integers(1, 6), called_counts=st.lists(st.integers(1, 6), max_size=30))
+def test_each_is_the_first_once_before_anybody_is_again(waiters_count: int, called_counts: list[int]) -> None:
+    """Goal: turns, however many are called at a time. Method: the first takes all, and everybody has more to take."""
+    line: WaitingLine[int] = WaitingLine()
+    for waiter in range(waiters_count):
+        line.stand(waiter, has_taken=False)
+    firsts = []
+    for count in called_counts:
+        called = line.call(min(count, waiters_count))
+        firsts.append(called[0])
+        for waiter in called:
+            line.stand(waiter, has_taken=waiter == called[0])
+        line.end_round()
+        assert line.count == waiters_count
+    assert firsts == [number % waiters_count for number in range(len(firsts))]

@@ -1,4 +1,10 @@
-"""What `sluicegate pipeline` says of itself looks as what the other commands do, and so does how it ends."""
+"""The command line of `sluicegate pipeline`: its help, its errors and SIGTERM."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -41,3 +47,16 @@ def test_a_job_that_ends_unexpectedly_is_not_taken_for_one_that_found_something(
     result = CliRunner().invoke(app, ["run", "audit", "--config", "any.toml"])
     assert result.exit_code == code
     assert str(raised) in caplog.text, "the reason is the last line on standard error"
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_command_of_the_pipeline_that_is_process_1_too(tmp_path: Path) -> None:
+    """The kernel keeps from process 1 what it has not asked for; that it has asked is seen by the exit code."""
+    fifo = tmp_path / "job.toml"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-P", "-m", "sluicegate.pipeline", "run", "compact", "--config", str(fifo)]
+    program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with fifo.open("w"):  # it reads its file, which does not come to its end
+        program.send_signal(signal.SIGTERM)
+        _, said = program.communicate()
+    assert (program.returncode, said) == (143, "")

@@ -1,11 +1,14 @@
-"""The commands come in TLS, and believe an authority of one's own by the variable that OpenSSL has for it."""
+"""Commands over TLS, and what a command reports when the gateway disconnects it."""
 
 import asyncio
 import os
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
-from sluicegate.gateway.cli.terminal.failures import OK, UNREACHABLE
+from typer.testing import CliRunner
+
+from sluicegate.gateway.cli import app
+from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE
 from support.broker.running_broker import RunningBroker
 from support.network.certificates import make_certificates
 from support.processes.gateway import COMMAND_S, PYTHON
@@ -52,3 +55,11 @@ async def test_what_is_published_over_tls_is_received_over_tls(tmp_path: Path) -
         exit_code, problems = await told(certificates.authority, "pub", *plain)
         assert exit_code == UNREACHABLE
         assert "Does that port speak TLS?" in problems
+
+
+async def test_the_gateway_says_why_it_closed_the_connection(broker: RunningBroker) -> None:
+    """By the Reason String of its DISCONNECT: the name of the code says little."""
+    port = str(broker.port)
+    asked = ["pub", "--topic", "t", "--key", "k" * 256, "--message", "m", "--port", port]
+    said = await asyncio.to_thread(CliRunner(env={"NO_COLOR": "1"}).invoke, app, asked)
+    assert (said.exit_code, "JMSXGroupID has 256 bytes, at most 255" in said.stderr) == (FAILED, True), said.stderr

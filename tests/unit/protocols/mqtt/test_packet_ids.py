@@ -1,4 +1,4 @@
-"""Packet ids towards one client: what each stands for, which are given out, and when again."""
+"""Packet ids towards one client: what each stands for, which are given out, and runs of them."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +8,12 @@ from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
 from sluicegate.protocols.mqtt.datapath.inflight_out import DeliveryOrigin, InflightOut, InflightRun
-from sluicegate.protocols.mqtt.session.packet_ids import SentIds
+from sluicegate.protocols.mqtt.session.packet_ids import (
+    RECEIVED_RANGES_MAX,
+    RECEIVED_RANGES_STORED_MAX,
+    IdRuns,
+    SentIds,
+)
 
 STEPS = st.lists(
     st.tuples(
@@ -181,3 +186,76 @@ def test_a_message_that_comes_alone_is_answered_under_the_id_that_it_went_out_wi
         ids.acknowledge_run(run)
         assert ids.run_of(run.first_packet_id, run.first_packet_id, 1) is None, "it is answered once"
     assert ids.unanswered() == []
+
+
+RUN_STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "discard"]), st.integers(0, 20), st.integers(1, 6)), max_size=40
+)
+
+
+def packet_ids_of(runs: list[tuple[int, int, int]]) -> dict[int, int]:
+    """Return the packet id of each sequence."""
+    return {first + step: packet_id + step for first, packet_id, count in runs for step in range(count)}
+
+
+@given(steps=RUN_STEPS)
+def test_runs_mean_what_was_added_and_not_discarded(steps: list[tuple[str, int, int]]) -> None:
+    """Goal: no order of steps gives a sequence another id, or forgets one. Method: same steps to a dict, compare."""
+    ids, plain, next_id = IdRuns(), dict[int, int](), 1
+    for step, first, count in steps:
+        sequences = range(first, first + count)
+        if step == "add":
+            ids.add(first, next_id, count)
+            plain |= {sequence: next_id + sequence - first for sequence in sequences}
+            next_id += count + count % 2
+        else:
+            ids.discard(first, first + count)
+            plain = {sequence: packet_id for sequence, packet_id in plain.items() if sequence not in sequences}
+        runs = ids.runs()
+        assert packet_ids_of(runs) == plain
+        assert [first for first, _, _ in runs] == sorted(first for first, _, _ in runs)
+        assert sum(count for _, _, count in runs) == len(plain)
+        assert bool(ids) is bool(plain)
+        assert [ids.find(sequence) for sequence in range(30)] == [plain.get(sequence, 0) for sequence in range(30)]
+
+
+def test_what_goes_out_together_and_is_answered_in_order_is_one_run() -> None:
+    ids = IdRuns()
+    for first in range(1, 1000, 10):
+        ids.add(first, first + 7, 10)
+    ids.discard(1, 301)
+    assert ids.runs() == [(301, 308, 700)]
+
+
+def test_what_a_client_has_taken_takes_bounded_memory() -> None:
+    """A session that takes every other message has a range for each; the oldest is forgotten first."""
+    ids = SentIds()
+    ids.set_partition(1)
+    for number in range(RECEIVED_RANGES_MAX + 1):
+        ids.add_received(2 * number + 1, 2 * number + 2)
+    assert len(ids.received.ranges()) == RECEIVED_RANGES_MAX
+    assert 1 not in ids.received
+    assert 3 in ids.received
+
+
+def test_what_was_taken_of_one_queue_says_nothing_of_another() -> None:
+    """A queue that was deleted and made again under its name has other sequences."""
+    ids = SentIds()
+    ids.set_partition(1)
+    ids.add_received(5, 8)
+    ids.set_partition(1)
+    assert ids.received.ranges() == [(5, 8)]
+    ids.set_partition(2)
+    assert not ids.received
+
+
+def test_the_store_has_everything_that_was_taken_and_is_not_settled() -> None:
+    """Of what is settled it has the newest: older ones are written long since."""
+    ids = SentIds()
+    for number in range(3 * RECEIVED_RANGES_STORED_MAX):
+        ids.add_received(2 * number + 1, 2 * number + 2)
+    assert len(ids.received_to_store()) == RECEIVED_RANGES_STORED_MAX
+    oldest = 2 * RECEIVED_RANGES_STORED_MAX + 1
+    ids.unsettled.add(oldest, oldest + 1)
+    assert ids.received_to_store()[0] == (oldest, oldest + 1)
+    assert len(ids.received_to_store()) == 2 * RECEIVED_RANGES_STORED_MAX
