@@ -1,4 +1,4 @@
-"""The console on a gateway with accounts: who is signed in, and what it shows to who may only look."""
+"""The console on a gateway with accounts: login, and what it shows to read-only operators."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

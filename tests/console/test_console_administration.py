@@ -1,4 +1,4 @@
-"""What the console administers beside queues: users, delivery points, durable cursors and backups."""
+"""Administration in the console beside queues: users, delivery points, durable cursors and backups."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The console while things change: the gateway begins anew, another operator acts, an answer or a deed takes long."""
+"""The console while things change: a gateway restart, another operator, slow replies and actions."""
 
 import re
 from collections.abc import Callable, Iterator

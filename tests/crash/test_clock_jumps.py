@@ -1,4 +1,4 @@
-"""The machine's clock jumps, forward and back: nothing is lost, order holds, and time limits mean the new time."""
+"""The machine's clock jumps forward and back: nothing is lost, order holds, and time limits use the new time."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""kill -9 under programs that read and write in bulk with the client library: each row once, whatever was under way."""
+"""kill -9 under bulk reads and writes with the client library: each row once, whatever was under way."""
 
 import asyncio
 from itertools import count

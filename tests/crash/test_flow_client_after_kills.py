@@ -1,4 +1,4 @@
-"""kill -9 while programs publish and consume with the client library: they notice nothing but repeated deliveries."""
+"""kill -9 while programs use the client library: they notice nothing but repeated deliveries."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A spool without room: publishers hear no, consumers go on, and publishing resumes by itself."""
+"""A full spool: publishers are refused, consumers continue, and publishing resumes by itself."""
 
 from collections.abc import Iterator
 from pathlib import Path

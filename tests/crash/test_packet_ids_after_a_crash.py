@@ -1,4 +1,4 @@
-"""kill -9 while a client has messages that it has not answered: what comes again says so (sections 3.3.1.1 and 4.4)."""
+"""kill -9 while a client has unacknowledged messages: redelivery sets DUP and keeps packet ids (3.3.1.1, 4.4)."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rights of all that a running gateway writes, whatever umask it was started with."""
+"""Permissions of all files that a running gateway writes, whatever its umask."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""SIGTERM under load: the gateway ends in good order, and the next start knows exactly where it was."""
+"""SIGTERM under load: the gateway stops cleanly, and the next start continues exactly there."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A consumer's process that is stopped, and later goes on: others have its messages meanwhile, and none is lost."""
+"""A consumer process that is stopped and continued: others get its messages meanwhile, and none is lost."""
 
 import json
 import signal

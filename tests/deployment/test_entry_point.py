@@ -1,4 +1,4 @@
-"""The container's command is run as its manifest says: its user, no capability, a root that cannot be written, signals.
+"""The container's command under the conditions of its manifest: user, no capabilities, read-only root, signals.
 
 There need be no container engine: namespaces and a user id are the kernel's. It takes root to begin with, and an
 installation that other users may read.

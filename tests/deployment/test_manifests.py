@@ -1,4 +1,4 @@
-"""The manifests are what Kubernetes takes, and agree with each other, with the image and with the gateway."""
+"""The manifests are valid for Kubernetes, and agree with each other, with the image and with the gateway."""
 
 import functools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules ask for metrics that a running gateway shows, by labels that these have."""
+"""The dashboard and the alert rules use metrics and labels that a running gateway exposes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The page of operators leads from each alert to its cause, by commands and names that there are."""
+"""The runbook leads from each alert to its cause, by commands and names that exist."""
 
 import re
 from typing import Any, Final

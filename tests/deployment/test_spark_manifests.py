@@ -1,4 +1,4 @@
-"""What is deployed to run the jobs of Spark: objects that Kubernetes takes, and files that the program takes."""
+"""The manifests of Spark jobs: valid for Kubernetes, and with files that the program accepts."""
 
 from pathlib import Path
 from typing import Any, Final

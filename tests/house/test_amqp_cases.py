@@ -1,4 +1,4 @@
-"""The list of cases in `tests/data/amqp/cases.txt` against the tests: each is cited by one that answers it."""
+"""Every case of `tests/data/amqp/cases.txt` is cited by a test that answers it."""
 
 import ast
 import re

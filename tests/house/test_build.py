@@ -1,4 +1,4 @@
-"""Which build of the package do these tests run over, and is it the one that was asked for?"""
+"""Whether the tests run over the build, compiled or pure, that was asked for."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Habits that are measured, not argued. The rooms are those that import-linter watches."""
+"""Rules of style that a program can check. The rooms are those that import-linter watches."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""The list in `tests/data/virtual/cases.txt` against the tests: each case is cited by one that answers it."""
+"""Every case of `tests/data/virtual/cases.txt` is cited by a test that answers it."""
 
 import ast
 import re

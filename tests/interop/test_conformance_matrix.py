@@ -1,4 +1,4 @@
-"""Every field of a message over every pair of protocols, held to the cross-protocol table.
+"""Every field of a message over every pair of protocols, as the cross-protocol table says.
 
 What both sides have a way to say arrives; what one of them has not is left out, and nothing is made up.
 """

@@ -1,4 +1,4 @@
-"""HTTP publishers that are not ours: curl, fetch as browsers have it, httpx; and a gateway killed under one."""
+"""Foreign HTTP publishers: curl, fetch as browsers have it, httpx; and a gateway killed under one."""
 
 import re
 import ssl

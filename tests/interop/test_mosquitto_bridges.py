@@ -1,4 +1,4 @@
-"""mosquitto as a broker that is bridged to the gateway, as sites with a broker of their own do it."""
+"""mosquitto as a broker that is bridged to the gateway."""
 
 import subprocess
 from pathlib import Path

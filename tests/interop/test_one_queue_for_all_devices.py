@@ -1,4 +1,4 @@
-"""Devices of every kind publish into one queue, and all that they sent is read back from it."""
+"""Devices of every kind publish into one queue, and every message is read back from it."""
 
 import subprocess
 
@@ -60,5 +60,5 @@ def test_every_message_of_every_device_is_in_the_queue_and_in_order(
         for _ in range(len(devices) * PER_DEVICE):
             message = reader.next()
             received.setdefault(message.topic.removeprefix("devices/"), []).append(message.payload.decode())
-        reader.hears_nothing_more()
+        reader.receives_nothing_more()
     assert received == {device: [f"{device} says {number}" for number in range(PER_DEVICE)] for device in devices}

@@ -33,7 +33,7 @@ def test_a_message_arrives_as_it_was_sent(
             message = subscriber.next()
             assert (message.topic, message.payload) == (f"{topic}/a", b"payload %d" % number)
             assert (message.qos, message.retain, message.dup) == (qos, False, False)
-        subscriber.hears_nothing_more()
+        subscriber.receives_nothing_more()
 
 
 @each_version
@@ -78,7 +78,7 @@ def test_a_retained_message_waits_for_who_subscribes_later(
         with PahoClient("s", version=version) as subscriber:
             subscriber.connect(node.mqtt_port)
             subscriber.subscribe(topic, 1)
-            subscriber.hears_nothing_more()
+            subscriber.receives_nothing_more()
 
 
 @each_version
@@ -95,7 +95,7 @@ def test_a_will_is_published_when_the_connection_breaks_and_only_then(
         broken.connect(node.mqtt_port)
         broken.vanish()
         assert watcher.next().payload == b"broken is gone"
-        watcher.hears_nothing_more()
+        watcher.receives_nothing_more()
 
 
 @each_version
@@ -115,7 +115,7 @@ def test_a_session_collects_messages_while_its_client_is_away(
     with PahoClient(client_id, version=version, persistent=True) as back:
         assert back.connect(node.mqtt_port) or version == MQTT_3_1, "3.1 has no word for a session that is there"
         assert [back.next().payload for _ in range(10)] == [str(number).encode() for number in range(10)]
-        back.hears_nothing_more()
+        back.receives_nothing_more()
 
 
 def test_a_shared_subscription_gives_each_message_to_one_member(node: GatewayProcess, topic: str) -> None:
@@ -133,8 +133,8 @@ def test_a_shared_subscription_gives_each_message_to_one_member(node: GatewayPro
         )
         received = [member.next() for member in members for _ in range(member.messages.qsize())]
         assert sorted(int(message.payload) for message in received) == list(range(40))
-        first.hears_nothing_more()
-        second.hears_nothing_more()
+        first.receives_nothing_more()
+        second.receives_nothing_more()
 
 
 @each_qos
@@ -173,7 +173,7 @@ def test_no_local_and_retain_as_published_are_honoured(node: GatewayProcess, top
         own.publish(topic, b"mine", 1, retain=True)
         message = other.next()
         assert (message.payload, message.retain) == (b"mine", True)
-        own.hears_nothing_more()
+        own.receives_nothing_more()
 
 
 @each_version

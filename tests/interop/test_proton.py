@@ -1,4 +1,4 @@
-"""Apache Qpid Proton for Python as publisher and consumer: AMQP 1.0 as somebody else reads it."""
+"""Apache Qpid Proton for Python as publisher and consumer."""
 
 import re
 import subprocess

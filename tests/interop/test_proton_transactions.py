@@ -1,4 +1,4 @@
-"""Apache Qpid Proton's transactions: declared, used and discharged as somebody else reads part 4 of the standard."""
+"""Apache Qpid Proton's transactions: declared, used and discharged (AMQP 1.0 part 4)."""
 
 from collections.abc import Callable
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Operators hear of an AMQP client's links to send on as they hear of other publishers (Solace 9.5)."""
+"""AMQP sender links appear to operators as other publishers do (Solace 9.5)."""
 
 import pytest
 from proton.utils import BlockingConnection

@@ -1,4 +1,4 @@
-"""rhea's consumers beyond plain receiving: request and reply, draining, browsing, annotations given back."""
+"""rhea's consumers beyond plain receiving: request and reply, drain, browsing, annotations on release."""
 
 from collections.abc import Iterator
 from uuid import uuid4

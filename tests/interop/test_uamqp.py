@@ -1,4 +1,4 @@
-"""uamqp over TLS: Azure's older client, in C, and still what many devices and services run."""
+"""uamqp over TLS: Azure's older client, in C, which many devices still run."""
 
 from uuid import uuid4
 

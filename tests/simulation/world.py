@@ -147,7 +147,7 @@ class World:
             virtual_destinations=VirtualDestinationsSection.model_validate(FORWARDS if scenario.forwards else {}),
         )
         self._violations: list[Violation] = []
-        self._fouls: list[str] = []  # what the referees of the wire have seen
+        self._wire_violations: list[str] = []  # what the referees of the wire have seen
         self._book = SequenceBook(self.image, is_stored_once=self._is_stored_once)
         self._admin: Any = None  # the task of an administrator's request
         self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
@@ -182,7 +182,7 @@ class World:
         times = SettleTimes(lambda name: self.scenario.rules(name).lock_ms, lambda: self.loop.now_us // 1000)
         surroundings = Surroundings(
             store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace),
-            listener=judged(self._fouls, MemoryListener, times),
+            listener=judged(self._wire_violations, MemoryListener, times),
             turns=lambda: self.loop.call_soon,
         )
 
@@ -422,8 +422,8 @@ class World:
         """Hold everything that is known now against the promises."""
         if self._violations:
             raise self._violations[0]
-        if self._fouls:
-            raise Violation(f"the referee says: {self._fouls[0]}")
+        if self._wire_violations:
+            raise Violation(f"the referee says: {self._wire_violations[0]}")
         for error in self.loop.errors:
             exception = error.get("exception")
             if isinstance(exception, Violation):

@@ -1,4 +1,4 @@
-"""`sluicegate bench` against a gateway that runs: figures for operators, and nothing left behind."""
+"""`sluicegate bench` against a running gateway: figures for operators, and nothing left behind."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The README's first commands, run as a user runs them, against a gateway in a process of its own."""
+"""The README's first commands, as a user runs them."""
 
 import json
 import os

@@ -1,11 +1,11 @@
-"""`sluicegate actors` and `top` on a terminal, as somebody watches them."""
+"""`sluicegate actors` and `top` on a terminal."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from support.processes.gateway import PYTHON, GatewayProcess, gateway
-from support.processes.terminal import OnATerminal
+from support.processes.terminal import TerminalCommand
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +15,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
         yield process
 
 
-def view(node: GatewayProcess, command: str, *, lines: int) -> OnATerminal:
-    return OnATerminal([*PYTHON, command, "--interval", "0.2", "--url", node.admin_url], lines=lines)
+def view(node: GatewayProcess, command: str, *, lines: int) -> TerminalCommand:
+    return TerminalCommand([*PYTHON, command, "--interval", "0.2", "--url", node.admin_url], lines=lines)
 
 
 def test_actors_are_drawn_until_somebody_interrupts(node: GatewayProcess) -> None:

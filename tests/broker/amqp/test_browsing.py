@@ -1,4 +1,4 @@
-"""AMQP clients that look at a queue without taking anything from it: `distribution-mode` copy."""
+"""AMQP receivers that browse a queue and take nothing from it: `distribution-mode` copy."""
 
 from sluicegate.protocols.amqp.codec.performatives import SENDER_SETTLED, Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, Source

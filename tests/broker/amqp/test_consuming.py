@@ -1,4 +1,4 @@
-"""What consumers of AMQP get and give back, on a whole node: outcomes, ranges, lost sessions, times, priorities."""
+"""AMQP consumers on a whole node: outcomes, ranges, lost sessions, times, priorities."""
 
 import pytest
 

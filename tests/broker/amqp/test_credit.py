@@ -1,4 +1,4 @@
-"""AMQP consumers among others: credit that is taken back, slow ones, and what becomes of what a lost one held."""
+"""AMQP consumers beside others: withdrawn credit, slow consumers, and what a lost one had in flight."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""AMQP consumers that want their credit back: what is there comes first, and then the answer."""
+"""AMQP consumers that drain their credit: messages that are ready come first, then the reply."""
 
 import pytest
 

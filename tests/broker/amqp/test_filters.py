@@ -1,4 +1,4 @@
-"""AMQP links that see part of what is there: filters, and the partitions that a link has been given."""
+"""AMQP links that see part of a queue: filters, and the partitions that a link was assigned."""
 
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach, Flow
 from sluicegate.protocols.amqp.codec.termini import COPY, Source

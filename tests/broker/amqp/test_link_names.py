@@ -1,4 +1,4 @@
-"""AMQP containers and the names of their links: who is the same, and what happens when it comes again."""
+"""AMQP container ids and link names: which link is the same, and what a second attach does."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The credit of AMQP links on which clients send: what is used up is granted again, whatever it was used for."""
+"""Credit of AMQP sender links: the gateway grants again what was used, whatever it was used for."""
 
 import pytest
 

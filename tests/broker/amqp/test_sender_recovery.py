@@ -1,4 +1,4 @@
-"""AMQP senders that come back with deliveries they are unsure of (2.6.13): nothing lost, nothing doubled."""
+"""AMQP senders that resume links with unsettled deliveries (2.6.13): nothing is lost or stored twice."""
 
 import asyncio
 import threading

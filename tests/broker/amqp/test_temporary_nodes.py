@@ -1,4 +1,4 @@
-"""AMQP clients that have the broker make a node for them: temporary queues and topics, and when they go."""
+"""Temporary queues and topics that AMQP clients have the broker create, and when these are deleted."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from sluicegate.protocols.amqp.registry.temporary_nodes import (
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient
 from support.amqp.temporary_nodes import BODY, made_queue, queue_is_gone
-from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 
 
@@ -96,7 +96,7 @@ async def test_nobody_subscribes_to_a_temporary_topic_by_another_protocol_or_by_
         (FlowProtocol, codes.PERMISSION_DENIED),
         (Amqp, "amqp:unauthorized-access" if share else "amqp:resource-locked"),
     ):
-        client: SpeakingClient = make(broker, "answering")
+        client: ProtocolClient = make(broker, "answering")
         assert await client.connect("", "") == OK
         assert await client.subscribe(share + topic) == refused
         assert await client.publish(topic) == OK

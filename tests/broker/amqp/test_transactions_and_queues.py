@@ -1,4 +1,4 @@
-"""AMQP transactions while queues change under them: number of partitions, deletion, a store that takes nothing."""
+"""AMQP transactions while queues change: number of partitions, deletion, a store that refuses writes."""
 
 import pytest
 

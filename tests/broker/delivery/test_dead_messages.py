@@ -1,4 +1,4 @@
-"""What a queue gives up goes to its dead message queue, with the reason, and stays over a restart (Solace 4.8)."""
+"""Dead messages go to the dead message queue with their reason, and stay there over a restart (Solace 4.8)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A queue with `deliver_after_commit`: what a consumer has had is on disk, whatever happens next."""
+"""Queues with `deliver_after_commit`: everything that a consumer received is on disk."""
 
 import shutil
 from pathlib import Path

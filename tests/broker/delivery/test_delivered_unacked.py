@@ -1,4 +1,4 @@
-"""How much consumers may hold unsettled: one flow over its partitions, and all consumers of the node."""
+"""Limits of unsettled messages: for one flow over its partitions, and for all consumers of the node."""
 
 import pytest
 

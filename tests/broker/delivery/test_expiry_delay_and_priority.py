@@ -1,4 +1,4 @@
-"""Queues in which messages expire, wait, have priorities or replace each other (Solace 4.2, 4.6, 4.9, 4.10, 6.6)."""
+"""Expiry, delay, priority and last-value queues (Solace 4.2, 4.6, 4.9, 4.10, 6.6)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Payloads that come in many reads: they arrive as they were sent, among small ones, and cost nobody else anything."""
+"""Large payloads, read in many pieces: they arrive unchanged among small ones, and cost other clients nothing."""
 
 import gc
 import ssl

@@ -1,4 +1,4 @@
-"""What a publisher sends again after a crash comes flagged: a consumer may have had it before it was stored."""
+"""A message that its publisher sends again after a crash is flagged: a consumer may have had it before."""
 
 import shutil
 from pathlib import Path

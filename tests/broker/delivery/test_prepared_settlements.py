@@ -1,4 +1,4 @@
-"""What consumers settled in a commit that is under way, while the queue deals its partitions out anew."""
+"""Settlements in a commit that is under way, while the queue reassigns its partitions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One shared group over all protocols: MQTT's `$share/`, SMF's `#share/`, and AMQP links that receive from either."""
+"""One shared group over all protocols: MQTT's `$share/`, SMF's `#share/`, and AMQP links to either."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reading ranges over the flow protocol: what comes, in which columns, and what it costs others."""
+"""Bulk reads over the flow protocol: which rows and columns arrive, and what a read costs other clients."""
 
 from collections.abc import Awaitable
 

@@ -1,4 +1,4 @@
-"""Consuming over the flow protocol: credit, outcomes, states, and partitions that change hands."""
+"""Consuming over the flow protocol: credit, outcomes, states, and partition handoffs."""
 
 import pytest
 

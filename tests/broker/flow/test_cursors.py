@@ -1,4 +1,4 @@
-"""Durable cursors over the flow protocol: bindings, positions, and waiting for what is new."""
+"""Durable cursors over the flow protocol: bindings, positions, and waiting for new rows."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Queues that flow clients make, change, delete and look at."""
+"""Queues that flow clients create, change, delete and query."""
 
 import json
 

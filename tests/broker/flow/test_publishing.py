@@ -1,4 +1,4 @@
-"""Publishing over the flow protocol: answers, windows, refusals, and publishers that return under their name."""
+"""Publishing over the flow protocol: acknowledgements, windows, refusals, and named publishers that return."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sessions of the flow protocol on a real listener: who is let in, keep-alive, limits, and how they end."""
+"""Sessions of the flow protocol on a real listener: authentication, keep-alive, limits, and how they end."""
 
 import asyncio
 from pathlib import Path
@@ -26,7 +26,7 @@ from sluicegate.protocols.flow.codec.frames.settle import Ping
 from sluicegate.protocols.flow.codec.limits import KEEP_ALIVE_MS_MIN
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import PeerViolated
-from support.broker.blocked_sign_in import hold_sign_ins
+from support.broker.blocked_sign_in import block_sign_ins
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
 from support.flow.client import FlowClient, Refused
@@ -292,7 +292,7 @@ async def test_a_client_that_took_too_long_is_not_told_as_connected(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flow: sessions. Its connection had ended when its password was found right, and was told as ended never."""
-    sign_in = hold_sign_ins(broker, monkeypatch)
+    sign_in = block_sign_ins(broker, monkeypatch)
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.flow_port)
     says_who = Auth("PLAIN", b"\0ada\0engine").encode()
     writer.write(PREFACE + Hello("slow", "test", 0, ()).encode() + says_who)

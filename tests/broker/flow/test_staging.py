@@ -1,4 +1,4 @@
-"""Staged publishing over the flow protocol: rows in columns, one commit, and all of it once."""
+"""Staged publishing over the flow protocol: rows in columns, and one commit that publishes all of them once."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

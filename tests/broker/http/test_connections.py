@@ -1,4 +1,4 @@
-"""HTTP connections: requests sent ahead, clients that read slowly or ask first, and when a connection ends."""
+"""HTTP connections: pipelined requests, slow readers, `Expect: 100-continue`, and when a connection ends."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""HTTP connections that several users share, one after the other, as those of a proxy do: each is who it says."""
+"""HTTP connections that several users share, as a proxy's: each request has the rights of its own user."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""HTTP clients that leave while something is done for them: nothing is published, read or waited for in their name."""
+"""HTTP clients that disconnect during a request: nothing more is published, read or waited for on their behalf."""
 
 import asyncio
 import base64
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sluicegate.gateway.operations.node import NodeView
-from support.broker.blocked_sign_in import hold_sign_ins
+from support.broker.blocked_sign_in import block_sign_ins
 from support.broker.running_broker import RunningBroker
 from support.http.client import create, event_stream, http_client
 from support.mqtt.raw_client import DEADLINE_S
@@ -45,7 +45,7 @@ async def test_a_message_of_a_client_that_left_before_its_password_was_checked_i
 ) -> None:
     """Its body was let go of: what was published in its place was an empty message."""
     await create(broker, "q")
-    sign_in = hold_sign_ins(broker, monkeypatch)
+    sign_in = block_sign_ins(broker, monkeypatch)
     _, writer = await comes(broker)
     async with leaving_nothing_behind():
         says_who = b"Authorization: Basic " + base64.b64encode(b"anna:secret")

@@ -1,4 +1,4 @@
-"""HTTP publishers: a POST to a topic or a queue, and what it is answered once the message is safe."""
+"""HTTP publishers: a POST to a topic or queue, and the response once the message is stored."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What settings leave out of MQTT: QoS above a maximum, and retained messages (sections 3.2.2.3.4, 3.2.2.3.5)."""
+"""MQTT limits that settings announce: Maximum QoS and Retain Available (sections 3.2.2.3.4, 3.2.2.3.5)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CONNECT: who is let in, who is not, and what is said to those who are not (section 3.1)."""
+"""CONNECT: which clients are accepted, which are refused, and with which code (section 3.1)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""QoS 2 towards a client, with a crash behind every commit: what it has stays its own, and keeps its packet id."""
+"""QoS 2 towards a client with a crash after every commit: no message comes twice, and packet ids are kept."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Packets as such: bytes that come in any cut, flags, directions, lengths and sizes (section 2)."""
+"""Packets as such: any cut of the stream, flags, directions, lengths and sizes (section 2)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What an MQTT client costs that does not need it, and that all is there for one that comes to need it."""
+"""Parts of an MQTT connection that are created on first use: idle clients do not pay for them."""
 
 from sluicegate.protocols.mqtt.connection import MqttConnection
 from support.broker.running_broker import RunningBroker

@@ -1,4 +1,4 @@
-"""What a message carries: topic, payload, properties, expiry and topic aliases (section 3.3)."""
+"""The content of a PUBLISH: topic, payload, properties, expiry and topic aliases (section 3.3)."""
 
 import pytest
 

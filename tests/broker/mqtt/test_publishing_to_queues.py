@@ -1,4 +1,4 @@
-"""MQTT clients that publish to a queue by its address, `$queue/NAME`: who may, at every QoS, and what is answered."""
+"""MQTT clients that publish to `$queue/NAME`: permissions, each QoS, and the reason codes."""
 
 import asyncio
 

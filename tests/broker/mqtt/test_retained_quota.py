@@ -8,7 +8,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.clients import vpns_view
 from sluicegate.messaging.routing.retained_messages import NODE_BYTES, UNWRITTEN_HIGH_BYTES, usage_of_row
-from support.broker.blocked_store import HeldStore
+from support.broker.blocked_store import BlockedStore
 from support.broker.inside_client import until
 from support.broker.operator_views import counted, event_texts
 from support.broker.running_broker import RunningBroker
@@ -218,7 +218,7 @@ async def test_who_retains_on_and_on_is_not_read_from_until_the_disk_has_it(
     flooder, other = await broker.connect("flooder", level), await broker.connect("other", level)
     await other.subscribe("direct")
 
-    with HeldStore(broker, monkeypatch):
+    with BlockedStore(broker, monkeypatch):
         flooding = asyncio.create_task(flood(flooder, qos))
         await until(lambda: retained.pressure.over, "back-pressure by retained messages")
         await other.publish("direct", b"m", qos=0)

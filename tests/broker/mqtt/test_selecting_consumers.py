@@ -1,4 +1,4 @@
-"""Consumers of queues that select, over MQTT: `$queue/NAME` with the user property `selector` (Solace 4.14)."""
+"""MQTT consumers of `$queue/NAME` with a selector in the user property `selector` (Solace 4.14)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How many MQTT sessions a message VPN keeps, and what they and all subscriptions may take."""
+"""Limits of a message VPN: number of MQTT sessions, and memory of sessions and subscriptions."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.mqtt.session.room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
-from support.broker.blocked_store import HeldStore
+from support.broker.blocked_store import BlockedStore
 from support.broker.inside_client import until
 from support.broker.named_queues import create
 from support.broker.operator_views import counted, event_texts
@@ -89,7 +89,7 @@ async def test_nobody_takes_the_place_of_a_session_that_begins_anew(
 ) -> None:
     """Though for a moment there is neither the old one nor the new one: the store has to forget the old one first."""
     await two_kept(broker)
-    with HeldStore(broker, monkeypatch):
+    with BlockedStore(broker, monkeypatch):
         anew = asyncio.create_task(answer(broker, "a", clean_start=True))
         await until(lambda: broker.node.default.sessions_count == 1, "the other session to end")
         assert await answer(broker, "c") == QUOTA_EXCEEDED

@@ -1,4 +1,4 @@
-"""What a restart must not forget of a session reaches the store in the right order (section 4.3.3)."""
+"""Session state reaches the store in the order that a restart needs (section 4.3.3)."""
 
 import asyncio
 
@@ -140,7 +140,7 @@ async def test_a_session_that_a_takeover_ends_leaves_no_packet_ids_to_the_next(b
 
     Else its client would be told of messages after a crash that this session never had.
     """
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     client = await broker.connect_durable("device")
     await client.subscribe("t", qos=2)
     publisher = await broker.connect("publisher")
@@ -168,7 +168,7 @@ async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_th
 
     The first one is stored all the same; its row is written with it, by a partition that had a lot before it.
     """
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     await named_queues.create(broker, "q", subscriptions=["t"])
     client = await broker.connect_durable("device")
     await client.subscribe("unused")
@@ -196,7 +196,7 @@ async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_th
 
 async def test_a_repetition_is_answered_no_earlier_than_the_first_one_is_stored(broker: RunningBroker) -> None:
     """[4.3.3-9]: PUBREC says that it is the broker's now. A partition may take its time to number the first one."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     await named_queues.create(broker, "q", subscriptions=["t"])
     await (await broker.connect_durable("device")).subscribe("unused")
     back = await broker.open(5)

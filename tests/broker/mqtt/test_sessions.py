@@ -1,4 +1,4 @@
-"""Sessions: what is kept when a connection ends, for how long, and for whom (sections 3.1.2.4, 3.1.2.11, 4.1)."""
+"""Sessions: what outlives a connection, for how long, and for which client (sections 3.1.2.4, 3.1.2.11, 4.1)."""
 
 import asyncio
 import threading

@@ -182,7 +182,7 @@ async def test_many_requests_that_need_nobody_else_are_not_all_carried_out_in_on
     broker: RunningBroker, per_packet: int
 ) -> None:
     """What came behind them waits, in its order, and the other clients do not."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     client = await broker.connect()
     (connection,) = broker.node.mqtt.open_connections()
     before = broker.node.default.space.subscriptions_count
@@ -201,7 +201,7 @@ async def test_many_requests_that_need_nobody_else_are_not_all_carried_out_in_on
 
 async def test_many_subscriptions_of_one_client_are_not_all_made_in_one_turn(broker: RunningBroker) -> None:
     """Else a client that sends thousands in one write would keep all others waiting for as long as they take."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     client = await broker.connect()
     (connection,) = broker.node.mqtt.open_connections()
     before = broker.node.default.space.subscriptions_count

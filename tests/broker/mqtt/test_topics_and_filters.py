@@ -1,4 +1,4 @@
-"""Topic names and filters: what matches what, and what is no filter at all (section 4.7)."""
+"""Topic names and filters: which match, and which are invalid (section 4.7)."""
 
 import pytest
 

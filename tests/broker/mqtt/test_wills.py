@@ -1,4 +1,4 @@
-"""The will: when it is published, once and as it was set, and when it is not (sections 3.1.2.5, 3.1.3.2)."""
+"""Wills: when one is published, once and unchanged, and when it is not (sections 3.1.2.5, 3.1.3.2)."""
 
 import asyncio
 
@@ -86,7 +86,7 @@ async def test_half_a_packet_does_not_keep_a_client_alive(broker: RunningBroker)
 
 async def test_a_goodbye_that_waits_behind_a_request_deletes_the_will(broker: RunningBroker) -> None:
     """[3.14.4-3]: it was received, though the client comes again before its turn."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     witness = await heir(broker)
     await broker.connect_durable("polite", will=WillPart())
     again = await broker.open(5)

@@ -1,4 +1,4 @@
-"""Operators at the admin port of a whole node: accounts that change while it runs, and the audit log of their deeds."""
+"""Operator accounts on a whole node: changes while it runs, and the audit log of their actions."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Two operators who do something at the same time: neither undoes what the other one was told is done."""
+"""Two operators who act at the same time: neither undoes a change that the other got a response for."""
 
 import asyncio
 

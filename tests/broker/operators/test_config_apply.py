@@ -1,4 +1,4 @@
-"""`sluicegate config` against a whole node: what it makes is what is wanted, and is there after the next start."""
+"""`sluicegate config apply` on a whole node: it makes what the document declares, and a restart keeps it."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What happens on a node reaches those who watch it: MQTT subscribers, queues, and the admin port."""
+"""Events of a node reach their watchers: MQTT subscribers, queues, and the admin port."""
 
 import asyncio
 

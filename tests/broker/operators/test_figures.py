@@ -1,4 +1,4 @@
-"""The figures that displays ask for, on a whole node."""
+"""The figures of a whole node that displays query."""
 
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.figures import QueuesQuestion

@@ -1,4 +1,4 @@
-"""What `/metrics` says of messages is what has happened to them: each sent, dropped or written once."""
+"""The message counters of `/metrics` agree with what happened: each message sent, dropped or written counts once."""
 
 import pytest
 

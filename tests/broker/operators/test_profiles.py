@@ -1,4 +1,4 @@
-"""Profiles made while the gateway runs: they hold at once, and stand back for those of the configuration."""
+"""Profiles that operators create while the gateway runs: in force at once, after those of the configuration."""
 
 import asyncio
 from typing import Final
@@ -142,7 +142,7 @@ async def test_a_client_that_is_back_gets_nothing_more_of_what_it_may_not_subscr
     assert await ada.subscribe("news/+", qos=1) == [1]
     first = await ada.message()
     await ada.vanish()
-    await broker.node_lets_go_of("ada")
+    await broker.node_releases("ada")
     await node.remove_acl_exception("devices", "subscribe_topic_exceptions", "smf,news/>")
     ada = await broker.connect_durable("device", user_name="ada", password=b"engine")
     again = await ada.message()

@@ -1,4 +1,4 @@
-"""What a reload cannot take over: it is told in one line, harms nobody else, and the next one tries it again."""
+"""A reload that cannot apply a change: one log line, no harm to other settings, and the next reload tries again."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.storage.catalog.recovered import StoredVpn
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
-from support.broker.protocol_clients import OK, Answer, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Answer, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 
@@ -26,7 +26,7 @@ DECLARED: Final = "vpns.new.queues={templates: [{name: small, queue_name_filter:
 VPN_DOWN: Final = {"mqtt": 0x88, "http": 503}
 
 
-async def comes_in(client: SpeakingClient, user: str) -> Answer:
+async def comes_in(client: ProtocolClient, user: str) -> Answer:
     """Return what a client hears when it connects; it is gone again then."""
     try:
         return await client.connect(user, "")

@@ -1,4 +1,4 @@
-"""SEMP over a whole node: what its config makes holds messages, what its monitor counts was there, its actions act."""
+"""SEMP on a whole node: config creates what holds messages, monitor counts them, actions act on them."""
 
 import asyncio
 from collections.abc import AsyncIterator

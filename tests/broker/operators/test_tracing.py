@@ -1,4 +1,4 @@
-"""Traces of messages, from a publisher of one protocol to a consumer of another, as a collector gets them."""
+"""Traces of messages, from a publisher of one protocol to a consumer of another, as a collector receives them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Users that operators make, change, shut down and delete while the gateway runs; beside them those of a file."""
+"""Users that operators create, change, disable and delete while the gateway runs, beside those of a file."""
 
 import asyncio
 import functools
@@ -19,13 +19,13 @@ from sluicegate.protocols.flow.codec.frames.session import AUTH_CHALLENGE, AUTH_
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
 from sluicegate.protocols.security.scram import iterations_of, stored_text
 from sluicegate.storage.interface import Table
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.flow.client import FlowClient
 from support.http.client import create, http_client, poll, publish
 from support.mqtt.raw_client import DEADLINE_S
 
-CLIENTS: Final[dict[str, Callable[..., SpeakingClient]]] = {
+CLIENTS: Final[dict[str, Callable[..., ProtocolClient]]] = {
     "mqtt": Mqtt,
     "amqp": Amqp,
     "flow": FlowProtocol,
@@ -99,7 +99,7 @@ async def test_a_user_that_is_shut_down_or_deleted_is_sent_away_at_once(broker: 
         client = CLIENTS[protocol](broker)
         assert await client.connect("ada", "engine") == OK
         await deed
-        await broker.node_lets_go_of("ada")
+        await broker.node_releases("ada")
         assert await comes_in(broker, protocol, "ada", "engine") == expected[protocol]
         await client.leave()
         if expected is SHUT_DOWN:
@@ -222,7 +222,7 @@ async def test_who_is_taken_out_of_the_configuration_is_sent_away(broker: Runnin
     assert await clients["bob"].connect("bob", "builder") == OK
     left = f"authentication.users=[{{name: bob, password_file: {broker.config.data.path}/bob.password}}]"
     await broker.node.reload(load(None, settings=(*broker.settings, left, "authentication.allow_anonymous=false")))
-    await broker.node_lets_go_of("ada")
+    await broker.node_releases("ada")
     assert await comes_in(broker, protocol, "ada", "engine") == WRONG[protocol]
     assert await clients["bob"].publish("still/here") == OK
     for client in clients.values():
@@ -246,7 +246,7 @@ async def test_a_reload_that_fails_leaves_all_users_as_they_are(broker: RunningB
     assert "ada" in broker.node.default.clients.let_in()
     password.write_text(kept)
     await broker.node.reload(without_ada)
-    await broker.node_lets_go_of("ada")
+    await broker.node_releases("ada")
     assert "ada" not in broker.node.default.clients.let_in()
     assert await comes_in(broker, "mqtt", "ada", "engine") == WRONG["mqtt"]
     await ada.leave()
@@ -295,7 +295,7 @@ async def test_who_has_lost_its_profile_is_shut_down_until_it_is_back(broker: Ru
     ada = Mqtt(broker)
     assert await ada.connect("ada", "engine") == OK
     await broker.node.reload(without)
-    await broker.node_lets_go_of("ada")
+    await broker.node_releases("ada")
     view = await node.show_user("ada")
     assert (view.enabled, view.client_profile) == (True, "devices")
     assert view.reason == "there is no such profile as 'devices'"

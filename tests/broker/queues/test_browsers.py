@@ -1,4 +1,4 @@
-"""Browsers: they walk a queue from its oldest message, go on with new ones, and change nothing (Solace 4.7)."""
+"""Browsers walk a queue from its oldest message, follow new ones, and change nothing (Solace 4.7)."""
 
 import asyncio
 from collections.abc import AsyncIterator

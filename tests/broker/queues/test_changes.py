@@ -1,4 +1,4 @@
-"""Changing a queue that is in use: access type, egress, limits and times reach what runs (Solace 4.4, 4.5)."""
+"""Changes to a queue in use: access type, egress, limits and times take effect at once (Solace 4.4, 4.5)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Queues come and go, those of sessions with every client: what operators ask meanwhile is answered."""
+"""Queues are created and deleted, those of sessions with every client: operators' queries meanwhile get replies."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

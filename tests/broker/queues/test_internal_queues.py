@@ -15,7 +15,7 @@ from sluicegate.protocols.amqp.types.errors import NOT_FOUND
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient
 from support.broker.named_queues import shown
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.flow.bulk_client import BulkClient
 from support.flow.client import Refused
@@ -44,7 +44,7 @@ async def waits_for_a_device(broker: RunningBroker) -> None:
     ],
 )
 async def test_nobody_consumes_or_browses_them(
-    broker: RunningBroker, make: Callable[[RunningBroker, str], SpeakingClient], queue: str, refused: Answer
+    broker: RunningBroker, make: Callable[[RunningBroker, str], ProtocolClient], queue: str, refused: Answer
 ) -> None:
     await waits_for_a_device(broker)
     client = make(broker, "thief")

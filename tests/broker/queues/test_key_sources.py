@@ -1,4 +1,4 @@
-"""partition_key_source: queues find a key for publishers that give none, in the topic or the client id."""
+"""`partition_key_source`: a queue takes the key from topic or client id where the publisher gives none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Changing `partition_count` on a node that runs: what operators see, and that waiting messages are delivered."""
+"""A change of `partition_count` on a running node: what operators see, and that waiting messages are delivered."""
 
 import pytest
 

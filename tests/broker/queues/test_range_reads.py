@@ -1,4 +1,4 @@
-"""Reading ranges of sequences: what is in the store, wherever it lies, and why something is not."""
+"""Range reads: rows in memory, journal and pages, and the reason for each gap."""
 
 import pytest
 

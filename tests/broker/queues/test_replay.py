@@ -1,4 +1,4 @@
-"""Replay: what a queue keeps beyond settlement is offered to its consumers again, and nothing that waits is lost."""
+"""Replay: consumers get retained messages again, and no waiting message is lost."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What becomes of a staged transaction when the store cannot read all of it: nothing is published, or what is left."""
+"""A staged transaction with damaged rows: nothing is published, or the rows that are left."""
 
 import logging
 

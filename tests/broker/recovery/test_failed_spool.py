@@ -1,4 +1,4 @@
-"""A spool that cannot be written, and not for want of room: what clients of each protocol hear, and when it ends."""
+"""A spool that fails to write, for other reasons than space: what clients of each protocol get, and the recovery."""
 
 import pytest
 from starlette.requests import Request

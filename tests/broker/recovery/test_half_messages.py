@@ -1,4 +1,4 @@
-"""A spool in which an earlier version left half a message: a start leaves that out, and serves everything else."""
+"""A spool in which an earlier release left half a message: a start drops that one and serves the rest."""
 
 from pathlib import Path
 

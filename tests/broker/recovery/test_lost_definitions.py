@@ -1,4 +1,4 @@
-"""Queues of which both copies of the definition are lost: their messages are served, and operators decide the rest."""
+"""Queues that lost both copies of their definition: their messages are served, and operators decide the rest."""
 
 import asyncio
 import json

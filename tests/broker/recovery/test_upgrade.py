@@ -1,4 +1,4 @@
-"""Stores that earlier releases have left behind, opened by this one."""
+"""Stores of earlier releases, opened by this one."""
 
 import lzma
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""REST delivery points made, changed and deleted while the gateway runs; and beside them those of the configuration."""
+"""REST delivery points created, changed and deleted at run time, beside those of the configuration."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Web servers that a REST delivery point pushes to, and that keep to HTTP no more than they like."""
+"""REST delivery points that push to web servers which break HTTP."""
 
 import asyncio
 import contextlib

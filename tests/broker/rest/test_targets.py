@@ -1,4 +1,4 @@
-"""Where REST delivery points may not push to, and which headers they may not set: what operators hear, and see."""
+"""Targets and headers that REST delivery points refuse, and how operators see it."""
 
 import asyncio
 import socket

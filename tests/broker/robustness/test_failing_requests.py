@@ -1,4 +1,4 @@
-"""A client's request that fails over a mistake of ours."""
+"""A request that fails over an internal error."""
 
 import asyncio
 from typing import NoReturn
@@ -15,7 +15,7 @@ async def test_a_request_that_fails_costs_its_client_only(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     """Goal 2: one client harms nobody else, whether the request failed at once or after it had waited."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
 
     async def fails(*_: object, **__: object) -> NoReturn:
         if waits:

@@ -1,4 +1,4 @@
-"""A good message and a broken one in one write: the good one is kept whole, and nothing is of the broken one."""
+"""A good and a broken message in one write: the good one is stored whole, and nothing of the broken one is."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ async def test_flow_a_broken_publish_takes_nothing_from_the_one_before_it(
     broker: RunningBroker, good: Headers | None, broken: str
 ) -> None:
     """Flow: errors. The broken one ends the connection with an ERROR; the good one is there, over a crash too."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     await create(broker, subscriptions=["t"])
     headers = {"key": keyed(MARK), "property": described(MARK), "topic": keyed("k")}[broken]
     client = FlowClient(broker.flow_port)
@@ -86,7 +86,7 @@ async def test_flow_a_broken_publish_takes_nothing_from_the_one_before_it(
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_mqtt_a_broken_publish_takes_nothing_from_the_one_before_it(broker: RunningBroker, qos: int) -> None:
     """MQTT 1.5.4: a text that is no UTF-8 is a malformed packet; what came before it counts."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     await create(broker, subscriptions=["t"])
     client = await RawClient.open(broker.port, 5)
     await client.connect("sender")
@@ -129,7 +129,7 @@ async def test_amqp_a_message_that_cannot_be_decoded_is_rejected_alone(broker: R
 
 async def test_amqp_a_broken_transfer_takes_nothing_from_the_one_before_it(broker: RunningBroker) -> None:
     """AMQP 2.3: a frame that is none ends the connection with an error; what came before it counts."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     await create(broker, subscriptions=["t"])
     client = await AmqpClient.open(broker.amqp_port)
     await client.sender("l", "topic://t")
@@ -186,7 +186,7 @@ async def test_http_a_line_that_is_no_message_takes_nothing_from_its_neighbours(
 @pytest.mark.parametrize("column", [c.TOPIC, c.PARTITION_KEY, c.MESSAGE_ID], ids=["topic", "key", "message id"])
 async def test_staged_rows_of_which_one_is_broken_are_refused_together(broker: RunningBroker, column: int) -> None:
     """Flow: staged publishing. Nothing of the STAGE is kept, and all of the PUBLISH before it in the same write."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     await create(broker, subscriptions=["t"])
     columns = rows_of(["t", MARK if column == c.TOPIC else "t"], [b"2", b"3"])
     if column != c.TOPIC:

@@ -1,4 +1,4 @@
-"""What one client must not do to the others, and what a crash must not do to anybody."""
+"""One client cannot harm the others, and a crash harms nobody."""
 
 import asyncio
 import random
@@ -174,7 +174,7 @@ async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture, protocol: str, first_bytes: bytes
 ) -> None:
     """Goal 2: one client harms nobody else. At the end of a turn all write, whoever's turn it was."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     other = await broker.connect("other", 5)
     fronts = {front.name: front for front in broker.node.fronts}
     front, broken = fronts[protocol], BrokenSocket()
@@ -229,7 +229,7 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The session that its CONNECT waited for goes back to the directory; nobody is told that its client is here."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     held = await broker.connect_durable("device")
     coming = await broker.open(5)
     await held.round_trip()  # it is there
@@ -257,7 +257,7 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
 
 async def test_a_client_that_goes_while_subscriptions_are_taken_from_it_may_come_back(broker: RunningBroker) -> None:
     """What its CONNECT would still store waits for no answer that comes to nobody: else the session never came back."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     device = await broker.connect_durable("device")
     await device.subscribe(*(f"t/{number}" for number in range(2 * ASKED_NOW_MAX)), qos=0)
     await device.vanish()

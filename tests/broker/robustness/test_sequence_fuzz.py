@@ -166,7 +166,7 @@ WRITERS = {"flow": flow_writer, "mqtt": mqtt_writer, "amqp": amqp_writer, "http"
 async def test_an_honest_client_loses_nothing_to_broken_frames(
     broker: RunningBroker, amqp: AmqpClients, protocol: str
 ) -> None:
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     await create(broker, subscriptions=["t", "tt/>"])
     chance, honest = chance_of(700 + list(WRITERS).index(protocol)), HonestClient(broker)
     written = connections = 0

@@ -1,4 +1,4 @@
-"""Bodies that come slowly: each has a time to end, however little of it comes again and again."""
+"""Request bodies that arrive slowly: each has a deadline, however steadily it trickles."""
 
 import asyncio
 from collections.abc import AsyncIterator

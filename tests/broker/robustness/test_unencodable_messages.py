@@ -1,4 +1,4 @@
-"""A message that a protocol cannot write for a consumer, which only a mistake of ours lets in: it goes alone."""
+"""A message that a protocol cannot encode for a consumer, by an internal error: only that message is lost to it."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ def expect_the_failure(caplog: pytest.LogCaptureFixture) -> None:
 
 async def publish_three(broker: RunningBroker) -> None:
     """Make a queue with three messages, the second of which nobody can write."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     inside = InsideClient(broker, "q")
     await inside.create(subscriptions=["q/>"])
     await inside.publish_on("q/a", NO_UTF_8, "q/b")

@@ -1,4 +1,4 @@
-"""What clients have begun to send and not finished has a bound for all of them together, whatever they speak."""
+"""Input that clients began and did not finish: one limit bounds it over all clients and protocols."""
 
 import asyncio
 from collections.abc import Callable
@@ -66,7 +66,7 @@ async def test_who_has_stopped_makes_room_for_who_goes_on(
     broker: RunningBroker, kind: type[UnfinishedSender], ending: object
 ) -> None:
     """In the words of its protocol, counted and told; the other one's message is taken."""
-    broker.overlooks_fouls()
+    broker.ignores_violations()
     stopped = await kind.open(PORTS[kind](broker))
     await stopped.sends(MUCH)
     await held(broker, MUCH)

@@ -1,4 +1,4 @@
-"""Clients that go on asking and read no answers: the gateway holds a bounded number of these, then cuts them off."""
+"""Clients that keep asking and read no responses: the gateway bounds what it holds, then disconnects them."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Proofs of who one is that are refused although they are genuine, or changed while the gateway runs."""
+"""Genuine credentials that are refused, and credentials that change while the gateway runs."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.security.certificates import validity_of
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.flow.client import FlowClient
 from support.mqtt.raw_client import DEADLINE_S
@@ -183,7 +183,7 @@ async def test_a_name_of_the_certificate_is_the_user(tmp_path: Path, kind: str, 
 
 
 EXPIRED: Final[dict[str, Answer]] = {"mqtt": 0x86, "amqp": "sasl-1", "flow": "auth-failed", "http": 401}
-CLIENTS: Final[dict[str, Callable[[RunningBroker], SpeakingClient]]] = {
+CLIENTS: Final[dict[str, Callable[[RunningBroker], ProtocolClient]]] = {
     "mqtt": Mqtt,
     "amqp": Amqp,
     "flow": FlowProtocol,

@@ -16,7 +16,7 @@ from sluicegate.messaging.clients import rights
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient, body, in_transaction
 from support.broker.named_queues import create, shown
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.flow.bulk_client import BulkClient, rows_of
 from support.flow.client import FlowClient, Refused
@@ -37,7 +37,7 @@ PROFILES = pytest.mark.settings(
     "authentication.users.2.client_profile=one",
     "authentication.users.3.enabled=false",
 )
-PROTOCOLS: Final[dict[str, Callable[..., SpeakingClient]]] = {
+PROTOCOLS: Final[dict[str, Callable[..., ProtocolClient]]] = {
     "mqtt": Mqtt,
     "amqp": Amqp,
     "flow": FlowProtocol,
@@ -147,7 +147,7 @@ async def test_the_connections_of_a_user_are_counted_over_all_protocols(broker: 
     assert broker.node.default.clients.denials.counts == {rights.TOO_MANY_CONNECTIONS: 1}
     await late.leave()
     await first.leave()
-    await broker.node_lets_go_of("eve")
+    await broker.node_releases("eve")
 
     again = PROTOCOLS[protocol](broker, "again")
     assert await again.connect("eve", SECRET) == OK
@@ -221,7 +221,7 @@ async def test_a_client_that_leaves_while_its_password_is_checked_has_no_place(b
         client = await broker.open(5)
         client.send(mqtt.connect("eve", level=5, user_name="eve", password=SECRET.encode()))
         await client.vanish()
-    await broker.node_lets_go_of("eve")
+    await broker.node_releases("eve")
     await broker.has_no_more_than(sessions=0, queues=0)
     last = Mqtt(broker, "last")
     assert await last.connect("eve", SECRET) == OK

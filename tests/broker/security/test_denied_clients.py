@@ -1,4 +1,4 @@
-"""Whoever is refused a queue or a topic sees nothing of what is in it, whatever it grants, asks or waits for."""
+"""A client without permission on a queue or topic sees nothing of its content, whatever it asks or waits for."""
 
 from typing import Final
 

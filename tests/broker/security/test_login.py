@@ -24,13 +24,13 @@ from sluicegate.protocols.security import scram
 from sluicegate.protocols.security.account_secrets import CheckCost, kind_of
 from sluicegate.protocols.security.login_queue import WAITING_OF_NETWORK_MAX, LoginClass
 from support.amqp.client import AMQP_HEADER, SASL_HEADER, AmqpClient
-from support.broker.blocked_sign_in import hold_sign_ins
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.blocked_sign_in import block_sign_ins
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 from support.network.closing_stream import open_closing
 
-CLIENTS: Final[dict[str, Callable[..., SpeakingClient]]] = {
+CLIENTS: Final[dict[str, Callable[..., ProtocolClient]]] = {
     "mqtt": Mqtt,
     "amqp": Amqp,
     "flow": FlowProtocol,
@@ -241,7 +241,7 @@ async def test_a_wrong_password_costs_the_same_and_hears_the_same_whatever_the_n
         await NodeView(broker.node).create_user({"name": "made", "password": RIGHT})
         heard = {}
         for name in NAMES:
-            client: SpeakingClient = CLIENTS[protocol](broker, name)
+            client: ProtocolClient = CLIENTS[protocol](broker, name)
             answer = await client.connect(name, "guess")
             await client.leave()
             heard[name] = (answer, work.taken())
@@ -258,7 +258,7 @@ async def test_a_right_password_is_checked_once(protocol: str, tmp_path: Path, m
     async with RunningBroker(tmp_path / "data", settings_of(tmp_path)) as broker:
         for _ in range(3):
             for name in ("filed", "hashed", "stored"):
-                client: SpeakingClient = CLIENTS[protocol](broker, name)
+                client: ProtocolClient = CLIENTS[protocol](broker, name)
                 assert await client.connect(name, RIGHT) == OK
                 await client.leave()
     assert work.taken() == Counter([kind_of(HASH), kind_of(STORED)])
@@ -269,7 +269,7 @@ async def test_a_container_that_left_before_it_was_let_in_is_not_connected(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2.4.1: a client may send its open at once. Who wants to be the only connection of its container can come."""
-    sign_in = hold_sign_ins(broker, monkeypatch)
+    sign_in = block_sign_ins(broker, monkeypatch)
     init: list[AmqpValue] = [Symbol("PLAIN"), b"\0ada\0engine"]
     _, writer = await open_closing(broker.amqp_port)
     writer.write(SASL_HEADER + sasl_frame(encode_composite(INIT, init)) + AMQP_HEADER + frame(0, Open("c").encode()))

@@ -32,7 +32,7 @@ from sluicegate.storage.integrity.inspection import inspect_spool
 from support.amqp.client import AmqpClient
 from support.broker.inside_client import InsideClient
 from support.broker.message_usage import usage_of
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.flow.client import FlowClient, Refused
 from support.http.client import http_client
@@ -58,7 +58,7 @@ ACCOUNTS: Final = pytest.mark.settings(
     f"vpns.lab.authentication.users={OTHER_USERS}",
 )
 ANONYMOUS: Final = pytest.mark.settings("vpns.sales.enabled=true", "vpns.closed.authentication.allow_anonymous=false")
-PROTOCOLS: Final[dict[str, Callable[[RunningBroker], SpeakingClient]]] = {
+PROTOCOLS: Final[dict[str, Callable[[RunningBroker], ProtocolClient]]] = {
     "mqtt": Mqtt,
     "amqp": Amqp,
     "flow": FlowProtocol,
@@ -532,7 +532,7 @@ async def test_a_durable_subscription_is_taken_up_again_whatever_the_quota_of_it
         assert (await client.receiver("mine", source)).source is not None
         assert (await client.receiver("other", "topic://t", handle=1)).source is None
         client.vanish()
-        await broker.node_lets_go_of("ada")
+        await broker.node_releases("ada")
 
 
 @ANONYMOUS

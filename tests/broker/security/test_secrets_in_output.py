@@ -24,7 +24,7 @@ from sluicegate.gateway.cli.app import app
 from sluicegate.gateway.config.sections.node import Log
 from sluicegate.gateway.observability.logs import JsonLines, TextLines, set_up_logging
 from support.broker.named_queues import create
-from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
+from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.http.plain import plain_async_client
 from support.http.web_server import WebServer
@@ -70,7 +70,7 @@ def everything_logged() -> Iterator[list[io.StringIO]]:
             root.removeHandler(handler)
 
 
-async def comes_and_publishes(client: SpeakingClient, user: str, password: str) -> bool:
+async def comes_and_publishes(client: ProtocolClient, user: str, password: str) -> bool:
     """Connect, and publish where that is granted; return whether it was."""
     try:
         if await client.connect(user, password) != OK:

@@ -1,4 +1,4 @@
-"""What web pages can do with the ports of a broker on the machine of who looks at them: what the settings allow."""
+"""Web pages that connect to the ports of a broker on the user's machine: which the settings allow."""
 
 import asyncio
 import ssl

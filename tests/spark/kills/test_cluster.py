@@ -8,7 +8,7 @@ import pytest
 import sluicegate.pipeline
 from sluicegate.pipeline.jobs.registry import JOBS
 from sluicegate.protocols.flow.codec import frame as frames
-from support.flow.cutting_proxy import FlowLine
+from support.flow.cutting_proxy import CuttingProxy
 from support.spark.copied_rows import everything_is_there_once, gateway_with_rows
 from support.spark.processes import (
     ENDS_S,
@@ -39,7 +39,7 @@ def test_every_row_arrives_once_though_executors_are_killed(tmp_path: Path) -> N
     with (
         standalone_cluster(tmp_path / "cluster") as master,
         gateway_with_rows(tmp_path / "gateway") as broker,
-        FlowLine(broker.ports["flow"]) as line,
+        CuttingProxy(broker.ports["flow"]) as line,
     ):
         line.dies_at((frames.ROWS, 3), (frames.STAGE, 1))
         with Copying(line.url, tmp_path, by=spark_submit(master)).to_the_end():

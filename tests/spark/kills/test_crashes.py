@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.protocols.flow.codec import frame as frames
-from support.flow.cutting_proxy import FlowLine
+from support.flow.cutting_proxy import CuttingProxy
 from support.processes.gateway import GatewayProcess, wait_until
 from support.spark.copied_rows import everything_is_there_once, gateway_with_rows
 from support.spark.processes import Copying
@@ -31,7 +31,7 @@ def a_commit_is_made(broker: GatewayProcess) -> bool:
 @pytest.mark.timeout(1500)
 def test_every_row_arrives_once_though_gateway_and_driver_are_killed_three_times_each(tmp_path: Path) -> None:
     """In the middle of a range; while rows are staged; and between the gateway's commit and Spark's."""
-    with gateway_with_rows(tmp_path / "gateway") as broker, FlowLine(broker.ports["flow"]) as line:
+    with gateway_with_rows(tmp_path / "gateway") as broker, CuttingProxy(broker.ports["flow"]) as line:
         copying = Copying(line.url, tmp_path)
         line.dies_at((frames.ROWS, 3))
         with copying.killed():

@@ -1,4 +1,4 @@
-"""An owner of an AMQP engine that says yes to everything, for tests that write the client's frames themselves."""
+"""An owner of an AMQP engine that accepts everything, for tests that write the client's frames themselves."""
 
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, RECEIVED
 from sluicegate.protocols.amqp.codec.performatives import SASL_OK, Open

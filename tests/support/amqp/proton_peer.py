@@ -1,4 +1,4 @@
-"""A client of the AMQP engine on a pretend wire: proton, whose frames are somebody else's idea of the standard."""
+"""A client of the AMQP engine without a socket: Proton, as an independent reading of the standard."""
 
 from collections.abc import Callable
 

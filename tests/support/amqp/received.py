@@ -1,4 +1,4 @@
-"""What an AMQP client on a raw socket hears: frames as performatives, and deliveries whole."""
+"""What an AMQP client on a raw socket receives: frames as performatives, and whole deliveries."""
 
 from collections.abc import Callable
 from typing import TypeVar

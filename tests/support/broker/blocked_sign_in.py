@@ -1,4 +1,4 @@
-"""A sign-in whose password is checked until the test says so, and then found right."""
+"""A login whose password check ends when the test says so, and then succeeds."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from support.broker.running_broker import RunningBroker
 
 
 @dataclass
-class HeldSignIn:
+class BlockedSignIn:
     """The check of any password that is shown from now on."""
 
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -23,8 +23,8 @@ class HeldSignIn:
         return Principal(user_name)
 
 
-def hold_sign_ins(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> HeldSignIn:
+def block_sign_ins(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> BlockedSignIn:
     """Have passwords of the message VPN `default` checked so."""
-    held = HeldSignIn()
+    held = BlockedSignIn()
     monkeypatch.setattr(broker.node.default.accounts.authenticator, "password", held.password)
     return held

@@ -1,4 +1,4 @@
-"""A store whose commits wait until a test lets them go, as those of a disk do that is busy."""
+"""A store whose commits wait until the test releases them, as on a busy disk."""
 
 import threading
 from typing import Self
@@ -9,7 +9,7 @@ from sluicegate.storage.interface import CommitJob
 from support.broker.running_broker import RunningBroker
 
 
-class HeldStore:
+class BlockedStore:
     """Has the commits of a broker wait from now on."""
 
     def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A client that browses a queue, for whole-broker tests: what a protocol's connection will do, without a protocol."""
+"""A client that browses a queue, without a wire protocol: it does what a protocol's connection will do."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A publisher, consumer and reader inside the node of a test: what has no wire form is asked of the actors directly."""
+"""A publisher, consumer and reader inside the node: it asks the actors directly for what has no wire form."""
 
 import asyncio
 import random

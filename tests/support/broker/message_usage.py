@@ -1,4 +1,4 @@
-"""What messages count for against quotas, said once for all tests: docs/queues.md, "What a message counts for"."""
+"""What a message counts against quotas, stated once for all tests: docs/queues.md, "What a message counts for"."""
 
 RECORD_BYTES = 128  # in a durable queue
 

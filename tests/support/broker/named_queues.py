@@ -1,4 +1,4 @@
-"""What whole-broker tests do to named queues: what an operator would, through the same door as the admin port."""
+"""Operations on named queues for tests of a whole broker, by the same door as the admin port."""
 
 import asyncio
 from collections.abc import Callable

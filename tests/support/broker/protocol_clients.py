@@ -1,4 +1,4 @@
-"""One client of each protocol behind one face: what it asks for, and the code in which the gateway answers.
+"""One client of each protocol with the same interface: what it requests, and the code of the gateway's response.
 
 A client is made for each question. `OK` stands for whatever the protocol says when something is granted; every other
 answer is the protocol's own code, as it was on the wire.
@@ -32,7 +32,7 @@ SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 Answer = str | int
 
 
-class SpeakingClient(Protocol):
+class ProtocolClient(Protocol):
     """What a client of any protocol can be asked to try."""
 
     async def connect(self, user: str, password: str) -> Answer:

@@ -68,7 +68,7 @@ class RunningBroker(Clients):
         self._file = _file_of_accounts(folder, accounts) if accounts else None
         self.config: Config = load(self._file, settings=self.settings)
         self._node: Node | None = None
-        self._fouls: list[str] = []  # what the referees of the wire have seen
+        self._wire_violations: list[str] = []  # what the referees of the wire have seen
         self._is_judged = True
 
     @property
@@ -92,7 +92,7 @@ class RunningBroker(Clients):
     def flow_port(self) -> int:
         return self.node.flow.listeners["flow"].port
 
-    def overlooks_fouls(self) -> None:
+    def ignores_violations(self) -> None:
         """Judge the wire no more: a test hands bytes to a connection itself, of which no referee hears."""
         self._is_judged = False
 
@@ -111,14 +111,14 @@ class RunningBroker(Clients):
             ):
                 await asyncio.sleep(0.01)
 
-    async def node_lets_go_of(self, user: str) -> None:
+    async def node_releases(self, user: str) -> None:
         """Wait until a user has no connection left."""
         async with asyncio.timeout(DEADLINE_S):
             while self.node.default.clients.connected_count(user):
                 await asyncio.sleep(0.01)
 
     async def start(self) -> None:
-        around = Surroundings(listener=judged(self._fouls))
+        around = Surroundings(listener=judged(self._wire_violations))
         store = open_store(self.config)
         self._node = Node(self.config, store=store, clock=self.clock, rng=random.Random(1), surroundings=around)
         await self._node.start()
@@ -126,7 +126,7 @@ class RunningBroker(Clients):
     async def stop(self) -> None:
         node, self._node = self.node, None
         await node.stop()
-        assert not (self._fouls and self._is_judged), self._fouls[0]
+        assert not (self._wire_violations and self._is_judged), self._wire_violations[0]
 
     async def restart(self, *settings: str) -> None:
         """Stop and start, with some settings changed."""

@@ -1,4 +1,4 @@
-"""Clients of virtual destinations, as most tests have them: MQTT 5 on both sides, messages with properties."""
+"""Clients of virtual destinations: MQTT 5 on both sides, messages with properties."""
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load

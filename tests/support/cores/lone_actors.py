@@ -1,4 +1,4 @@
-"""Actors with no node around them: their runtime, its turns, somebody idle or who listens, and a partition."""
+"""Actors without a node: their runtime, its turns, an idle actor, a recording actor, and a partition."""
 
 import asyncio
 import random

@@ -16,7 +16,7 @@ HEARD_OF_S: Final = 300  # a JVM may have to start first, on a busy machine
 _LENGTH_BYTES: Final = 4
 
 
-class FlowLine:
+class CuttingProxy:
     """Listens on `port`, and connects whoever comes to the gateway's port, as often as they come."""
 
     def __init__(self, gateway_port: int) -> None:

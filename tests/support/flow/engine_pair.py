@@ -29,7 +29,7 @@ def engine(*, is_gateway: bool, frame_bytes_max: int = FRAME_BYTES_MAX) -> FlowE
     )
 
 
-class FlowWire:
+class EnginePair:
     """Both ends. What each of them heard stands in `to_gateway` and `to_client`."""
 
     def __init__(self, welcome: Welcome = WELCOME, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
@@ -64,13 +64,13 @@ class FlowWire:
 
 def open_gateway(welcome: Welcome = WELCOME) -> FlowEngine:
     """Return the gateway's end of an open connection."""
-    wire = FlowWire(welcome)
+    wire = EnginePair(welcome)
     wire.opens()
     return wire.gateway
 
 
 def open_client(welcome: Welcome = WELCOME) -> FlowEngine:
     """Return the client's end of an open connection."""
-    wire = FlowWire(welcome)
+    wire = EnginePair(welcome)
     wire.opens()
     return wire.client

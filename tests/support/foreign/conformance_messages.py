@@ -1,4 +1,4 @@
-"""One message as clients of every protocol can say and see it: what the conformance matrix sends over every pair.
+"""One message as clients of every protocol send and receive it, for the conformance matrix.
 
 A protocol joins with one adapter: how it says a message, how it shows one, and which fields it has a way to say at all.
 Values are in the words of the cross-protocol table: what a protocol has only as text comes back as text.

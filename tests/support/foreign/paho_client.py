@@ -102,7 +102,7 @@ class PahoClient:
         """The next message that arrives."""
         return self.messages.get(timeout=ANSWER_S)
 
-    def hears_nothing_more(self) -> None:
+    def receives_nothing_more(self) -> None:
         try:
             message = self.messages.get(timeout=QUIET_S)
         except queue.Empty:

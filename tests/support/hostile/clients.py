@@ -1,4 +1,4 @@
-"""Clients that mean harm, beside those that a test is about: all of them at once, again and again, until it has enough.
+"""Hostile clients that run beside those of a test: all at once, again and again, until the test has seen enough.
 
 Some have an account, with the limits that a sensible operator gives, others have none. Each attack is one coroutine,
 which does one thing to a gateway that may die meanwhile, and notes what it was answered. It asserts nothing: the test

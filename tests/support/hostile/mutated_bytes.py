@@ -1,4 +1,4 @@
-"""Valid bytes with a few of them changed: what the fuzz tests of every protocol feed to decoders."""
+"""Valid bytes with a few of them changed, for the fuzz tests of every protocol."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""What was confirmed and what was delivered, and what must be true of it. Knows no socket and no gateway."""
+"""What was confirmed and what was delivered, and the checks on both. It uses no socket and no gateway."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable

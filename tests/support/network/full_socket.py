@@ -1,4 +1,4 @@
-"""A socket that takes nothing."""
+"""A socket whose peer reads nothing."""
 
 from sluicegate.protocols.transport.interface import ReadTarget
 

@@ -1,4 +1,4 @@
-"""A connection for tests of what is below it: it writes down what it is told, and a test can wait for that."""
+"""A connection for tests of the transport: it records each call, and a test can wait for one."""
 
 import asyncio
 from collections.abc import Callable

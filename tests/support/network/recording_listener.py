@@ -1,4 +1,4 @@
-"""A listener that writes down what its streams say, and clients that dial it, plain or in TLS."""
+"""A listener that records what its streams report, and clients that connect to it, plain or in TLS."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A port on which TCP streams are accepted that write down what they tell, and sockets that dial it."""
+"""A port whose accepted TCP streams record what they report, and sockets that connect to it."""
 
 import asyncio
 import socket

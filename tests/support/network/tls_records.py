@@ -1,4 +1,4 @@
-"""A TLS client whose records a test sends itself: cut anywhere, several at once, or not at all."""
+"""A TLS client that sends its records as a test says: cut anywhere, several at once, or not at all."""
 
 import asyncio
 import ssl
@@ -7,7 +7,7 @@ from contextlib import suppress
 from sluicegate.protocols.transport.listeners import Listener
 
 
-class TlsByHand:
+class TlsRecords:
     """One client. What it encloses goes out when the test sends it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext) -> None:
@@ -17,7 +17,7 @@ class TlsByHand:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
 
     @classmethod
-    async def dials(cls, listener: Listener, context: ssl.SSLContext) -> "TlsByHand":
+    async def dials(cls, listener: Listener, context: ssl.SSLContext) -> "TlsRecords":
         """Connect, and say nothing yet."""
         return cls(*await asyncio.open_connection("127.0.0.1", listener.port), context)
 

@@ -1,4 +1,4 @@
-"""Pages in headless Chromium for tests of the console: what goes wrong in one fails its test.
+"""Pages in headless Chromium for tests of the console: an error in a page fails its test.
 
 Chromium is the system's (scripts/test-needs); playwright only drives it.
 """

@@ -1,4 +1,4 @@
-"""Clients whose doings the console is to show."""
+"""Clients whose activity the console shows."""
 
 import sluicegate
 from support.processes.gateway import GatewayProcess

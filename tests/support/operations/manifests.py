@@ -1,4 +1,4 @@
-"""What is deployed, as a cluster would be handed it: Kustomize's overlays and Helm's chart, rendered to objects."""
+"""The deployed objects: Kustomize's overlays and Helm's chart, rendered."""
 
 import os
 import shutil

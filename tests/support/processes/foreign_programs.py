@@ -1,4 +1,4 @@
-"""Foreign programs that interop tests need: found, or a reason to skip. In CI a missing one fails the test."""
+"""Foreign programs that interop tests need. A missing one skips the test, and fails it in CI."""
 
 import os
 import shutil

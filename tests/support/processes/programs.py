@@ -1,4 +1,4 @@
-"""Programs that tests start and that go on: whatever becomes of the test, they do not outlive it."""
+"""Programs that a test starts: none outlives the test, whatever its result."""
 
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence

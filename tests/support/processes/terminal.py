@@ -1,4 +1,4 @@
-"""A command on a terminal of its own: what it draws is read, keys are pressed."""
+"""A command on a pseudo-terminal: tests read what it draws and press keys."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ READ_BYTES: Final = 65_536
 SIZES: Final = ("LINES", "COLUMNS")  # would count for more than what the terminal says
 
 
-class OnATerminal:
+class TerminalCommand:
     """Runs a command for the length of a `with` block, on a terminal of so many lines and columns."""
 
     def __init__(self, command: Sequence[str], *, lines: int, columns: int = 120) -> None:

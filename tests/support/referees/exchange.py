@@ -1,4 +1,4 @@
-"""What both sides of a connection said, in its order, for tests of referees."""
+"""The bytes of both sides of a connection in their order, for tests of referees."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from support.referees.violations import ClientFoul, Foul, expect
+from support.referees.violations import ClientViolation, WireViolation, expect
 
 CHUNKED, TO_THE_END = -1, -2  # how a body ends, where it is not a number of bytes
 _REQUEST_LINE: Final = re.compile(r"([A-Z]+) \S+ HTTP/1\.([01])")
@@ -132,14 +132,14 @@ class HttpReferee:
     """Judges one connection."""
 
     def __init__(self) -> None:
-        self._from_gateway = _Messages(self._answered, Foul)
-        self._from_client = _Messages(self._asks, ClientFoul)
+        self._from_gateway = _Messages(self._answered, WireViolation)
+        self._from_client = _Messages(self._asks, ClientViolation)
         self._asked: deque[_Asked] = deque()
         self._client_is_over = False
         self._is_over = False
 
     def gateway_says(self, data: bytes) -> None:
-        """Judge what the gateway writes. Raises Foul."""
+        """Judge what the gateway writes. Raises WireViolation."""
         expect(not self._is_over or not self._from_gateway.is_between, "9112 9.6", "{!r} behind the last", data[:80])
         self._from_gateway.feed(data)
 
@@ -151,7 +151,7 @@ class HttpReferee:
             if self._from_client.is_between:
                 data = data.lstrip(b"\r\n")  # 9112 2.2
             self._from_client.feed(data)
-        except ClientFoul:
+        except ClientViolation:
             self._client_is_over = True
             self._asked.append(_Asked("", is_http_1_0=False, is_last=True, expects=True))
 
@@ -159,9 +159,9 @@ class HttpReferee:
         line = _REQUEST_LINE.fullmatch(head.first_line)
         lengths, encodings = head.values("content-length"), head.values("transfer-encoding")
         if line is None or len(lengths) + len(encodings) > 1 or not all(map(str.isdigit, lengths)):
-            raise ClientFoul("9112 3, 6.3")
+            raise ClientViolation("9112 3, 6.3")
         if encodings and encodings[0].lower() != "chunked":
-            raise ClientFoul("9112 6.1")
+            raise ClientViolation("9112 6.1")
         options = head.words("connection")
         is_http_1_0 = line[2] == "0"
         is_last = "close" in options or (is_http_1_0 and "keep-alive" not in options)

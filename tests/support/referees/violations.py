@@ -1,4 +1,4 @@
-"""What a referee of the wire calls, and what all of them measure by."""
+"""The violations that referees report, and the interface of a referee."""
 
 from typing import Final, Protocol
 
@@ -7,7 +7,7 @@ _SERIAL_HALF: Final = 0x8000_0000
 
 
 class Referee(Protocol):
-    """Judges one connection. Raises Foul, or ClientFoul for what only the client is to blame for."""
+    """Judges one connection. Raises WireViolation, or ClientViolation for what only the client is to blame for."""
 
     def gateway_says(self, data: bytes) -> None:
         """The gateway has written bytes, cut anywhere."""
@@ -16,18 +16,18 @@ class Referee(Protocol):
         """The gateway has read bytes, cut anywhere."""
 
 
-class Foul(AssertionError):
+class WireViolation(AssertionError):
     """The gateway has sent what it may not send. The text begins with the section that says so."""
 
 
-class ClientFoul(Exception):
+class ClientViolation(Exception):
     """The client has broken a rule, on purpose as a rule: what the gateway says from now on is not judged."""
 
 
 def expect(holds: bool, section: str, text: str, *about: object) -> None:
-    """Raise Foul, with the section of the specification, unless a rule holds. `about` goes into the text's braces."""
+    """Raise WireViolation with the section of the specification unless a rule holds. `about` fills the text."""
     if not holds:
-        raise Foul(f"{section}: {text.format(*about)}")
+        raise WireViolation(f"{section}: {text.format(*about)}")
 
 
 def serial_ahead(later: int, earlier: int) -> int:

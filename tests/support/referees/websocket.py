@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from support.referees.http import HttpReferee, head_of
-from support.referees.violations import ClientFoul, Foul, Referee, expect
+from support.referees.violations import ClientViolation, Referee, WireViolation, expect
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # 1.3
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
@@ -39,7 +39,7 @@ class WebSocketReferee:
     # --- the gateway ---
 
     def gateway_says(self, data: bytes) -> None:
-        """Judge what the gateway writes. Raises Foul."""
+        """Judge what the gateway writes. Raises WireViolation."""
         self._from_gateway += data
         if not self._is_open and not self._upgraded():
             return
@@ -55,7 +55,7 @@ class WebSocketReferee:
             self._from_gateway.clear()
         if self._is_refused or end < 0:
             return False
-        answer, asked = head_of(bytes(self._from_gateway[:end]), Foul), head_of(self._request, ClientFoul)
+        answer, asked = head_of(bytes(self._from_gateway[:end]), WireViolation), head_of(self._request, ClientViolation)
         del self._from_gateway[: end + 4]
         is_upgrade = answer.words("upgrade") == {"websocket"} and "upgrade" in answer.words("connection")
         expect(is_upgrade, "4.2.2", "{}", answer)
@@ -99,7 +99,7 @@ class WebSocketReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientFoul, behind which the gateway cannot be judged."""
+        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
         self._from_client += data
         if not self._request:
             self._http.client_says(data)
@@ -118,7 +118,7 @@ class WebSocketReferee:
             or frame.first_byte & 0x70
             or opcode not in (_CONTINUATION, _BINARY, _CLOSE, _PING, _PONG)
         ):
-            raise ClientFoul(f"5.1, 5.2: {frame!r:.80}")
+            raise ClientViolation(f"5.1, 5.2: {frame!r:.80}")
         if opcode == _PING:
             self._pings.append(frame.payload)
         elif opcode < _CLOSE:

@@ -1,8 +1,8 @@
-"""Referees of the wire: each sees every byte of one connection and blows at the first thing the gateway may not send.
+"""Referees of the wire: each sees every byte of one connection, and reports the first that the gateway may not send.
 
 A referee stands where the gateway's own protocol meets its transport. There the order in which bytes were read and
-written is certain: what the client has said by then, the gateway can know. What a client does is nobody's foul here:
-behind a rule that the client broke, the gateway is judged no further.
+written is certain: what the client has sent by then, the gateway can know. Only the gateway is judged: after a client
+has broken a rule, its connection is judged no further.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from support.referees.flow.consumer import SettleTimes
 from support.referees.http import HttpReferee
 from support.referees.mqtt.connection import MqttReferee
 from support.referees.mqtt.deliveries import Sessions
-from support.referees.violations import ClientFoul, Referee
+from support.referees.violations import ClientViolation, Referee
 from support.referees.websocket import WebSocketReferee
 
 _NOT_TOLD: Final = SettleTimes()
@@ -41,14 +41,14 @@ def _referees(times: SettleTimes) -> dict[str, Callable[[], Referee]]:
     }
 
 
-def judged(fouls: list[str], listener: type[Listener] = Listener, times: SettleTimes = _NOT_TOLD) -> type[Listener]:
-    """Return a kind of listener whose connections are judged; `fouls` gets what their gateway did against a rule."""
+def judged(found: list[str], listener: type[Listener] = Listener, times: SettleTimes = _NOT_TOLD) -> type[Listener]:
+    """Return a kind of listener whose connections are judged; `found` gets the gateway's violations."""
     referees = _referees(times)
 
     class JudgedListener(listener):  # type: ignore[valid-type, misc]  # mypy takes no class from a variable
         def __init__(self, *, name: str, connect: ConnectionFactory, **options: object) -> None:
             referee = referees.get(name)
-            judging = connect if referee is None else lambda: _JudgedConnection(connect(), referee(), fouls)
+            judging = connect if referee is None else lambda: _JudgedConnection(connect(), referee(), found)
             super().__init__(name=name, connect=judging, **options)
 
     return JudgedListener
@@ -57,11 +57,11 @@ def judged(fouls: list[str], listener: type[Listener] = Listener, times: SettleT
 class _JudgedConnection:
     """A connection of the gateway's, and its transport, with the referee between them."""
 
-    def __init__(self, connection: Connection, referee: Referee, fouls: list[str]) -> None:
+    def __init__(self, connection: Connection, referee: Referee, violations: list[str]) -> None:
         self._connection = connection
         self._name = repr(connection)
         self._referee: Referee | None = referee
-        self._fouls = fouls
+        self._wire_violations = violations
         self._transport: ByteTransport
         self._target: ReadTarget
         self._room: memoryview | None = None
@@ -141,8 +141,8 @@ class _JudgedConnection:
     def _tell(self, hears: Callable[[bytes], None], data: bytes) -> None:
         try:
             hears(data)
-        except ClientFoul:
+        except ClientViolation:
             self._referee = None
-        except Exception as foul:  # a referee that stumbles is to fail the test, and not to disturb the connection
-            self._fouls.append(f"{foul!r}, on {self._name}")
+        except Exception as violation:  # a referee that stumbles is to fail the test, and not to disturb the connection
+            self._wire_violations.append(f"{violation!r}, on {self._name}")
             self._referee = None

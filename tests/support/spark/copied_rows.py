@@ -1,4 +1,4 @@
-"""The rows that the program `copy_until_killed` copies, and whether all of them have come."""
+"""The rows that the program `copy_until_killed` copies, and a check that each has arrived once."""
 
 from collections import Counter
 from collections.abc import Iterator

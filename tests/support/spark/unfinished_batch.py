@@ -1,4 +1,4 @@
-"""What a driver leaves that died between what a batch wrote and Spark's commit of it, made of what a query left."""
+"""The state of a driver that died between a batch's writes and Spark's commit of it, made from a finished query."""
 
 from pathlib import Path
 

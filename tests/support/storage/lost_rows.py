@@ -1,4 +1,4 @@
-"""Rows of a stopped store taken away, or damaged, behind its back: what a broken disk does to definitions of queues."""
+"""Rows of a stopped store deleted or damaged, as by a broken disk."""
 
 from pathlib import Path
 

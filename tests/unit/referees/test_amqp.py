@@ -35,7 +35,7 @@ from sluicegate.protocols.amqp.types.values import AmqpValue, Described, Symbol,
 from support.amqp.client import AMQP_HEADER, SASL_HEADER, body
 from support.referees.amqp.connection import AmqpReferee
 from support.referees.exchange import Step, hears
-from support.referees.violations import Foul
+from support.referees.violations import WireViolation
 
 TRANSFER = 0x14
 MESSAGE = body("hello")
@@ -210,10 +210,10 @@ FOULS: dict[str, tuple[str, list[Step]]] = {
 
 
 @pytest.mark.parametrize("what", FOULS)
-def test_a_foul_is_called_with_its_section(what: str) -> None:
+def test_a_violation_is_reported_with_its_section(what: str) -> None:
     section, steps = FOULS[what]
     judge(beginning())
-    with pytest.raises(Foul, match=re.escape(section)):
+    with pytest.raises(WireViolation, match=re.escape(section)):
         judge(beginning() + steps)
 
 
@@ -239,13 +239,13 @@ def test_what_the_rules_allow_is_not_called() -> None:
 def test_an_outcome_that_the_source_does_not_name_is_called() -> None:
     """AMQP 3.5.3."""
     released = gateway(disposition(0, 0, receiver=True, state=RELEASED_STATE))
-    with pytest.raises(Foul, match=r"3\.5\.3"):
+    with pytest.raises(WireViolation, match=r"3\.5\.3"):
         judge(beginning(outcomes=["amqp:accepted:list"]) + client(transfer(handle=IN)) + released)
 
 
 def test_an_unsettled_delivery_of_a_link_that_sends_settled_is_called() -> None:
     """AMQP 2.8.2."""
-    with pytest.raises(Foul, match=r"2\.8\.2"):
+    with pytest.raises(WireViolation, match=r"2\.8\.2"):
         judge(beginning(settles=SENDER_SETTLED) + gateway(transfer()))
 
 
@@ -269,11 +269,11 @@ REFUSED = Step(True, sasl_frame(encode_composite(OUTCOME, [ubyte(1)])))
 def test_sasl_goes_by_its_order(steps: list[Step]) -> None:
     """AMQP 5.3.2, 5.3.3.6."""
     judge(SASL + steps[:-1])
-    with pytest.raises(Foul):
+    with pytest.raises(WireViolation):
         judge(SASL + steps)
 
 
 def test_nothing_comes_behind_a_header_that_refuses() -> None:
     """AMQP 2.2."""
-    with pytest.raises(Foul, match=r"2\.2"):
+    with pytest.raises(WireViolation, match=r"2\.2"):
         judge([Step(False, AMQP_HEADER), Step(True, SASL_HEADER), OFFERED])

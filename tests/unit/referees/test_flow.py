@@ -16,7 +16,7 @@ from support.flow.golden import compressed_frames, golden_frames
 from support.referees.exchange import Step, client, gateway, hears
 from support.referees.flow.connection import FlowProtocolReferee, Names, matches
 from support.referees.flow.consumer import SettleTimes
-from support.referees.violations import Foul
+from support.referees.violations import WireViolation
 
 GOLDEN = {frame.name: frame.data for frame in golden_frames()}
 PUBLISHER, CONSUMER, READER = 1, 2, 3  # flow ids
@@ -169,10 +169,10 @@ FOULS: dict[str, tuple[str, list[Step]]] = {
 
 
 @pytest.mark.parametrize("what", FOULS)
-def test_a_foul_is_called_with_its_section(what: str) -> None:
+def test_a_violation_is_reported_with_its_section(what: str) -> None:
     section, steps = FOULS[what]
     judge(BEGINNING + steps[:-1])
-    with pytest.raises(Foul, match=re.escape(section)):
+    with pytest.raises(WireViolation, match=re.escape(section)):
         judge(BEGINNING + steps)
 
 
@@ -186,7 +186,7 @@ def test_a_foul_is_called_with_its_section(what: str) -> None:
     ],
 )  # fmt: skip
 def test_a_session_begins_by_the_rules(section: str, steps: list[Step]) -> None:
-    with pytest.raises(Foul, match=section):
+    with pytest.raises(WireViolation, match=section):
         judge(steps)
 
 
@@ -202,7 +202,7 @@ def test_a_publisher_that_returns_finds_what_was_confirmed(answer: bytes) -> Non
     first = BEGINNING + PUBLISHING + publishes(1, 2, 4) + gateway(acks(4))
     again = BEGINNING + client(OpenPub(PUBLISHER, 7, "till", 10).encode())
     judge(first, again + gateway(opened(epoch=2, through=4, highest=4)))
-    with pytest.raises(Foul):
+    with pytest.raises(WireViolation):
         judge(first, again + gateway(answer))
 
 
@@ -231,11 +231,11 @@ def test_what_was_settled_too_late_comes_again_as_a_failure(outcome: int) -> Non
     judge_times((3000, settled + again))
     judge_times((1000, extended), (4000, settled + again))
     judge_times((3000, extended), (4000, settled + again))
-    with pytest.raises(Foul, match="Settlement: the count"):
+    with pytest.raises(WireViolation, match="Settlement: the count"):
         judge_times((3000, settled + gateway(delivers(2, 1, count=1, redelivered=True))))
-    with pytest.raises(Foul, match="comes again"):
+    with pytest.raises(WireViolation, match="comes again"):
         judge_times((2999, settled), (9000, again))
-    with pytest.raises(Foul, match="comes again"):
+    with pytest.raises(WireViolation, match="comes again"):
         judge_times((1000, extended), (3999, settled + again))
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from support.referees.http import HttpReferee
-from support.referees.violations import Foul
+from support.referees.violations import WireViolation
 
 DATE = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
 GET = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -62,9 +62,9 @@ FOULS = {
 
 
 @pytest.mark.parametrize("what", FOULS)
-def test_a_foul_is_called_with_its_section(what: str) -> None:
+def test_a_violation_is_reported_with_its_section(what: str) -> None:
     section, asked, answers = FOULS[what]
-    with pytest.raises(Foul, match=re.escape(section)):
+    with pytest.raises(WireViolation, match=re.escape(section)):
         judge(asked, *answers)
 
 
@@ -87,6 +87,6 @@ def test_what_the_standard_allows_is_not_called(*, is_whole: bool) -> None:
 def test_what_is_no_request_is_answered_once() -> None:
     refused = answer(b"content-length: 0", b"connection: close", status=400)
     judge(GET + b"no request\r\n\r\n" + GET, EMPTY, refused)
-    with pytest.raises(Foul, match=r"9112 9\.6"):
+    with pytest.raises(WireViolation, match=r"9112 9\.6"):
         judge(b"no request\r\n\r\n", refused, refused)
     judge(b"GET / HTT", refused)

@@ -8,7 +8,7 @@ import support.mqtt.packets as mqtt
 from support.referees.exchange import Step, client, gateway, hears
 from support.referees.mqtt.connection import MqttReferee
 from support.referees.mqtt.deliveries import Sessions
-from support.referees.violations import Foul
+from support.referees.violations import WireViolation
 
 
 def publish(
@@ -100,7 +100,7 @@ FOULS: dict[str, tuple[str, list[Step]]] = {
 def test_a_foul_is_called_with_its_statement(what: str) -> None:
     statement, steps = FOULS[what]
     judge(BEGINNING)
-    with pytest.raises(Foul, match=re.escape(statement)):
+    with pytest.raises(WireViolation, match=re.escape(statement)):
         judge(BEGINNING + steps)
 
 
@@ -116,7 +116,7 @@ def test_a_foul_is_called_with_its_statement(what: str) -> None:
     ],
 )
 def test_a_connection_begins_by_the_rules(statement: str, steps: list[Step]) -> None:
-    with pytest.raises(Foul, match=re.escape(statement)):
+    with pytest.raises(WireViolation, match=re.escape(statement)):
         judge(steps)
 
 
@@ -131,14 +131,14 @@ def test_a_connection_begins_by_the_rules(statement: str, steps: list[Step]) -> 
 def test_what_comes_again_is_what_it_was(statement: str, again: bytes) -> None:
     first = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2))
     judge(first, RESUMES + gateway(publish(qos=2, dup=True)))
-    with pytest.raises(Foul, match=re.escape(statement)):
+    with pytest.raises(WireViolation, match=re.escape(statement)):
         judge(first, RESUMES + gateway(again))
 
 
 def test_what_an_earlier_life_of_the_gateway_sent_comes_again_under_its_id() -> None:
     """A crash forgets the ids of QoS 1: meanwhile another message had this one."""
     judge(RESUMES + gateway(publish()), RESUMES + gateway(publish(dup=True, payload=b"other")))
-    with pytest.raises(Foul, match=r"4\.4\.0-1"):
+    with pytest.raises(WireViolation, match=r"4\.4\.0-1"):
         judge(BEGINNING + gateway(publish(properties=SEVEN)), RESUMES + gateway(publish(dup=True, payload=b"other")))
 
 
@@ -147,7 +147,7 @@ def test_what_is_released_does_not_come_again() -> None:
     sent = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2)) + client(mqtt.pubrec(1))
     judge(sent, RESUMES + gateway(publish(qos=2, dup=True)))
     judge(sent, RESUMES + gateway(mqtt.pubrel(1)) + client(mqtt.pubcomp(1)) + gateway(publish(qos=2)))
-    with pytest.raises(Foul, match=r"4\.3\.3-6"):
+    with pytest.raises(WireViolation, match=r"4\.3\.3-6"):
         judge(sent + gateway(mqtt.pubrel(1)), RESUMES + gateway(publish(qos=2, dup=True)))
 
 
@@ -188,14 +188,14 @@ TWISTED = mqtt.text_property(8, "answers") + mqtt.user_property("a", "2") + mqtt
 def test_what_comes_is_what_was_published(statement: str, options: int, first: bytes, came: bytes) -> None:
     same = retained(first) if options & AS_PUBLISHED else bytes([first[0] & ~1]) + first[1:]
     judge(published(first), subscribed(options) + gateway(same))
-    with pytest.raises(Foul, match=re.escape(statement)):
+    with pytest.raises(WireViolation, match=re.escape(statement)):
         judge(published(first), subscribed(options) + gateway(came))
 
 
 def test_no_local_keeps_a_message_from_its_publisher() -> None:
     """[3.8.3-3]."""
     judge(subscribed(1) + client(publish(5)) + gateway(publish()))
-    with pytest.raises(Foul, match=r"3\.8\.3-3"):
+    with pytest.raises(WireViolation, match=r"3\.8\.3-3"):
         judge(subscribed(1 + NO_LOCAL) + client(publish(5)) + gateway(publish()))
 
 
@@ -203,7 +203,7 @@ def test_messages_of_a_publisher_come_in_its_order() -> None:
     """[4.6.0-6]: of one topic and QoS."""
     one, two, other = publish(1, payload=b"1"), publish(2, payload=b"2"), publish(3, topic="a/c", payload=b"3")
     judge(published(one, other, two), subscribed(1) + gateway(other, one, two))
-    with pytest.raises(Foul, match=r"4\.6\.0-6"):
+    with pytest.raises(WireViolation, match=r"4\.6\.0-6"):
         judge(published(one, two), subscribed(1) + gateway(two, one))
 
 
@@ -213,7 +213,7 @@ def test_subscription_identifiers_are_those_of_all_that_match() -> None:
     both = BEGINNING + client(mqtt.subscribe(("a/#", 1), packet_id=2, level=5, properties=eight))
     both += gateway(suback(1, packet_id=2)) + client(publish(5))
     judge(both + gateway(publish(properties=SEVEN + eight)))
-    with pytest.raises(Foul, match=r"3\.3\.4-4"):
+    with pytest.raises(WireViolation, match=r"3\.3\.4-4"):
         judge(both + gateway(publish(properties=SEVEN)))
 
 

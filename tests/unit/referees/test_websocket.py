@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from support.referees.violations import ClientFoul, Foul
+from support.referees.violations import ClientViolation, WireViolation
 from support.referees.websocket import WebSocketReferee
 
 # The handshake of RFC 6455 1.3.
@@ -66,8 +66,8 @@ def judge(*frames: bytes, answer: bytes = ACCEPTED, asked: bytes = b"", step: in
         ("7.4", [b"\x88\x02\x03\xee"]),  # 1006 is never sent
     ],
 )
-def test_a_foul_is_called_with_its_section(section: str, frames: list[bytes]) -> None:
-    with pytest.raises(Foul, match=re.escape(section)):
+def test_a_violation_is_reported_with_its_section(section: str, frames: list[bytes]) -> None:
+    with pytest.raises(WireViolation, match=re.escape(section)):
         judge(*frames)
 
 
@@ -82,7 +82,7 @@ def test_a_foul_is_called_with_its_section(section: str, frames: list[bytes]) ->
     ],
 )
 def test_the_upgrade_is_judged(answer: bytes) -> None:
-    with pytest.raises(Foul):
+    with pytest.raises(WireViolation):
         judge(answer=answer)
 
 
@@ -102,5 +102,5 @@ def test_a_refusal_is_an_answer_of_http() -> None:
 
 
 def test_a_client_that_does_not_mask_is_judged_no_further() -> None:
-    with pytest.raises(ClientFoul):
+    with pytest.raises(ClientViolation):
         judge(asked=b"\x82\x01a")

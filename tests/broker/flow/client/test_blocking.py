@@ -1,4 +1,4 @@
-"""The client library without asyncio: a program in a thread of its own, against a node."""
+"""The blocking client library: a program in a thread of its own, without asyncio."""
 
 import asyncio
 import threading

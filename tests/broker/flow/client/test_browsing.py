@@ -1,4 +1,4 @@
-"""Browsing with the client library: a look that takes nothing, follows what is new, and outlives connections."""
+"""Browsing with the client library: it takes nothing, follows new messages, and outlives connections."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading and writing in bulk with the client library, against a node."""
+"""Bulk reads and writes with the client library."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The client library of the flow protocol against a node: publishing, consuming, and what each says."""
+"""Publishing and consuming with the client library, and the errors of each."""
 
 import asyncio
 

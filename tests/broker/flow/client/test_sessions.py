@@ -1,4 +1,4 @@
-"""The client library's sessions: who is let in and how, TLS, connections that break, and ends."""
+"""Sessions of the client library: authentication, TLS, broken connections, and how they end."""
 
 import asyncio
 import ssl

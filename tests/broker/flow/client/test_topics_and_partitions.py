@@ -1,4 +1,4 @@
-"""The client library: topics, selectors, partitions that change hands by the program's word, and queues it makes."""
+"""The client library: topics, selectors, acknowledged partition handoffs, and queues that it creates."""
 
 import asyncio
 from pathlib import Path

@@ -9,7 +9,7 @@ from typing import Final
 
 from support.referees.amqp.grammar import Malformed, Said, check, read
 from support.referees.amqp.session import SessionReferee, Transactions
-from support.referees.violations import ClientFoul, Foul, expect
+from support.referees.violations import ClientViolation, WireViolation, expect
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
@@ -62,9 +62,9 @@ class AmqpReferee:
     # --- the gateway ---
 
     def gateway_says(self, data: bytes) -> None:
-        """Judge what the gateway writes. Raises Foul."""
+        """Judge what the gateway writes. Raises WireViolation."""
         self._from_gateway += data
-        for piece in _cut(self._from_gateway, Foul):
+        for piece in _cut(self._from_gateway, WireViolation):
             expect(
                 self._state not in (REFUSED, CLOSED), "2.2, 2.4.3, 5.3.3.6", "{}, and then {!r:.80}", self._state, piece
             )
@@ -104,7 +104,7 @@ class AmqpReferee:
             assert isinstance(value.it, Said)
             check(value.it)
         except Malformed as malformed:
-            raise Foul(f"{malformed}, in {frame[:200].hex()}") from None
+            raise WireViolation(f"{malformed}, in {frame[:200].hex()}") from None
         self._gateway_performative(channel, value.it, frame[pos:])
 
     def _gateway_performative(self, channel: int, said: Said, payload: bytes) -> None:
@@ -129,7 +129,7 @@ class AmqpReferee:
         else:
             session = self._by_gateway.get(channel)
             if session is None:
-                raise Foul(f"2.5: {said} on channel {channel}, where no session is")
+                raise WireViolation(f"2.5: {said} on channel {channel}, where no session is")
             session.gateway_says(said, payload)
             if said.name == "end":
                 del self._by_gateway[channel]
@@ -145,7 +145,7 @@ class AmqpReferee:
         expect(channel <= limit, "2.7.1", "channel {}, and the client takes {}", channel, limit)
         session = self._by_client.get(said.number("remote-channel"))
         if session is None or session.begun is not None:
-            raise Foul(f"2.7.2: {said} answers no begin")
+            raise WireViolation(f"2.7.2: {said} answers no begin")
         session.gateway_begins(said)
         self._by_gateway[channel] = session
 
@@ -165,20 +165,20 @@ class AmqpReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientFoul, behind which the gateway cannot be judged."""
+        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
         self._from_client += data
         if self._client_has_closed:
             return
-        for piece in _cut(self._from_client, ClientFoul):
+        for piece in _cut(self._from_client, ClientViolation):
             if piece.startswith(b"AMQP"):
                 self._client_headers.append(piece)
             elif len(piece) > 4 * piece[4] >= 8:
                 try:
                     value, pos = read(piece, 4 * piece[4], len(piece))
                 except Malformed as malformed:
-                    raise ClientFoul(str(malformed)) from None
+                    raise ClientViolation(str(malformed)) from None
                 if not isinstance(value.it, Said):
-                    raise ClientFoul(f"2.3.2: {value}")
+                    raise ClientViolation(f"2.3.2: {value}")
                 self._client_performative(int.from_bytes(piece[6:8], "big"), value.it, piece[pos:])
 
     def _client_performative(self, channel: int, said: Said, payload: bytes) -> None:
@@ -190,22 +190,22 @@ class AmqpReferee:
             self._client_has_closed = True
         elif said.name == "begin":
             if channel in self._by_client:
-                raise ClientFoul(f"2.5.1: {said} on channel {channel}, where a session is")
+                raise ClientViolation(f"2.5.1: {said} on channel {channel}, where a session is")
             self._by_client[channel] = SessionReferee(said, self._transactions)
         elif channel not in self._by_client:
-            raise ClientFoul(f"2.5: {said} on channel {channel}, where no session is")
+            raise ClientViolation(f"2.5: {said} on channel {channel}, where no session is")
         elif said.name == "end":
             self._by_client.pop(channel).client_ends()
         else:
             self._by_client[channel].client_says(said, payload)
 
 
-def _cut(data: bytearray, foul: type[Exception]) -> Iterator[bytes]:
-    """Take protocol headers and whole frames off the front. Raises `foul` for a size that is none (2.3.1)."""
+def _cut(data: bytearray, violation: type[Exception]) -> Iterator[bytes]:
+    """Take protocol headers and whole frames off the front. Raises `violation` for a size that is none (2.3.1)."""
     while len(data) >= 8:
         size = 8 if data.startswith(b"AMQP") else int.from_bytes(data[:4], "big")
         if not 8 <= size <= CLIENT_FRAME_BYTES_MAX:
-            raise foul(f"2.3.1: a frame of {size} bytes")
+            raise violation(f"2.3.1: a frame of {size} bytes")
         if len(data) < size:
             return
         piece = bytes(data[:size])

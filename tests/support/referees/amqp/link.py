@@ -3,7 +3,7 @@
 from typing import Final
 
 from support.referees.amqp.grammar import Malformed, Said, check_message, read
-from support.referees.violations import Foul, expect, serial_after, serial_ahead
+from support.referees.violations import WireViolation, expect, serial_after, serial_ahead
 
 SENDER_UNSETTLED, SENDER_SETTLED = 0, 1  # 2.8.2
 RECEIVER_SECOND: Final = 1  # 2.8.3
@@ -169,7 +169,7 @@ class LinkReferee:
             try:
                 check_message(bytes(delivery.message))
             except Malformed as malformed:
-                raise Foul(f"{malformed}, in {delivery.message[:200].hex()}") from None
+                raise WireViolation(f"{malformed}, in {delivery.message[:200].hex()}") from None
 
     # --- the client ---
 

@@ -2,7 +2,7 @@
 
 from support.referees.amqp.grammar import Said
 from support.referees.amqp.link import Delivery, LinkReferee
-from support.referees.violations import ClientFoul, Foul, expect, serial_after, serial_ahead
+from support.referees.violations import ClientViolation, WireViolation, expect, serial_after, serial_ahead
 
 NOT_DECLARED = b""
 
@@ -44,7 +44,7 @@ class SessionReferee:
         self._next_outgoing_id = said.number("next-outgoing-id")
 
     def gateway_says(self, said: Said, payload: bytes) -> None:
-        """Judge a frame of the gateway on this session. Raises Foul."""
+        """Judge a frame of the gateway on this session. Raises WireViolation."""
         name = said.name
         if name == "transfer":
             self._transfer(said, payload)
@@ -76,7 +76,7 @@ class SessionReferee:
             None,
         )
         if link is None:
-            raise Foul(f"2.6.3: {said} answers no attach")
+            raise WireViolation(f"2.6.3: {said} answers no attach")
         handle = said.number("handle")
         expect(handle not in self._links, "2.6.2", "{}, and that handle is attached", said)
         limit = self._asked.number("handle-max", 0xFFFF_FFFF)
@@ -154,7 +154,7 @@ class SessionReferee:
                 self._let_go.discard(serial_after(first, offset))  # what both have said has crossed
                 continue
             if delivery is None:
-                raise Foul(f"2.7.6: {said}, and {serial_after(first, offset)} is not unsettled")
+                raise WireViolation(f"2.7.6: {said}, and {serial_after(first, offset)} is not unsettled")
             if is_receiver:
                 self._answer(delivery, said)
             if said.flag("settled"):
@@ -205,7 +205,7 @@ class SessionReferee:
     def _link_of(self, said: Said) -> LinkReferee:
         link = self._links.get(said.number("handle"))
         if link is None:
-            raise Foul(f"2.6.2: {said}, and nothing is attached there")
+            raise WireViolation(f"2.6.2: {said}, and nothing is attached there")
         return link
 
     # --- the client ---
@@ -214,13 +214,13 @@ class SessionReferee:
         self._client_has_ended = True
 
     def client_says(self, said: Said, payload: bytes) -> None:
-        """Learn a frame of the client on this session. Raises ClientFoul."""
+        """Learn a frame of the client on this session. Raises ClientViolation."""
         if self._has_ended:
             return
         if said.name == "attach":
             handle = said.number("handle")
             if handle in self._by_client:
-                raise ClientFoul(f"2.6.2: {said}")
+                raise ClientViolation(f"2.6.2: {said}")
             self._by_client[handle] = link = LinkReferee(said)
             self._unanswered.append(link)
         elif said.name == "flow":
@@ -270,7 +270,7 @@ class SessionReferee:
     def _client_link_of(self, said: Said) -> LinkReferee:
         link = self._by_client.get(said.number("handle"))
         if link is None:
-            raise ClientFoul(f"2.6.2: {said}, and nothing is attached there")
+            raise ClientViolation(f"2.6.2: {said}, and nothing is attached there")
         return link
 
 

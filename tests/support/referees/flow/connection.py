@@ -1,6 +1,6 @@
 """The referee of the flow protocol: what frames a gateway may send on one connection, and when.
 
-The sections that fouls begin with are those of `docs/flow-protocol.md`. What a frame looks like is in `grammar`;
+The sections that violations begin with are those of `docs/flow-protocol.md`. What a frame looks like is in `grammar`;
 flows are judged by `publisher`, `consumer` and `reader`.
 """
 
@@ -25,7 +25,7 @@ from support.referees.flow.grammar import (
 )
 from support.referees.flow.publisher import PublisherReferee, Remembered
 from support.referees.flow.reader import ReaderReferee
-from support.referees.violations import ClientFoul, expect
+from support.referees.violations import ClientViolation, expect
 
 FlowReferee = ConsumerReferee | PublisherReferee | ReaderReferee
 Names = dict[str, Remembered]  # by message VPN and name
@@ -70,7 +70,7 @@ class FlowProtocolReferee:
     # --- the gateway ---
 
     def gateway_says(self, data: bytes) -> None:
-        """Judge what the gateway writes. Raises Foul."""
+        """Judge what the gateway writes. Raises WireViolation."""
         self._from_gateway += data
         if self._state == BEFORE_PREFACE:
             if len(self._from_gateway) < len(PREFACE):
@@ -212,7 +212,7 @@ class FlowProtocolReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientFoul, behind which the gateway cannot be judged."""
+        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
         self._from_client += data
         if len(self._client_preface) < len(PREFACE):
             size = len(PREFACE) - len(self._client_preface)
@@ -222,7 +222,7 @@ class FlowProtocolReferee:
             try:
                 self._learn(frame)
             except (UnicodeDecodeError, struct.error) as error:
-                raise ClientFoul(str(error)) from None
+                raise ClientViolation(str(error)) from None
 
     def _learn(self, frame: Frame) -> None:
         kind, flow_id = frame.kind, frame.flow_id
@@ -274,4 +274,4 @@ def matches(text: str, topic: str) -> bool:
 
 def _must(holds: bool, section: str, text: str, *about: object) -> None:
     if not holds:
-        raise ClientFoul(f"{section}: {text.format(*about)}")
+        raise ClientViolation(f"{section}: {text.format(*about)}")

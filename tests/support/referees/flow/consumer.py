@@ -37,7 +37,7 @@ class Delivery(NamedTuple):
 
 
 def read_delivery(frame: Frame) -> Delivery:
-    """Judge the form of a DELIVER. Raises Foul, and UnicodeDecodeError for what is no text."""
+    """Judge the form of a DELIVER. Raises WireViolation, and UnicodeDecodeError for what is no text."""
     body = frame.body
     expect(len(body) >= _DELIVER.size, "Consuming", "{} is short", frame)
     values = _DELIVER.unpack_from(body)
@@ -148,7 +148,7 @@ class ConsumerReferee:
             self._partitions = {}
 
     def gateway_says(self, frame: Frame, fields: Fields) -> None:
-        """Judge what comes on the flow. Raises Foul."""
+        """Judge what comes on the flow. Raises WireViolation."""
         if frame.kind == "DELIVER":
             self._delivered(read_delivery(frame))
         elif frame.kind == "FLOW_STATE":
@@ -272,7 +272,7 @@ class ConsumerReferee:
 
 
 def ranges_of(body: bytes, size: int) -> list[tuple[int, ...]]:
-    """Return the entries of so many bytes behind their count in two. Raises Foul."""
+    """Return the entries of so many bytes behind their count in two. Raises WireViolation."""
     count = int.from_bytes(body[:2], "big")
     expect(count > 0 and len(body) == 2 + size * count, "Settlement", "{} bytes for {} ranges", len(body), count)
     return list(struct.iter_unpack(">QQ", body[2:]))

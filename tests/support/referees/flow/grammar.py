@@ -156,7 +156,7 @@ def _value(number: int, value: bytes, require: Callable[..., None]) -> int | byt
 
 
 def judge_form(frame: Frame) -> Fields:
-    """Judge the fields of a frame of the gateway, and whether it has a body; return the fields. Raises Foul."""
+    """Judge the fields of a gateway's frame, and whether it has a body; return the fields. Raises WireViolation."""
     expect(frame.flags & ~(RESPONSE | COMPRESSED | CRITICAL) == 0, "Frames", "the flags of {}", frame)
     expect(frame.kind in FROM_GATEWAY, "Frame types", "the gateway sent {}", frame)
     found = fields_of(frame.fields)

@@ -52,7 +52,7 @@ class PublisherReferee:
         self._answered_through, self._limit = through, limit
 
     def gateway_says(self, frame: Frame, fields: Fields) -> None:
-        """Judge what comes on the flow. Raises Foul."""
+        """Judge what comes on the flow. Raises WireViolation."""
         expect(frame.kind == "PUB_ACK", "Publishing", "{}", frame)
         expect(self._known.flow is self, "Named publishers", "{}, and the publisher was opened elsewhere", frame)
         body, before = frame.body, self._answered_through

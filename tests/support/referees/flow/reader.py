@@ -36,7 +36,7 @@ class ReaderReferee:
         expect(0 < number_of(fields, "chunk bytes") <= 8 << 20, "Reading in bulk", "READ is answered by {}", fields)
 
     def gateway_says(self, frame: Frame, fields: Fields) -> None:
-        """Judge what comes on the flow. Raises Foul."""
+        """Judge what comes on the flow. Raises WireViolation."""
         expect(frame.kind == "ROWS" and len(frame.body) >= _ROWS.size, "Reading in bulk", "{}", frame)
         body = frame.body
         number, first, following, readable, partition, rows, columns, gaps, flags, zeros = _ROWS.unpack_from(body)

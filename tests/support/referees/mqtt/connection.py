@@ -27,7 +27,7 @@ from support.mqtt.packets import (
 from support.referees.mqtt.deliveries import TOPIC_ALIAS, Asked, Deliveries, Sessions, Subscribed, asked_of, filters_of
 from support.referees.mqtt.grammar import CODES, CODES_3, Body, Packet, cut
 from support.referees.mqtt.publications import Published
-from support.referees.violations import ClientFoul, expect
+from support.referees.violations import ClientViolation, expect
 
 SILENT, CONNECTED, OVER = "silent", "connected", "over"  # how far what the gateway says has come
 FROM_SERVER: Final = {
@@ -59,7 +59,7 @@ class MqttReferee:
     # --- the gateway ---
 
     def gateway_says(self, data: bytes) -> None:
-        """Judge what the gateway writes. Raises Foul."""
+        """Judge what the gateway writes. Raises WireViolation."""
         self._from_gateway += data
         for packet in cut(self._from_gateway):
             self._judge(packet)
@@ -183,13 +183,13 @@ class MqttReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientFoul, behind which the gateway cannot be judged."""
+        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
         self._from_client += data
         for packet in cut(self._from_client, _must):
             try:
                 self._learn(packet)
             except (AssertionError, IndexError) as error:
-                raise ClientFoul(str(error)) from None
+                raise ClientViolation(str(error)) from None
 
     def _learn(self, packet: Packet) -> None:
         kind, body = packet.kind, Body(packet)
@@ -202,7 +202,7 @@ class MqttReferee:
             return
         deliveries = self._deliveries
         if self._asked is None:
-            raise ClientFoul("3.1.0-1: no CONNECT")
+            raise ClientViolation("3.1.0-1: no CONNECT")
         asked = self._asked
         if kind == PINGREQ:
             self._pings_due += 1
@@ -239,4 +239,4 @@ class MqttReferee:
 
 def _must(holds: bool, section: str, text: str) -> None:
     if not holds:
-        raise ClientFoul(f"{section}: {text}")
+        raise ClientViolation(f"{section}: {text}")

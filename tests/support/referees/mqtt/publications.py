@@ -49,7 +49,7 @@ class Publications:
 
 
 def judge_content(published: Published, properties: Properties) -> None:
-    """3.3.2.3: what a publisher has said of a message comes unchanged and in its order. Raises Foul."""
+    """3.3.2.3: what a publisher has said of a message comes unchanged and in its order. Raises WireViolation."""
     for identifier in _UNCHANGED:
         mine = [value for each, value in published.properties if each == identifier]
         its = [value for each, value in properties if each == identifier and value != _FIRST_OF_GROUP]

@@ -21,7 +21,7 @@ from support.flow.engine_pair import (
     NOW_MS,
     WALL_MS,
     WELCOME_DEFLATE,
-    FlowWire,
+    EnginePair,
     open_client,
     open_gateway,
 )
@@ -126,7 +126,7 @@ def test_a_body_may_have_a_hundred_times_its_stream_and_no_more() -> None:
 
 def test_before_a_client_is_let_in_nothing_is_inflated() -> None:
     """Flow: compression: in force once the connection is open. A bomb of a stranger is refused unread."""
-    wire = FlowWire(WELCOME_DEFLATE)
+    wire = EnginePair(WELCOME_DEFLATE)
     wire.client.send(Hello("c", "", 0, (DEFLATE,)).encode())
     wire.carry()
     wire.gateway.welcome(WELCOME_DEFLATE, WALL_MS)
@@ -146,7 +146,7 @@ def test_a_compressed_frame_is_refused_where_compression_is_not_in_force() -> No
 
 def test_credentials_are_never_compressed() -> None:
     """Flow: compression: what is secret and what others chose must not be compressed together."""
-    wire = FlowWire(WELCOME_DEFLATE)
+    wire = EnginePair(WELCOME_DEFLATE)
     wire.client.send(Hello("c", "", 0, (DEFLATE,)).encode())
     wire.carry()
     wire.gateway.welcome(WELCOME_DEFLATE, WALL_MS)
@@ -192,7 +192,7 @@ def test_the_gateway_compresses_so_much_in_a_turn_and_sends_the_rest_as_it_is() 
 )
 def test_compression_changes_nothing_of_what_is_said(sizes: list[int], kinds: list[bool], step: int) -> None:
     """Goal: with and without it the same is heard. Method: the same frames, compressed, and cut anywhere."""
-    wire = FlowWire(WELCOME_DEFLATE)
+    wire = EnginePair(WELCOME_DEFLATE)
     wire.opens()
     for number, size in enumerate(sizes):
         is_text = kinds[number]

@@ -19,7 +19,7 @@ from support.flow.engine_pair import (
     NOW_MS,
     WALL_MS,
     WELCOME,
-    FlowWire,
+    EnginePair,
     open_client,
     open_gateway,
 )
@@ -41,7 +41,7 @@ def last_violation(events: list[FlowEvent]) -> PeerViolated:
 
 def at_phase(phase: int, *, is_gateway: bool) -> FlowEngine:
     """Return one end in a phase, at which it reads."""
-    wire = FlowWire()
+    wire = EnginePair()
     if phase == OPEN:
         wire.opens()
     else:
@@ -78,7 +78,7 @@ def test_a_frame_passes_only_in_its_turn(name: str, phase: int, is_gateway: bool
 
 def test_a_session_opens_and_closes_with_a_word_of_both() -> None:
     """Flow: sessions."""
-    wire = FlowWire()
+    wire = EnginePair()
     wire.opens()
     wire.client.close(codes.NONE, "done", NOW_MS)
     wire.carry()
@@ -249,7 +249,7 @@ def test_a_client_that_is_not_let_in_in_time_is_cut_off() -> None:
 
 def test_the_session_fails_with_an_error_that_says_why() -> None:
     """Flow: errors. An ERROR without flow and request ends the connection."""
-    wire = FlowWire()
+    wire = EnginePair()
     wire.opens()
     wire.client.send(Hello("again", "", 0, ()).encode())
     wire.carry()

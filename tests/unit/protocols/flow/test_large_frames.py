@@ -7,7 +7,7 @@ from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, wr
 from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
 from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN
-from support.flow.engine_pair import NOW_MS, WALL_MS, FlowWire
+from support.flow.engine_pair import NOW_MS, WALL_MS, EnginePair
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
 
@@ -16,13 +16,13 @@ def frame_of(payload: bytes) -> bytes:
     return write_publish(1, 1, "t", payload, None, to_queue=False, ttl_ms=0, delay_ms=0)
 
 
-def opened() -> FlowWire:
-    wire = FlowWire(frame_bytes_max=2 * len(LARGE))
+def opened() -> EnginePair:
+    wire = EnginePair(frame_bytes_max=2 * len(LARGE))
     wire.opens()
     return wire
 
 
-def place(wire: FlowWire, data: bytes, *, at_once: int) -> list[FlowEvent]:
+def place(wire: EnginePair, data: bytes, *, at_once: int) -> list[FlowEvent]:
     """Put data to the gateway's room, so many bytes in a read."""
     for start in range(0, len(data), at_once):
         room, piece = wire.gateway.buffer(), data[start : start + at_once]
@@ -62,7 +62,7 @@ def test_there_is_no_room_before_it_pays(begun: int) -> None:
 
 
 def test_nobody_makes_the_gateway_hold_a_frame_before_it_is_known() -> None:
-    wire = FlowWire()
+    wire = EnginePair()
     wire.client.send(b"")
     wire.carry()
     events = wire.gateway.feed(frame_of(LARGE)[:100], NOW_MS, WALL_MS)

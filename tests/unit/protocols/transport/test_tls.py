@@ -19,7 +19,7 @@ from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFi
 from support.network.event_loops import RunOnLoop
 from support.network.recorded_connection import RecordedConnection, Recorder
 from support.network.recording_listener import dials, leaves, listens, meets, trusts, writes_certificate
-from support.network.tls_records import TlsByHand
+from support.network.tls_records import TlsRecords
 
 SENT = secrets.token_bytes(50_000)  # several records
 
@@ -30,12 +30,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     return writes_certificate(tmp_path_factory.mktemp("tls"), "localhost")
 
 
-async def is_met(files: TlsFiles) -> tuple[Listener, TlsByHand, RecordedConnection]:
+async def is_met(files: TlsFiles) -> tuple[Listener, TlsRecords, RecordedConnection]:
     """Start a listener; return it, a client by hand whose handshake is over, and the listener's side of it."""
     recorder = Recorder()
     listener = listens(recorder, tls=files)
     await listener.start()
-    client = await TlsByHand.dials(listener, trusts(files))
+    client = await TlsRecords.dials(listener, trusts(files))
     client.writer.write(await client.shakes_hands())
     return listener, client, await recorder.next_opened()
 
@@ -118,7 +118,7 @@ def test_handshake_data_and_end_may_come_in_any_pieces(run: RunOnLoop, files: Tl
         listener = listens(recorder, tls=files)
         await listener.start()
         for is_cut in (True, False):
-            client = await TlsByHand.dials(listener, trusts(files))
+            client = await TlsRecords.dials(listener, trusts(files))
             last = await client.shakes_hands() + client.enclosed(b"first") + client.enclosed(b"second") + client.end()
             for piece in [last[index : index + 1] for index in range(len(last))] if is_cut else [last]:
                 client.writer.write(piece)
@@ -237,7 +237,7 @@ def test_a_client_that_is_refused_learns_why(run: RunOnLoop, tmp_path: Path) -> 
         await listener.start()
         told: list[tuple[str, str]] = []
         listener.on_handshake_failed = lambda host, reason: told.append((host, reason))
-        client = await TlsByHand.dials(listener, trusts(files))
+        client = await TlsRecords.dials(listener, trusts(files))
         client.writer.write(await client.shakes_hands())
         with pytest.raises(ssl.SSLError, match=r"(?i)certificate required"):
             await client.reads()
@@ -257,13 +257,13 @@ def test_handshakes_that_their_client_gives_up_are_counted_and_those_the_listene
         recorder = Recorder()
         listener = listens(recorder, tls=files)
         await listener.start()
-        gone = await TlsByHand.dials(listener, trusts(files))
+        gone = await TlsRecords.dials(listener, trusts(files))
         await gone.shakes_hands()
         gone.writer.write_eof()
         await has_ended(gone.writer, listener)
         assert (listener.connection_count, listener.handshake_failed_count) == (0, 1)
 
-        waiting = await TlsByHand.dials(listener, trusts(files))
+        waiting = await TlsRecords.dials(listener, trusts(files))
         await waiting.shakes_hands()
         assert listener.connection_count == 1
         await listener.stop()
@@ -285,7 +285,7 @@ def test_a_client_that_resets_its_connection_in_the_handshake_is_told_of_by_its_
         listener = listens(Recorder(), tls=files)
         listener.on_handshake_failed = lambda host, _: told.append(host)
         await listener.start()
-        client = await TlsByHand.dials(listener, trusts(files))
+        client = await TlsRecords.dials(listener, trusts(files))
         if not is_first:
             await client.shakes_hands()
         accepted = client.writer.get_extra_info("socket")
