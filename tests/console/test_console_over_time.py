@@ -110,7 +110,9 @@ def test_a_late_answer_does_not_turn_the_page_back(page: Page, running: GatewayP
     expect(rows).to_have_count(1)
 
 
-def test_a_deed_goes_on_when_its_dialog_is_closed_and_is_told_of(page: Page, running: GatewayProcess, own: Own) -> None:
+def test_an_action_goes_on_when_its_dialog_is_closed_and_is_reported(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
     name = own("left-alone")
     running.create_queue(name)
     go(page, f"queues/{name}")

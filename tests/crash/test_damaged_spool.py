@@ -89,7 +89,7 @@ def fill(node: GatewayProcess, publisher: WirePublisher, count: int) -> None:
 
 
 @pytest.mark.parametrize("table", [FREE_LIST, NAMES])
-def test_a_broken_page_of_lmdb_is_told_from_a_full_spool_and_what_is_there_is_salvaged(
+def test_a_broken_page_of_lmdb_is_distinguished_from_a_full_spool_and_the_rest_is_salvaged(
     tmp_path: Path, table: str
 ) -> None:
     record = DeliveryRecord("load")
@@ -132,7 +132,7 @@ def test_a_broken_page_of_lmdb_is_told_from_a_full_spool_and_what_is_there_is_sa
     record.check_order()
 
 
-def test_nobody_starts_on_a_spool_whose_pages_are_broken_without_hearing_of_it(tmp_path: Path) -> None:
+def test_a_start_on_a_spool_with_broken_pages_reports_them(tmp_path: Path) -> None:
     """The journal of a broker that was killed: its leaf is found by doctor, and its messages come back."""
     record = DeliveryRecord("load")
     publisher = WirePublisher("publisher", topic="load", keys=["a"], qos=1, window=1)

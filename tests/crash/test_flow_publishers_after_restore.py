@@ -60,7 +60,7 @@ async def publish_over_a_restore(gateway: GatewayProcess) -> list[bytes]:
             return [payload async for chunk in reader for payload in chunk.columns.values(Column.PAYLOAD)]
 
 
-def test_a_publisher_that_may_miss_messages_after_a_restore_is_told_and_one_that_does_not_goes_on(
+def test_after_a_restore_a_publisher_that_may_miss_messages_gets_an_error_and_others_continue(
     tmp_path: Path,
 ) -> None:
     """Flow: publishing, incarnations. In the end each message is there once."""

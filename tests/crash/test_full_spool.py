@@ -54,7 +54,7 @@ def is_open(node: GatewayProcess, publisher: WirePublisher) -> bool:
     return publisher.confirmed_count > before
 
 
-def test_a_publisher_of_version_5_is_told_that_the_quota_is_exceeded_and_goes_on_later(node: GatewayProcess) -> None:
+def test_a_publisher_of_version_5_gets_quota_exceeded_and_continues_later(node: GatewayProcess) -> None:
     """MQTT 5, 3.4.2.1: PUBACK with 0x97; the connection stays."""
     record = DeliveryRecord("load")
     publisher = WirePublisher("publisher", topic="load", keys=["a"], qos=1, window=1, padding=PADDING)

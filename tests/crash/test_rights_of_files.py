@@ -27,7 +27,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
 
 
-def test_nobody_else_reads_what_a_gateway_writes(tmp_path: Path, without_a_umask: None) -> None:
+def test_files_of_a_gateway_are_unreadable_for_other_users(tmp_path: Path, without_a_umask: None) -> None:
     """Its spool, a backup, what is restored from that, and the audit log; nothing is told, for nothing is wide."""
     gateway = GatewayProcess(tmp_path / "node", {"log.audit_file": str(tmp_path / "audit.log")})
     publisher = WirePublisher("p", topic="load", keys=["a"], qos=1)
@@ -53,7 +53,7 @@ def test_nobody_else_reads_what_a_gateway_writes(tmp_path: Path, without_a_umask
         assert "other users of this machine" not in gateway.stderr
 
 
-def test_wider_rights_are_told_at_the_start_with_the_command_that_takes_them_away(tmp_path: Path) -> None:
+def test_wider_permissions_are_reported_at_the_start_with_the_command_that_removes_them(tmp_path: Path) -> None:
     """Those of a folder that an earlier release made. They are left: somebody may have given them."""
     with GatewayProcess(tmp_path) as gateway:
         gateway.stop()

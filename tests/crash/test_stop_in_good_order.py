@@ -68,7 +68,7 @@ def test_a_stop_under_load_loses_nothing_and_repeats_nothing_that_was_settled(tm
             seen.add((each.key, each.number))
 
 
-def test_a_backlog_nobody_has_seen_comes_unmarked_after_a_clean_restart(tmp_path: Path) -> None:
+def test_an_undelivered_backlog_comes_without_the_redelivered_flag_after_a_clean_restart(tmp_path: Path) -> None:
     record = DeliveryRecord("load")
     publisher = WirePublisher("p", topic="load", keys=["a"], qos=1, window=500)
     consumer = WireConsumer("c", filter_text="$queue/load", qos=1, record=record.note)
@@ -92,7 +92,7 @@ def test_a_backlog_nobody_has_seen_comes_unmarked_after_a_clean_restart(tmp_path
     assert not any(each.redelivered for each in record.received)
 
 
-def test_a_stop_when_nobody_is_connected_needs_nobody(tmp_path: Path) -> None:
+def test_a_stop_without_clients_waits_for_none(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path)
     with gateway:
         gateway.send_signal(signal.SIGTERM)

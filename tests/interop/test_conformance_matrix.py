@@ -103,7 +103,7 @@ def test_what_both_can_say_arrives(
 
 
 @pytest.mark.parametrize("receiver", [adapter.name for adapter in RECEIVERS])
-def test_a_structure_is_json_to_whoever_does_not_know_it(
+def test_a_structure_is_json_to_clients_that_do_not_know_it(
     senders: dict[str, Speaker], receivers: dict[str, Hearer], queue: str, receiver: str
 ) -> None:
     """Reference 22, body map and list: JSON, and said to be."""

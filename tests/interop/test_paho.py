@@ -63,7 +63,7 @@ def test_every_transport_carries_every_version(
 
 
 @each_version
-def test_a_retained_message_waits_for_who_subscribes_later(
+def test_a_retained_message_is_sent_to_later_subscribers(
     node: GatewayProcess, topic: str, version: MQTTProtocolVersion
 ) -> None:
     with PahoClient("p", version=version) as publisher:

@@ -67,7 +67,7 @@ def test_a_node_starts_on_a_full_store_without_the_declared_queues_it_cannot_wri
     assert "first" in names_of_queues(world)
 
 
-def test_a_client_whose_session_cannot_be_stored_is_told_so(world: World) -> None:
+def test_a_client_whose_session_cannot_be_stored_gets_an_error(world: World) -> None:
     """It is disconnected with 0x97, and nothing of it is an error of the node: those fail the world's checks."""
     client = world.clients["s0"]
     client.connect(clean_start=False)

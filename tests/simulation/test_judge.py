@@ -41,7 +41,7 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def test_a_rejection_by_who_has_lost_the_partition_counts_for_nothing(world: World) -> None:
+def test_a_rejection_by_a_former_owner_of_the_partition_is_ignored(world: World) -> None:
     """The owner that came after it has accepted the message: it is no dead message."""
     owner, newcomer = world.clients["c1"], world.clients["c2"]
     newcomer.mode = PROMPT

@@ -151,7 +151,7 @@ def test_what_was_settled_too_late_is_not_settled(scene: Scene) -> None:
     assert not seen.was_rejected
 
 
-def test_what_a_flow_was_told_to_hold_no_more_may_come_again(scene: Scene) -> None:
+def test_messages_that_were_taken_from_a_flow_may_come_again(scene: Scene) -> None:
     """A worker that was late to settle may read on, and the queue gives it the same message."""
     message = scene.message()
     scene.delivers(message)

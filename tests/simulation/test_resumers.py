@@ -122,7 +122,7 @@ def scene() -> Scene:
     return with_a_message(Scene())
 
 
-def test_nobody_else_may_get_what_a_client_holds_that_is_away_until_its_time_is_over(scene: Scene) -> None:
+def test_messages_of_an_absent_client_may_go_to_no_other_until_its_time_is_over(scene: Scene) -> None:
     scene.tap.ended()
     scene.now_us += 1_000_000 * (AWAY_S - 1)
     with pytest.raises(Violation, match="was not done with it"):

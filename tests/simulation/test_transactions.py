@@ -45,7 +45,7 @@ def test_what_a_commit_has_settled_may_not_come_again_after_a_crash(scene: Scene
         scene.delivers(scene.orders, scene.settled, count=2)
 
 
-def test_what_a_commit_settles_may_be_with_nobody_else_by_then(scene: Scene) -> None:
+def test_messages_that_a_commit_settles_may_be_with_no_other_consumer(scene: Scene) -> None:
     scene.orders.seen[scene.settled.number].holder = Line(scene.truth, "another", "orders")
     with pytest.raises(Violation, match="another consumer had by then"):
         scene.transaction.answered(is_accepted=True)
@@ -57,7 +57,7 @@ def test_what_a_refused_commit_would_have_settled_is_owed_still(scene: Scene) ->
     assert scene.orders.lines["p"] == [scene.settled], "nothing may overtake it"
 
 
-def test_a_transaction_that_nobody_heard_the_end_of_may_not_come_in_part(scene: Scene) -> None:
+def test_a_transaction_with_an_unknown_outcome_may_not_be_partial(scene: Scene) -> None:
     scene.transaction.unheard()
     scene.delivers(scene.orders, scene.published)
     with pytest.raises(Violation, match=r"came, and .* not into audit"):

@@ -46,7 +46,7 @@ def archived(spark: SparkSession, folder: Path) -> list[int]:
     return sorted(int(bytes(row.payload)) for row in spark.read.parquet(*files).select("payload").collect())
 
 
-def test_everything_is_archived_acknowledged_and_told_in_a_line_for_each_batch(
+def test_everything_is_archived_acknowledged_and_reported_in_a_line_for_each_batch(
     spark: SparkSession, broker: GatewayProcess, tmp_path: Path
 ) -> None:
     broker.create_queue("kept", access_type="non-exclusive", partition_count=2)

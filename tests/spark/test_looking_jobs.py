@@ -124,7 +124,7 @@ def test_payloads_are_described_by_the_beginning_of_their_topic(spark: SparkSess
     assert found.is_clean
 
 
-def test_what_a_schema_does_not_fit_counts_in_topics_too_that_are_not_told_of(spark: SparkSession) -> None:
+def test_schema_mismatches_count_in_unlisted_topics_too(spark: SparkSession) -> None:
     often: list[tuple[str | None, bytes, int, dict[str, str]]] = [
         (f"t{number:03}", b"{}", 0, {}) for number in range(TOPICS_MAX)
     ]

@@ -52,7 +52,7 @@ def test_when_the_gateway_ends_it_says_so_soon_and_its_queue_goes_by_itself(tmp_
         assert queue["config"]["expires_unbound_s"] == 60
 
 
-def test_where_nobody_answers_it_says_so(tmp_path: Path) -> None:
+def test_an_unreachable_flow_port_is_reported(tmp_path: Path) -> None:
     with gateway(tmp_path) as node:
         run = node.command("bench", "--flow-url", "flow://127.0.0.1:1", "--duration", "1")
         assert run.returncode == 3

@@ -59,7 +59,7 @@ def test_the_three_commands_of_the_readme_take_a_message_from_publisher_to_consu
     comes_to_hold(node, 0)
 
 
-def test_commands_that_go_on_end_when_they_are_told_to(node: GatewayProcess) -> None:
+def test_continuous_commands_end_on_a_signal(node: GatewayProcess) -> None:
     """They take the signal: process 1 of a container hears no other. A consumer has acknowledged what it printed."""
     says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
     says(node.command("pub", "--topic", "orders/eu", "--message", "hello"))
@@ -92,7 +92,7 @@ def test_a_refused_message_is_explained(node: GatewayProcess) -> None:
     assert "nothing-waits" in says(node.command("explain", "key", "orders", "customer-7"))
 
 
-def test_a_message_waits_until_somebody_consumes_it(node: GatewayProcess) -> None:
+def test_a_message_waits_for_a_consumer(node: GatewayProcess) -> None:
     says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
     says(node.command("pub", "--topic", "orders/eu", "--message", "first", "--message", "second"))
     assert "orders/eu" in says(node.command("queue", "browse", "orders"))
@@ -127,7 +127,7 @@ def test_a_publisher_that_waits_for_its_next_line_is_still_there(tmp_path: Path)
             assert "the gateway closed the connection" in publisher.stderr.read()
 
 
-def test_a_gateway_whose_announcement_nobody_reads_goes_on(tmp_path: Path) -> None:
+def test_a_gateway_whose_output_is_closed_keeps_running(tmp_path: Path) -> None:
     """Neither a reader that has gone, nor a full disk behind standard output, is a reason to end, or to end badly."""
     read_end, write_end = os.pipe()
     os.close(read_end)

@@ -19,7 +19,7 @@ def view(node: GatewayProcess, command: str, *, lines: int) -> TerminalCommand:
     return TerminalCommand([*PYTHON, command, "--interval", "0.2", "--url", node.admin_url], lines=lines)
 
 
-def test_actors_are_drawn_until_somebody_interrupts(node: GatewayProcess) -> None:
+def test_actors_are_drawn_until_an_interrupt(node: GatewayProcess) -> None:
     with view(node, "actors", lines=100) as actors:
         actors.draws("orders")
         actors.draws("orders")

@@ -100,7 +100,7 @@ async def test_sasl_is_answered_with_a_header_and_mechanisms_at_once(broker: Run
     assert "Symbol('ANONYMOUS')" in words[1]
 
 
-async def test_a_name_that_no_account_has_is_nobodys_where_nobody_needs_one(broker: RunningBroker) -> None:
+async def test_an_unknown_user_name_is_anonymous_where_no_account_is_required(broker: RunningBroker) -> None:
     """As in MQTT: examples of AMQPNetLite and of SAP's client show `guest` whether it is asked for or not."""
     await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
     frames = golden("frames.txt")
@@ -133,7 +133,7 @@ async def test_scram_is_offered_where_it_can_prove_an_account(broker: RunningBro
 
 
 @ACCOUNTS
-async def test_who_must_show_who_they_are_cannot_do_without_sasl(broker: RunningBroker) -> None:
+async def test_sasl_is_required_where_authentication_is(broker: RunningBroker) -> None:
     """Case 2: the header that is wanted, and nothing else."""
     assert await hears(broker, AMQP) == ["SASL"]
 
@@ -276,7 +276,7 @@ async def believing(tmp_path: Path, tokens: TokenServer, *settings: str) -> Asyn
         yield broker
 
 
-async def test_a_token_lets_in_and_a_bad_one_is_told_nothing(tmp_path: Path, tokens: TokenServer) -> None:
+async def test_a_valid_token_is_accepted_and_a_bad_one_gets_no_details(tmp_path: Path, tokens: TokenServer) -> None:
     """Case 8: OAUTHBEARER's failure has a challenge and an answer to it, XOAUTH2's has not."""
     async with believing(tmp_path, tokens) as broker:
         secret = init("OAUTHBEARER", bearer(tokens.token(), "ada"))

@@ -83,7 +83,7 @@ async def test_what_the_window_has_no_room_for_stays_in_its_queue(broker: Runnin
     await client.close()
 
 
-async def test_a_slow_consumer_holds_nobody_up(broker: RunningBroker) -> None:
+async def test_a_slow_consumer_delays_no_other(broker: RunningBroker) -> None:
     """Test case 40: what one without credit does not take goes to the other."""
     inside = await queue(broker)
     slow = await AmqpClient.open(broker.amqp_port, "slow")

@@ -128,7 +128,7 @@ async def test_a_message_that_was_late_and_came_again_is_resumed_once(broker: Ru
     assert broker.node.credit.used == 0
 
 
-async def test_nobody_else_gets_what_an_absent_client_holds_until_its_time_is_over(
+async def test_messages_of_an_absent_client_go_to_no_other_until_its_time_is_over(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """3.5.6: the terminus lasts for the timeout; then what it held goes back to the queue, its count one higher."""

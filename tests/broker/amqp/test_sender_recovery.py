@@ -123,7 +123,7 @@ async def test_nothing_comes_over_the_old_connection_while_the_attach_waits_for_
     assert await stored(orders) == [b"a", b"b"]
 
 
-async def test_a_rejected_delivery_is_told_as_such(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_a_rejected_delivery_is_reported_as_such(broker: RunningBroker, amqp: AmqpClients) -> None:
     """2.6.13: the outcome comes back, whatever it was."""
     await orders_of(broker, max_msg_size=100)
     peer = await amqp.connect()

@@ -148,7 +148,7 @@ async def test_a_global_subscription_is_one_for_all_containers(broker: RunningBr
     " subscribe_share_name_exceptions: [{topic: work}]}]",
     "authentication.users.1.acl_profile=apart",
 )
-async def test_a_subscription_is_ended_by_nobody_who_may_not_share_it(broker: RunningBroker) -> None:
+async def test_a_subscription_is_not_ended_by_a_client_that_may_not_share_it(broker: RunningBroker) -> None:
     """Ending it is an attach, too: nobody else is there to say that it is wanted still."""
     ada = await AmqpClient.open(broker.amqp_port, "a", account=("ada", "a"))
     await ada.receiver("work", durable(capabilities=GLOBAL_DURABLE))

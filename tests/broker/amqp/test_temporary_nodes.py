@@ -43,7 +43,7 @@ async def test_a_dynamic_source_is_a_queue_that_anybody_may_send_to(broker: Runn
     await answering.close()
 
 
-async def test_nobody_else_receives_from_a_temporary_queue(broker: RunningBroker) -> None:
+async def test_other_clients_cannot_receive_from_a_temporary_queue(broker: RunningBroker) -> None:
     """JMS 6.2.2; another connection under the same container id is another connection."""
     first = await AmqpClient.open(broker.amqp_port, "c")
     address = await made_queue(first)
@@ -85,7 +85,7 @@ async def test_no_wildcard_finds_what_is_sent_to_a_temporary_topic(broker: Runni
 
 
 @pytest.mark.parametrize("share", ["", "$share/g/"])
-async def test_nobody_subscribes_to_a_temporary_topic_by_another_protocol_or_by_sharing(
+async def test_a_temporary_topic_has_no_subscribers_of_other_protocols_or_shares(
     broker: RunningBroker, share: str
 ) -> None:
     """JMS 6.2.2: whoever is asked for a reply learns the name; that is to send there, not to listen."""

@@ -526,7 +526,7 @@ async def test_a_client_that_takes_no_rejected_has_its_coordinator_detached_inst
     await peer.is_detached("amqp:transaction:unknown-id")
 
 
-async def test_what_is_no_request_is_rejected(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_an_invalid_request_is_rejected(broker: RunningBroker, amqp: AmqpClients) -> None:
     """4.5: declare and discharge are all that a coordinator takes; global ids are for distributed transactions."""
     await queue(broker)
     peer = await client(amqp)

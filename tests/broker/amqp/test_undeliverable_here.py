@@ -51,7 +51,7 @@ async def test_the_message_goes_to_the_other_consumer_and_not_again_to_this_one(
     await elsewhere.close()
 
 
-async def test_with_nobody_else_it_is_dead(broker: RunningBroker) -> None:
+async def test_without_another_consumer_the_message_is_dead(broker: RunningBroker) -> None:
     """Test case 47, one consumer: to the dead message queue, with a reason of its own."""
     await queue(broker, b"1", b"2")
     here = await consumer(broker, "here", credit=10)

@@ -118,7 +118,7 @@ async def test_a_client_has_the_priority_of_its_profile_where_it_asks_for_none(b
     assert await of_profile.payloads(1) == [b"2"]
 
 
-async def test_what_is_no_priority_is_refused_with_what_is_allowed(broker: RunningBroker) -> None:
+async def test_an_invalid_priority_is_refused_with_the_allowed_ones(broker: RunningBroker) -> None:
     client = await broker.connect("c", 5)
     for given, reason in (
         (at("P5"), "'P5' is no Deliver-To-One priority; allowed: P1 (the best) to P4, or DA (deliver always)"),

@@ -32,7 +32,7 @@ async def test_a_flow_over_many_partitions_stops_at_its_maximum_and_goes_on(brok
 
 
 @pytest.mark.settings("limits.delivered_unacked_max=3")
-async def test_at_the_maximum_of_the_node_nobody_gets_more_until_somebody_settles(broker: RunningBroker) -> None:
+async def test_at_the_maximum_of_the_node_no_consumer_gets_more_until_a_settlement(broker: RunningBroker) -> None:
     """Solace 6.4 and 13.5, with the events of the maximum."""
     await create(broker, "a", subscriptions=["a"])
     await create(broker, "b", subscriptions=["b"])

@@ -33,7 +33,7 @@ def gave_up(view: QueueView, **counts: int) -> bool:
     return view.discards == counts
 
 
-async def test_a_message_expires_though_nobody_consumes(broker: RunningBroker) -> None:
+async def test_a_message_expires_without_a_consumer(broker: RunningBroker) -> None:
     """Solace 4.9: maxTtl counts from the arrival on the queue."""
     await create(broker, subscriptions=["t"], respect_ttl_enabled=True, max_ttl=1)
     await (await broker.connect()).publish("t", b"short-lived", qos=1)

@@ -133,7 +133,7 @@ async def test_the_number_of_messages(broker: RunningBroker) -> None:
     assert len(await event_texts(broker, "SYSTEM_AD_MSG_COUNT_UTILIZATION_EXCEEDED")) == 1
 
 
-async def test_messages_that_nobody_subscribes_to_are_dropped_and_counted(broker: RunningBroker) -> None:
+async def test_messages_without_subscribers_are_dropped_and_counted(broker: RunningBroker) -> None:
     """Solace 6.3: no subscription match. MQTT 5 says so with a success code [3.4.2.1]."""
     client = await broker.connect(level=5)
     assert await answer_to(client) == (NO_MATCHING_SUBSCRIBERS, "")
@@ -142,7 +142,7 @@ async def test_messages_that_nobody_subscribes_to_are_dropped_and_counted(broker
 
 
 @pytest.mark.settings("vpn.reject_msg_to_sender_on_no_subscription_match=true")
-async def test_messages_that_nobody_subscribes_to_are_refused_where_that_is_wanted(broker: RunningBroker) -> None:
+async def test_messages_without_subscribers_are_refused_where_configured(broker: RunningBroker) -> None:
     """Solace 6.3: rejectMsgToSenderOnNoSubscriptionMatchEnabled."""
     await create_queue(broker)
     client = await broker.connect(level=5)

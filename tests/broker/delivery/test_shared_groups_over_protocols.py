@@ -52,7 +52,7 @@ async def test_guaranteed_messages_go_to_one_member_of_either_protocol(broker: R
     await amqp.close()
 
 
-async def test_the_queue_of_a_group_is_found_after_a_restart_whoever_made_it(broker: RunningBroker) -> None:
+async def test_the_queue_of_a_group_is_found_after_a_restart_whichever_client_made_it(broker: RunningBroker) -> None:
     """An AMQP link that wrote the filter its way has left, and the member that is left writes it in MQTT's."""
     client = await AmqpClient.open(broker.amqp_port, "link")
     await client.receiver("link", Source(SMF_FORM, durable=2), credit=0)

@@ -63,7 +63,7 @@ async def test_a_chunk_says_where_it_goes_on_and_how_far_one_may_read(broker: Ru
         assert (behind.columns.count, behind.next_sequence) == (0, 101)
 
 
-async def test_what_is_gone_is_told_with_its_reason(broker: RunningBroker) -> None:
+async def test_a_deletion_is_reported_with_its_reason(broker: RunningBroker) -> None:
     """Flow: reading in bulk, gaps."""
     await create(broker)
     await filled(broker, 5)

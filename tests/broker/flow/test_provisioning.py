@@ -125,7 +125,7 @@ async def test_what_cannot_be_provisioned_is_refused_with_a_code(broker: Running
 
 
 @ACCOUNTS
-async def test_queues_are_changed_and_deleted_by_who_may(broker: RunningBroker) -> None:
+async def test_queues_are_changed_and_deleted_with_permission_only(broker: RunningBroker) -> None:
     """Flow: provisioning, rights. The maker owns the queue; others have what its permission says."""
     ada, bob = FlowClient(broker.flow_port, name="ada"), FlowClient(broker.flow_port, name="bob")
     for client, password in ((ada, b"\0ada\0engine"), (bob, b"\0bob\0builder")):
@@ -279,7 +279,7 @@ async def test_a_browser_may_select_and_hears_of_the_end_of_its_queue(broker: Ru
         assert (ended.flow_id, ended.state, ended.code) == (flow_id, ENDED, codes.REVOKED)
 
 
-async def test_a_browser_that_does_not_read_holds_up_nobody(broker: RunningBroker) -> None:
+async def test_a_browser_that_does_not_read_delays_no_other_client(broker: RunningBroker) -> None:
     """Flow: consuming, browsing. What does not fit into its socket waits in the queue, and comes when there is room."""
     await create(broker)
     async with BulkClient(broker.flow_port) as client:

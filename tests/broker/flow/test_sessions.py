@@ -36,7 +36,7 @@ from support.network.tokens import TokenServer, bearer
 ACCOUNTS = pytest.mark.accounts(ada="engine")
 
 
-async def test_a_client_is_told_the_limits_and_let_in_without_a_name_on_loopback(broker: RunningBroker) -> None:
+async def test_an_anonymous_client_on_loopback_is_accepted_and_gets_the_limits(broker: RunningBroker) -> None:
     """Flow: sessions. WELCOME says what is in force."""
     async with FlowClient(broker.flow_port, keep_alive_ms=5_000) as client:
         assert client.welcome is not None
@@ -114,7 +114,7 @@ async def test_a_client_that_says_nothing_for_three_intervals_is_gone(broker: Ru
     await client.ended()
 
 
-async def test_a_client_that_does_not_say_who_it_is_is_cut_off(broker: RunningBroker) -> None:
+async def test_a_client_that_does_not_authenticate_is_disconnected(broker: RunningBroker) -> None:
     """Flow: sessions, limits before authentication."""
     client = FlowClient(broker.flow_port)
     await client.connect()
@@ -179,7 +179,7 @@ async def test_a_node_that_stops_lets_clients_finish(broker: RunningBroker) -> N
     await stopping
 
 
-async def test_who_does_not_go_is_told_that_the_time_is_over(broker: RunningBroker) -> None:
+async def test_a_client_that_stays_gets_shutting_down_when_the_time_is_over(broker: RunningBroker) -> None:
     """Flow: sessions, GOAWAY."""
     client = FlowClient(broker.flow_port)
     await client.open()
@@ -288,7 +288,7 @@ async def test_answers_of_other_actors_are_bounded_as_well(broker: RunningBroker
 
 
 @ACCOUNTS
-async def test_a_client_that_took_too_long_is_not_told_as_connected(
+async def test_a_client_that_took_too_long_is_not_reported_as_connected(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flow: sessions. Its connection had ended when its password was found right, and was told as ended never."""

@@ -42,7 +42,7 @@ async def test_a_request_is_a_message_and_its_reply_the_response(broker: Running
         assert (answer.status_code, answer.content, answer.headers["content-type"]) == (200, b"7", "text/plain")
 
 
-async def test_nobody_behind_the_gateway_is_404(broker: RunningBroker) -> None:
+async def test_a_request_without_a_consumer_gets_404(broker: RunningBroker) -> None:
     """Solace 8.5: no match is a 404 with an error body."""
     async with http_client(broker) as client:
         answer = await client.get("/none")

@@ -56,7 +56,7 @@ async def test_a_password_that_an_account_has_no_more_is_not_remembered(
         assert broker.node.http.open_connections() == [connection]
 
 
-async def test_a_name_that_no_account_has_is_nobodys_where_nobody_needs_one(broker: RunningBroker) -> None:
+async def test_an_unknown_user_name_is_anonymous_where_no_account_is_required(broker: RunningBroker) -> None:
     """As in MQTT: libraries show a name whether it is asked for or not."""
     node = NodeView(broker.node)
     await create(broker, "q", permission="consume")

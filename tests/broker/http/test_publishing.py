@@ -264,7 +264,7 @@ async def test_only_users_publish_where_there_are_users(broker: RunningBroker) -
     assert broker.node.http.counters.refused == {"not_authenticated": 4}
 
 
-async def test_other_methods_are_told_what_there_is(broker: RunningBroker) -> None:
+async def test_other_methods_get_405_with_the_allowed_ones(broker: RunningBroker) -> None:
     async with http_client(broker) as client:
         answer = await client.put("/a")
         assert (answer.status_code, answer.headers["allow"]) == (405, "OPTIONS, POST")
@@ -314,7 +314,7 @@ async def test_requests_may_be_sent_ahead_of_answers(broker: RunningBroker) -> N
         ),
     ],
 )
-async def test_what_is_no_request_ends_the_connection(broker: RunningBroker, sent: bytes, status: int) -> None:
+async def test_an_invalid_request_ends_the_connection(broker: RunningBroker, sent: bytes, status: int) -> None:
     """RFC 9112 2.2, 6.1; RFC 6585 5. Never a hang, and never memory without end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
     writer.write(sent)
@@ -338,7 +338,7 @@ async def test_a_request_that_does_not_end_ends_the_connection(broker: RunningBr
     writer.close()
 
 
-async def test_a_client_that_leaves_while_its_message_is_stored_harms_nobody(broker: RunningBroker) -> None:
+async def test_a_client_that_leaves_while_its_message_is_stored_does_no_harm(broker: RunningBroker) -> None:
     """The message was taken: it stays, and its answer is for nobody."""
     await create(broker, "q")
     for _ in range(20):
@@ -422,7 +422,7 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(broker:
             await asyncio.sleep(0.01)
 
 
-async def test_a_missing_queue_is_named_beside_a_topic_that_nobody_hears(broker: RunningBroker) -> None:
+async def test_a_missing_queue_is_named_beside_a_topic_without_subscribers(broker: RunningBroker) -> None:
     """A queue must exist, a topic need not be heard."""
     lines = [{"destination": "/TOPIC/none"}, {"destination": "/QUEUE/none"}, {"destination": "/TOPIC/none"}]
     body = b"\n".join(orjson.dumps(line) for line in lines)

@@ -11,7 +11,7 @@ MAXIMUM_QOS, RETAIN_AVAILABLE = 36, 37  # properties of CONNACK
 
 
 @pytest.mark.settings("mqtt.maximum_qos=1", "mqtt.retain_available=false")
-async def test_a_5_0_client_is_told_what_there_is_not(broker: RunningBroker) -> None:
+async def test_a_5_0_client_gets_the_features_that_are_unavailable(broker: RunningBroker) -> None:
     """[3.2.2-9] [3.2.2-14]."""
     accepted = (await broker.connect(level=5)).accepted
     assert (accepted.value(MAXIMUM_QOS), accepted.value(RETAIN_AVAILABLE)) == (1, 0)
@@ -41,7 +41,7 @@ async def test_where_nothing_is_settled_a_queue_is_not_consumed(broker: RunningB
 
 @EVERY_LEVEL
 @pytest.mark.settings("mqtt.maximum_qos=1")
-async def test_a_publish_above_the_maximum_ends_the_connection_and_reaches_nobody(
+async def test_a_publish_above_the_maximum_ends_the_connection_and_is_not_delivered(
     broker: RunningBroker, level: int
 ) -> None:
     """[3.2.2-11]."""

@@ -113,7 +113,7 @@ async def test_what_a_member_has_and_its_window_keeps_from_being_settled_stays_i
     assert (partition.waiting_count, partition.discards) == (0, {})
 
 
-async def test_what_waits_for_a_member_whose_right_to_its_group_has_gone_is_for_nobody(broker: RunningBroker) -> None:
+async def test_messages_waiting_for_a_member_without_permission_are_delivered_to_none(broker: RunningBroker) -> None:
     """[4.8.2-5]: its subscription has ended, and with that the reason to keep the message."""
     client, _ = await taken(broker, SHARE)
     other = await broker.connect_durable("other")

@@ -13,7 +13,7 @@ TEN_ALIASES = pytest.mark.settings("mqtt.topic_alias_maximum=10")
 @EVERY_LEVEL
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("topic", [b"a/+", b"#", b"", b"a\x00b", b"\xff"])
-async def test_what_is_no_topic_name_ends_the_connection(
+async def test_an_invalid_topic_name_ends_the_connection(
     broker: RunningBroker, level: int, qos: int, topic: bytes
 ) -> None:
     """[3.3.2-2] [4.7.3-1] [1.5.4-1] [1.5.4-2]."""

@@ -69,7 +69,7 @@ async def test_the_reason_string_names_the_queue_that_is_not_there(broker: Runni
 
 @pytest.mark.parametrize("retain", [False, True])
 @pytest.mark.parametrize(("level", "qos"), [(4, 0), (4, 1), (4, 2), (5, 0)])
-async def test_who_cannot_be_told_goes_on_and_what_is_dropped_is_counted(
+async def test_a_publisher_without_reason_codes_continues_and_dropped_messages_are_counted(
     broker: RunningBroker, level: int, qos: int, retain: bool
 ) -> None:
     """[3.1.1: 3.3.5-2]: the end of the connection would have it send the same again for ever."""

@@ -375,7 +375,7 @@ async def test_more_than_our_receive_maximum_is_a_violation(broker: RunningBroke
 
 @EVERY_LEVEL
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_a_publish_that_is_not_allowed_reaches_nobody(broker: RunningBroker, level: int, qos: int) -> None:
+async def test_a_publish_without_permission_is_not_delivered(broker: RunningBroker, level: int, qos: int) -> None:
     """[3.3.5-2]: 5.0 is told 0x87, 3.x is acknowledged; the connection lives."""
     witness = await broker.connect(level=level)
     await witness.subscribe("#", "$SYS/#", qos=2)

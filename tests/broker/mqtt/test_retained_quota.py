@@ -95,7 +95,7 @@ async def test_a_larger_one_in_the_place_of_another_needs_room(broker: RunningBr
 
 @EITHER
 @pytest.mark.parametrize(("level", "qos"), [(5, 0), (4, 0), (4, 1), (4, 2), (3, 1)])
-async def test_who_cannot_be_told_has_its_message_delivered_and_not_retained(
+async def test_a_publisher_without_reason_codes_has_its_message_delivered_and_not_retained(
     broker: RunningBroker, reason: str, level: int, qos: int
 ) -> None:
     """QoS 0, and MQTT 3.x, which has no word for it and would send it again for ever."""

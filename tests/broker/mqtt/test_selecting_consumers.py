@@ -46,7 +46,7 @@ async def test_consumers_get_what_they_select_and_the_rest_stays_for_others(brok
     assert (await anything.message()).payload == b"2"
 
 
-async def test_a_message_that_is_given_back_goes_to_whoever_selects_it(broker: RunningBroker) -> None:
+async def test_a_released_message_goes_to_a_flow_that_selects_it(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"], access_type="non-exclusive")
     first = await consumer(broker, "color IN ('red', 'blue')")
     await published(broker, "red", "blue")

@@ -154,7 +154,7 @@ async def test_numbers_in_properties_of_mqtt_are_texts_unless_the_selector_says_
     await never.is_quiet()
 
 
-async def test_what_is_no_selector_is_refused_with_its_place(broker: RunningBroker) -> None:
+async def test_an_invalid_selector_is_refused_with_its_place(broker: RunningBroker) -> None:
     """3.9.2.1.2: SUBACK has a Reason String; 0x83, for 5.0 has no selectors and no code about them."""
     client = await broker.connect("c", level=5)
 
@@ -171,7 +171,9 @@ async def test_what_is_no_selector_is_refused_with_its_place(broker: RunningBrok
     assert await client.payloads(1) == [b"any"]
 
 
-async def test_who_gets_nothing_of_a_message_is_nobody_to_its_publisher(broker: RunningBroker) -> None:
+async def test_a_subscriber_whose_selector_does_not_match_does_not_count_for_the_publisher(
+    broker: RunningBroker,
+) -> None:
     """[3.4.2-1]: 0x10, no matching subscribers, counts selectors."""
     subscriber = await broker.connect("s", level=5)
     assert await subscriber.subscribe("t", qos=1, properties=selecting("color = 'red'")) == [1]

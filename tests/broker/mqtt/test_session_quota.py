@@ -84,7 +84,7 @@ async def test_a_session_that_is_there_is_resumed_and_begun_anew_at_the_limit(
 
 
 @COUNT
-async def test_nobody_takes_the_place_of_a_session_that_begins_anew(
+async def test_no_other_session_takes_the_place_of_one_that_begins_anew(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though for a moment there is neither the old one nor the new one: the store has to forget the old one first."""

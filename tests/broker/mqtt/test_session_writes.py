@@ -95,7 +95,7 @@ async def test_a_client_that_subscribes_again_to_what_it_had_waits_for_no_commit
     assert spool.commits_count > before
 
 
-async def test_whoever_subscribes_to_one_more_has_that_one_written(broker: RunningBroker) -> None:
+async def test_a_further_subscription_writes_one_row_only(broker: RunningBroker) -> None:
     """A client may have thousands. What was refused is written with what comes next."""
     runtime, session = broker.node.runtime, Session("many", expiry_s=60)
     spool = Inbox(runtime.dispatcher, Scheduled())  # that nobody empties

@@ -179,7 +179,7 @@ async def test_takeover_hands_over_what_was_not_acknowledged(broker: RunningBrok
 
 
 @pytest.mark.accounts(ada="engine")
-async def test_a_wrong_password_takes_nobody_s_connection(broker: RunningBroker) -> None:
+async def test_a_wrong_password_takes_over_no_connection(broker: RunningBroker) -> None:
     """Section 3.1.4: checks come first."""
     client = await broker.connect("same", 5, user_name="ada", password=b"engine")
     intruder = await broker.open(5)

@@ -195,7 +195,7 @@ async def test_a_qos_2_message_that_was_sent_is_completed_with_the_same_client(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_qos_2_message_of_a_member_whose_session_ends_goes_to_nobody(
+async def test_a_qos_2_message_of_a_member_whose_session_ends_is_not_redelivered(
     broker: RunningBroker, restarts: bool
 ) -> None:
     """[4.8.2-5]: it is dropped, and counted."""
@@ -211,7 +211,7 @@ async def test_a_qos_2_message_of_a_member_whose_session_ends_goes_to_nobody(
     assert partition.discards == {"session_ended": 1}
 
 
-async def test_a_qos_2_message_of_a_member_without_a_kept_session_goes_to_nobody(broker: RunningBroker) -> None:
+async def test_a_qos_2_message_of_a_member_without_a_kept_session_is_not_redelivered(broker: RunningBroker) -> None:
     """[4.8.2-5]: its session ends with the connection."""
     brief, other = await broker.connect("brief", 5), await broker.connect("other", 5)
     await brief.subscribe("$share/g/t", qos=2)
@@ -255,7 +255,7 @@ async def test_a_member_that_takes_over_its_own_session_completes_its_messages(b
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-async def test_a_message_that_a_member_refuses_is_given_to_nobody_else(broker: RunningBroker, qos: int) -> None:
+async def test_a_message_that_a_member_refuses_goes_to_no_other_member(broker: RunningBroker, qos: int) -> None:
     """[4.8.2-6]."""
     members = [await broker.connect(f"member-{number}", 5) for number in range(2)]
     for member in members:
@@ -426,7 +426,7 @@ async def test_a_group_keeps_its_partitions_over_a_restart(broker: RunningBroker
     assert sorted(messages) == [b"%d" % number for number in range(8)]
 
 
-async def test_what_cannot_be_had_of_partitions_is_refused_and_joins_nobody(broker: RunningBroker) -> None:
+async def test_an_invalid_number_of_partitions_is_refused_and_joins_no_group(broker: RunningBroker) -> None:
     first, other = await broker.connect("a", 5), await broker.connect("b", 5)
     assert "'1001' is no number of partitions; allowed: one, 1 to 1000" in await refusal(
         first, "$share/g/t", 1, partitions("1001")

@@ -178,7 +178,7 @@ async def test_subscribing_again_in_a_resumed_session_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("per_packet", [1, 2 * FILTERS_PER_TURN_MAX])
-async def test_many_requests_that_need_nobody_else_are_not_all_carried_out_in_one_turn(
+async def test_many_requests_without_asks_are_not_all_carried_out_in_one_turn(
     broker: RunningBroker, per_packet: int
 ) -> None:
     """What came behind them waits, in its order, and the other clients do not."""

@@ -34,7 +34,7 @@ async def test_wildcards_match_levels(broker: RunningBroker, topic_filter: str, 
 
 @EVERY_LEVEL
 @pytest.mark.parametrize("topic_filter", ["a#", "a/#/b", "a+", "+a", "+a/b", "##", ""])
-async def test_what_is_no_filter_is_refused_and_the_connection_lives(
+async def test_an_invalid_filter_is_refused_and_the_connection_lives(
     broker: RunningBroker, level: int, topic_filter: str
 ) -> None:
     """[4.7.1-1] [4.7.1-2] [4.7.3-1]; 3.1 has no code for it: it is told a QoS, and gets nothing."""

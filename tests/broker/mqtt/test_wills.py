@@ -227,7 +227,7 @@ async def test_a_will_carries_its_properties_but_not_its_delay(broker: RunningBr
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-async def test_takeover_publishes_the_will_of_the_one_who_goes(broker: RunningBroker, level: int) -> None:
+async def test_takeover_publishes_the_will_of_the_old_connection(broker: RunningBroker, level: int) -> None:
     """[3.1.2-8]: the older connection ends without a DISCONNECT of its client."""
     witness = await heir(broker, level)
     await broker.connect("same", level, will=WillPart())

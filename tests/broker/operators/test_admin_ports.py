@@ -144,7 +144,7 @@ def test_without_accounts_it_is_for_this_machine_only(tmp_path: Path) -> None:
         load(None, settings=without)
 
 
-def test_nobody_is_let_in_when_the_admin_port_is_taken(run: RunOnLoop, tmp_path: Path) -> None:
+def test_no_client_is_accepted_when_the_admin_port_is_taken(run: RunOnLoop, tmp_path: Path) -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             settings = ("admin.enabled=true", f"admin.port={taken.getsockname()[1]}", "health.enabled=true")

@@ -85,7 +85,7 @@ async def test_changes_that_wait_for_a_queue_that_is_deleted_are_refused(broker:
     assert all(isinstance(each, Refused | QueueNotFound) for each in answers)
 
 
-async def test_of_two_who_create_a_template_one_is_told_that_it_is_there(broker: RunningBroker) -> None:
+async def test_of_two_operators_who_create_a_template_one_gets_a_conflict(broker: RunningBroker) -> None:
     node = NodeView(broker.node)
     others = QueueTemplate("t", "eu/>", "none", {"max_ttl": 9})
     first, second = await asyncio.gather(

@@ -25,7 +25,7 @@ def by_name(destinations: tuple[DestinationView, ...]) -> dict[str, tuple[str, s
     return {each.name: (each.verdict, each.reason) for each in destinations}
 
 
-async def test_whose_turn_it_is_for_a_message_to_one_and_nobody_loses_it_by_the_question(broker: RunningBroker) -> None:
+async def test_asking_for_the_next_receiver_of_deliver_to_one_changes_no_turn(broker: RunningBroker) -> None:
     """Solace 13.2: the best priority takes turns, a deliver-always subscription looks on."""
     clients = {name: await broker.connect(name, 5) for name in ("a", "b", "worse", "audit")}
     for name, priority in (("a", "P1"), ("b", "P1"), ("worse", "P3"), ("audit", "DA")):
@@ -138,7 +138,9 @@ async def test_where_definitions_do_not_send_a_message_is_said_with_what_keeps_i
 @pytest.mark.settings(
     f"{VIRTUAL}.virtual_topics=[{{name: VirtualTopic.>, selector_aware: true, drop_on_resource_limit: true}}]"
 )
-async def test_a_queue_that_goes_without_and_one_that_nobody_selects_for_are_told_apart(broker: RunningBroker) -> None:
+async def test_a_queue_without_the_message_and_one_without_a_matching_selector_are_distinguished(
+    broker: RunningBroker,
+) -> None:
     """VD-17, VD-28."""
     await consumer(broker, "Consumer.Odd.VirtualTopic.O", "odd = 'yes'")
     await consumer(broker, "Consumer.Full.VirtualTopic.O")

@@ -27,7 +27,7 @@ CLIENT, ACL = ProfileKind.CLIENT, ProfileKind.ACL
 
 
 @ONLY_USERS
-async def test_a_profile_holds_for_those_who_are_connected_as_it_changes(broker: RunningBroker) -> None:
+async def test_a_changed_profile_applies_to_connected_clients(broker: RunningBroker) -> None:
     """Decision 0036: changed profiles are in force at once."""
     node = NodeView(broker.node)
     await node.create_profile(ACL, {"name": "devices", "publish_topic_exceptions": [{"topic": "up/>"}]})
@@ -90,7 +90,7 @@ async def test_of_two_profiles_of_one_name_that_of_the_configuration_counts(brok
     await ada.leave()
 
 
-async def test_what_is_no_profile_is_refused_with_its_place(broker: RunningBroker) -> None:
+async def test_an_invalid_profile_is_refused_with_its_place(broker: RunningBroker) -> None:
     node = NodeView(broker.node)
     for kind, wrong, field in (
         (CLIENT, {"name": ""}, "name"),

@@ -41,7 +41,7 @@ def told(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return lines
 
 
-async def test_what_a_full_store_cannot_take_of_a_declaration_is_told_and_the_rest_goes_on(
+async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_goes_on(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """docs/operations.md, a full disk: a template ends neither a start nor a reload, and neither does a queue."""
@@ -74,7 +74,7 @@ async def test_what_a_full_store_cannot_take_of_a_declaration_is_told_and_the_re
     assert await comes_in(Mqtt(broker), "x@new") == OK
 
 
-async def test_a_message_vpn_that_cannot_be_started_lets_nobody_in_before_it_is_whole(
+async def test_a_message_vpn_accepts_no_client_before_it_has_started(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """docs/message-vpns.md: the others take over what is theirs, and the next reload starts it."""
@@ -122,7 +122,7 @@ async def test_a_reload_that_is_asked_for_during_a_start_comes_after_it(
     assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
 
 
-async def test_a_reload_that_nobody_waits_for_any_more_comes_to_its_end(broker: RunningBroker) -> None:
+async def test_a_reload_completes_though_its_client_has_left(broker: RunningBroker) -> None:
     """The admin port gives an answer up after some seconds, and what declares thousands of queues takes longer."""
     wanted = "queues.declared=[{name: first}, {name: second}]"
     config = load(settings=(*broker.settings, wanted, "listeners.mqtt.max_connections=7"))
@@ -167,7 +167,7 @@ async def test_signals_that_come_during_a_reload_are_one_more_together(broker: R
     assert reads_count == 2
 
 
-async def test_a_setting_that_takes_a_restart_is_told_until_it_is_taken_back(broker: RunningBroker) -> None:
+async def test_a_setting_that_needs_a_restart_is_reported_until_it_is_reverted(broker: RunningBroker) -> None:
     """docs/configuration.md: it waits for a restart, however often the configuration is read before."""
     slow = load(settings=(*broker.settings, "spool.commit_interval_ms=7", "vpns.new.queues.temporary_grace_s=9"))
     for _ in range(2):
@@ -178,7 +178,7 @@ async def test_a_setting_that_takes_a_restart_is_told_until_it_is_taken_back(bro
 
 
 @pytest.mark.settings("listeners.mqtt.host=0.0.0.0", "vpns.old.enabled=true")
-async def test_an_address_that_waits_for_a_restart_lets_nobody_in_at_the_one_that_is_open(
+async def test_anonymous_clients_stay_refused_while_a_loopback_address_waits_for_a_restart(
     broker: RunningBroker,
 ) -> None:
     """docs/configuration.md, `allow_anonymous`: on listeners that no other machine can reach, and this one is open."""
@@ -190,7 +190,7 @@ async def test_an_address_that_waits_for_a_restart_lets_nobody_in_at_the_one_tha
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"ada"])
-async def test_a_row_of_the_store_that_cannot_be_read_is_left_out_and_told(
+async def test_an_unreadable_row_of_the_store_is_skipped_and_reported(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture, name: bytes
 ) -> None:
     """A later release may have written it: everything else is there, and the row stays."""
@@ -202,7 +202,7 @@ async def test_a_row_of_the_store_that_cannot_be_read_is_left_out_and_told(
     assert list(broker.node.default.users.made.objects) == ["bob"]
 
 
-async def test_a_declaration_that_an_existing_queue_does_not_follow_is_told(broker: RunningBroker) -> None:
+async def test_a_declaration_that_an_existing_queue_contradicts_is_reported(broker: RunningBroker) -> None:
     """docs/configuration.md, declared queues: it is left as it is. Who changed the file would else think otherwise."""
     first = "queues.declared=[{name: orders, max_redelivery_count: 3, subscriptions: [b, a]}]"
     later = "queues.declared=[{name: orders, egress_enabled: false, subscriptions: [a, c]}]"

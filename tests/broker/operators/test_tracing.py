@@ -241,7 +241,7 @@ async def test_topics_and_queues_that_are_not_named_are_not_traced(tmp_path: Pat
         assert [each.name for each in collector.spans if each.name.endswith("rest")] == []
 
 
-async def test_what_a_collector_does_not_take_is_counted_and_harms_nobody(tmp_path: Path) -> None:
+async def test_spans_that_a_collector_refuses_are_counted_and_do_no_harm(tmp_path: Path) -> None:
     async with TraceCollector(status=lambda _: 400) as collector:
         settings = (
             "tracing.enabled=true",

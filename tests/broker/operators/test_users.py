@@ -73,7 +73,7 @@ async def test_at_home_a_newcomer_needs_no_account(broker: RunningBroker, protoc
     assert await comes_in(broker, protocol, "", "") == OK
 
 
-async def test_names_that_no_account_has_are_no_guesses_where_nobody_needs_one(broker: RunningBroker) -> None:
+async def test_unknown_user_names_are_no_guesses_where_no_account_is_required(broker: RunningBroker) -> None:
     """docs/mqtt.md, Accounts. Devices that show a name of their own hold up nobody behind the same address."""
     await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
     for number in range(25):
@@ -128,7 +128,7 @@ async def test_a_user_is_there_after_a_restart_and_its_password_is_nowhere(broke
     assert await comes_in(broker, "mqtt", "ada", "the-engine") == OK
 
 
-async def test_what_was_begun_is_done_though_nobody_waits_for_it(broker: RunningBroker) -> None:
+async def test_a_started_operation_completes_though_its_client_has_left(broker: RunningBroker) -> None:
     """An operator who hangs up, or a time limit: what the store has and who is let in stay the same thing."""
     node = NodeView(broker.node)
     begun = asyncio.create_task(node.create_user({"name": "ada", "password": "engine"}))
@@ -273,7 +273,7 @@ PROFILES: Final = "authentication.client_profiles=[{name: devices, allow_guarant
 
 @ONLY_USERS
 @pytest.mark.settings(PROFILES)
-async def test_other_profiles_hold_for_those_who_are_connected(broker: RunningBroker) -> None:
+async def test_other_profiles_apply_to_connected_clients(broker: RunningBroker) -> None:
     node = NodeView(broker.node)
     await node.create_user({"name": "ada", "password": "engine"})
     ada = Mqtt(broker)
@@ -330,7 +330,7 @@ async def test_a_user_of_the_configuration_is_changed_there(broker: RunningBroke
     ]
 
 
-async def test_what_is_no_user_is_refused_with_its_place(broker: RunningBroker) -> None:
+async def test_an_invalid_user_is_refused_with_its_place(broker: RunningBroker) -> None:
     node = NodeView(broker.node)
     fine = {"name": "ada", "password": "engine"}
     for wrong, field in (

@@ -252,7 +252,7 @@ async def test_a_head_request_follows_nothing(broker: RunningBroker) -> None:
 
 
 @pytest.mark.settings("admin.enabled=true", "admin.port=0")
-async def test_a_stopping_node_ends_those_who_follow(broker: RunningBroker) -> None:
+async def test_a_stopping_node_ends_followers(broker: RunningBroker) -> None:
     await create(broker)
     async with following(broker) as lines:
         await shows(broker, lambda view: bool(view.flows))

@@ -81,7 +81,7 @@ async def test_a_flow_that_cannot_come_back_costs_its_connection(
 
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, max_egress_flow_count: 1}]")
-async def test_a_flow_that_would_be_one_too_many_does_not_return_and_harms_nobody(broker: RunningBroker) -> None:
+async def test_a_flow_beyond_the_limit_does_not_return_and_does_no_harm(broker: RunningBroker) -> None:
     """Solace 2.5: the client took another one meanwhile, and its profile allows no more."""
     await create(broker)
     await create(broker, "other", subscriptions=["t"])
@@ -166,7 +166,7 @@ async def test_a_reload_moves_the_marks_of_queues_that_exist(broker: RunningBrok
     assert target.pressure.high_bytes == 65_536
 
 
-async def test_a_larger_quota_holds_nobody_back(broker: RunningBroker) -> None:
+async def test_a_larger_quota_releases_all_publishers(broker: RunningBroker) -> None:
     """A durable queue never slows its publishers, whatever its quota was when it was made."""
     await create(broker, subscriptions=["t"], max_msg_spool_usage=1)
     await change(broker, max_msg_spool_usage=5)
@@ -205,7 +205,7 @@ async def test_a_queue_that_is_deleted_while_it_is_made_collects_nothing(broker:
     assert broker.node.default.space.route("t").is_empty
 
 
-async def test_whoever_asks_for_a_queue_that_is_being_made_is_answered_when_it_is_stored(
+async def test_requests_for_a_queue_being_created_are_answered_once_it_is_stored(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who was answered before would consume from a queue, or publish to it, that there is not in the end."""

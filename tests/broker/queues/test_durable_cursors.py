@@ -230,7 +230,7 @@ async def test_a_long_poll_of_a_fenced_binding_ends(broker: RunningBroker) -> No
         await waiting
 
 
-async def test_a_cursor_that_lags_too_much_is_let_go_and_told(broker: RunningBroker) -> None:
+async def test_a_cursor_that_lags_too_much_is_released_and_reported(broker: RunningBroker) -> None:
     """spark.md 3.1: exceeding the lag is a loud state, not a silent skip."""
     orders = await orders_with(broker, 3)
     bound = await orders.bind(limits=CursorLimits(lag_bytes_max=100))

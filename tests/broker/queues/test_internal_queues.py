@@ -43,7 +43,7 @@ async def waits_for_a_device(broker: RunningBroker) -> None:
         (Http, IN_A_PATH + "?browse=true", 400),
     ],
 )
-async def test_nobody_consumes_or_browses_them(
+async def test_internal_queues_cannot_be_consumed_or_browsed(
     broker: RunningBroker, make: Callable[[RunningBroker, str], ProtocolClient], queue: str, refused: Answer
 ) -> None:
     await waits_for_a_device(broker)
@@ -65,7 +65,7 @@ async def test_amqp_clients_neither_browse_them_nor_send_to_them(broker: Running
     await client.close()
 
 
-async def test_nobody_reads_them_in_bulk(broker: RunningBroker) -> None:
+async def test_internal_queues_cannot_be_read_in_bulk(broker: RunningBroker) -> None:
     await waits_for_a_device(broker)
     async with BulkClient(broker.flow_port) as client:
         for request in (

@@ -38,7 +38,9 @@ async def explained(broker: RunningBroker, topic: str, **message: object) -> Des
 
 
 @pytest.mark.parametrize("level", [3, 4])
-async def test_the_level_of_a_topic_is_the_key_of_those_who_cannot_give_one(broker: RunningBroker, level: int) -> None:
+async def test_the_level_of_a_topic_is_the_key_where_the_client_cannot_give_one(
+    broker: RunningBroker, level: int
+) -> None:
     """One packet at a time and many in a read: `explain` says beforehand where each goes, and it goes there."""
     await partitioned(broker, source="topic-level:2")
     client = await broker.connect(level=level)

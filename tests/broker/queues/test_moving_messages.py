@@ -347,7 +347,7 @@ async def test_a_redrive_that_fails_says_so_and_another_one_may_begin(
     assert await payloads(broker, "q") == ["1", "2", "3"]
 
 
-async def test_of_two_who_begin_a_redrive_at_once_one_is_told_that_it_runs(broker: RunningBroker) -> None:
+async def test_of_two_concurrent_redrives_one_is_refused_as_already_running(broker: RunningBroker) -> None:
     """Else two would run, and one of them nobody could see or end."""
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])

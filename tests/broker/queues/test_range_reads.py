@@ -156,7 +156,7 @@ async def test_a_range_is_cut_by_bytes_without_reading_it(broker: RunningBroker)
     assert await handle.cell.ask(AskPartitions(0, FindRangeEnd(3, 0, 7))) == [10]
 
 
-async def test_sequences_that_a_crash_skipped_are_told_as_never_used(broker: RunningBroker) -> None:
+async def test_sequences_that_a_crash_skipped_are_reported_as_never_used(broker: RunningBroker) -> None:
     """Decision 0023: after a crash a partition goes on from the reserved bound."""
     orders = InsideClient(broker, "orders")
     await orders.create()

@@ -32,7 +32,7 @@ async def test_a_client_needs_consume_to_bind(broker: RunningBroker, permission:
     assert await client.subscribe("$queue/q", qos=1) == [1 if allowed else DENIED]
 
 
-async def test_a_denied_client_is_told_why(broker: RunningBroker) -> None:
+async def test_a_denied_client_gets_the_reason(broker: RunningBroker) -> None:
     """Solace 4.3, and MQTT 3.9.2.1.2: the Reason String names user, right and queue."""
     await create(broker, permission="no-access")
     codes, body = await subscribed(await broker.connect(level=5), "$queue/q")
@@ -76,7 +76,7 @@ async def test_the_owner_may_do_everything(broker: RunningBroker) -> None:
     assert await bob.subscribe("$queue/q", qos=1) == [DENIED]
 
 
-async def test_a_name_that_nobody_checked_owns_nothing(broker: RunningBroker) -> None:
+async def test_an_unverified_name_owns_nothing(broker: RunningBroker) -> None:
     """Where no account is needed a client may call itself anything."""
     await create(broker, permission="no-access", owner="alice")
     alice = await broker.connect(level=5, user_name="alice")

@@ -94,7 +94,7 @@ async def test_messages_are_deleted_moved_and_copied_by_a_selector(broker: Runni
     assert await browsed(broker, "TRUE", name="other") == ["3", "5", "6"]
 
 
-async def test_what_is_no_selector_moves_nothing_and_is_refused_with_its_place(broker: RunningBroker) -> None:
+async def test_an_invalid_selector_moves_nothing_and_is_refused_with_its_place(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
 
     with pytest.raises(QueueInvalid, match="selector: character 8: '!' begins nothing; allowed: <> is the sign"):

@@ -73,7 +73,7 @@ async def test_an_exception_is_in_force_as_soon_as_it_is_there(broker: RunningBr
         ("#/a/#", "levels follow '#'"),
     ],
 )
-async def test_what_is_no_subscription_is_refused(broker: RunningBroker, subscription: str, reason: str) -> None:
+async def test_an_invalid_subscription_is_refused(broker: RunningBroker, subscription: str, reason: str) -> None:
     """Solace 2.1 and 2.5: nothing is made, and the queue may be asked for again."""
     with pytest.raises(QueueInvalid) as refusal:
         await create(broker, subscriptions=["ok", subscription])

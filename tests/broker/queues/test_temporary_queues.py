@@ -62,7 +62,7 @@ async def test_a_temporary_queue_is_used_like_any_other_and_gone_after_a_restart
 
 
 @pytest.mark.settings("queues.temporary_grace_s=1")
-async def test_a_temporary_queue_that_nobody_binds_is_deleted_after_the_grace(broker: RunningBroker) -> None:
+async def test_an_unbound_temporary_queue_is_deleted_after_the_grace_period(broker: RunningBroker) -> None:
     """docs/configuration.md: queues.temporary_grace_s."""
     await temporary(broker)
     await is_deleted(broker)
@@ -78,7 +78,7 @@ async def test_a_reload_says_how_long_temporary_queues_wait_that_are_made_then(b
 
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, max_endpoint_count_per_client_username: 1}]")
-async def test_what_a_user_owns_counts_until_it_is_deleted_or_somebody_elses(broker: RunningBroker) -> None:
+async def test_resources_of_a_user_count_until_they_are_deleted_or_change_owner(broker: RunningBroker) -> None:
     """Solace 3.8: maxEndpointCountPerClientUsername."""
     await declare(broker, name="first", client="c", user="ada")
     with pytest.raises(ClientDenied, match="user 'ada' owns the 1 queues"):
@@ -116,7 +116,7 @@ async def test_a_stop_of_the_node_lets_no_queue_expire(broker: RunningBroker) ->
     assert await queues.ask(FindQueue("q")) is not None
 
 
-async def test_a_durable_queue_expires_when_it_is_told_to(broker: RunningBroker) -> None:
+async def test_a_durable_queue_expires_where_configured(broker: RunningBroker) -> None:
     """expires_unbound_s: also after a restart, from which its time runs anew."""
     await create(broker, "kept")
     await create(broker, expires_unbound_s=3600)
@@ -150,7 +150,7 @@ async def test_a_client_of_another_user_gains_nothing_by_its_name(broker: Runnin
     assert await bob.subscribe("$queue/q", qos=1) == [0x87]
 
 
-async def test_nobody_else_reads_a_client_s_temporary_queue_in_bulk(broker: RunningBroker) -> None:
+async def test_other_clients_cannot_read_a_temporary_queue_in_bulk(broker: RunningBroker) -> None:
     """Solace 4.11: it belongs to who made it."""
     await declare(broker, name="q", durable=False, client="mine")
     async with BulkClient(broker.flow_port, name="mine") as mine, BulkClient(broker.flow_port, name="other") as other:
@@ -169,7 +169,7 @@ async def test_a_client_s_temporary_queue_ends_when_the_client_unbinds(broker: R
     await is_deleted(broker)
 
 
-async def test_an_anonymous_queue_has_a_name_that_nobody_can_guess(broker: RunningBroker) -> None:
+async def test_an_anonymous_queue_has_an_unguessable_name(broker: RunningBroker) -> None:
     """Solace 4.11: always non-durable."""
     one, other = [await declare(broker, client="mine") for _ in range(2)]
     assert one.name.startswith("$anonymous/")

@@ -76,7 +76,7 @@ async def test_a_transaction_is_committed_when_damage_has_cost_it_nothing(broker
     assert list((await orders.read())[0].values()) == [b"first", b"second"]
 
 
-async def test_of_what_was_decided_before_the_damage_the_rest_is_published_and_the_loss_is_told(
+async def test_of_a_decided_transaction_with_damage_the_rest_is_published_and_the_loss_reported(
     broker: RunningBroker, told: list[str]
 ) -> None:
     """Some of it may have been published before the start."""

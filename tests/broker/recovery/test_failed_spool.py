@@ -106,7 +106,7 @@ async def test_a_publisher_of_mqtt_3_is_disconnected(broker: RunningBroker, monk
     await client.is_closed()
 
 
-async def test_a_failure_that_passes_is_told_once_and_so_is_its_end(
+async def test_a_temporary_failure_and_its_end_are_reported_once_each(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It goes on by itself, though nobody has anything to store: each try writes something."""
@@ -190,7 +190,7 @@ async def test_an_operator_who_deletes_a_queue_hears_that_it_is_not_stored(
 
 
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")
-async def test_a_page_that_lmdb_cannot_reach_shuts_the_spool_and_is_told_once(
+async def test_a_page_that_lmdb_cannot_reach_shuts_the_spool_and_is_reported_once(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The thread that reads meets the damage first. Its partition is named, and its messages are not given up."""

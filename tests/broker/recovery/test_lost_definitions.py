@@ -151,7 +151,7 @@ async def test_its_messages_are_moved_out_and_it_is_deleted(broker: RunningBroke
     assert await browsed(broker, "other") == ["1", "2"]
 
 
-async def test_nobody_makes_a_queue_of_its_name(broker: RunningBroker) -> None:
+async def test_no_queue_can_be_created_in_the_place_of_a_lost_definition(broker: RunningBroker) -> None:
     """Neither an operator nor a client gets the messages, or loses them, by asking for a queue."""
     await filled(broker, b"1")
     await loses(broker)

@@ -103,7 +103,7 @@ async def test_a_change_of_one_point_leaves_the_others_as_they_are(broker: Runni
             await node.update_rest_delivery_point("p", {"enabled": False})
 
 
-async def test_what_is_no_point_is_refused_with_its_place(broker: RunningBroker) -> None:
+async def test_an_invalid_delivery_point_is_refused_with_its_place(broker: RunningBroker) -> None:
     async with WebServer() as server:
         node = NodeView(broker.node)
         for wrong, field in (

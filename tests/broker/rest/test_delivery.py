@@ -174,7 +174,7 @@ async def test_answers_that_mean_never_make_a_message_dead(broker: RunningBroker
         assert ('"reason":"rejected"' in shown.text, '"reason":"max_redelivery_exceeded"' in shown.text) == (True, True)
 
 
-async def test_while_nobody_listens_messages_wait_and_it_is_no_try(broker: RunningBroker) -> None:
+async def test_while_the_server_is_unreachable_messages_wait_and_no_attempt_counts(broker: RunningBroker) -> None:
     """Both changes are events, under the consumer's name."""
     await create(broker, "q")
     server = await absent()
@@ -228,7 +228,7 @@ async def test_a_host_whose_name_is_none_is_not_up(broker: RunningBroker) -> Non
     assert broker.node.runtime.events.record.counts["VPN_REST_CONSUMER_DOWN"] == 1
 
 
-async def test_a_port_that_nobody_listens_at_is_told_in_words(broker: RunningBroker) -> None:
+async def test_a_refused_connection_is_reported_in_words(broker: RunningBroker) -> None:
     """And not by the number that the system has for it."""
     await create(broker, "q")
     with socket.socket() as closed:

@@ -51,7 +51,7 @@ async def push_to(broker: RunningBroker, port: int, **consumer: Any) -> RestCons
     return made
 
 
-async def test_an_answer_that_nobody_asked_for_settles_no_message(broker: RunningBroker) -> None:
+async def test_an_unsolicited_response_settles_no_message(broker: RunningBroker) -> None:
     """A server that answers twice says nothing of the request that comes next."""
     await create(broker, "q")
     requests: list[Pushed] = []

@@ -204,7 +204,7 @@ class DeafSocket(FullSocket):
         self.told_ms = self._clock.now_ms()
 
 
-async def test_clients_of_all_protocols_are_told_at_once_that_the_gateway_stops(broker: RunningBroker) -> None:
+async def test_clients_of_all_protocols_get_the_shutdown_at_once(broker: RunningBroker) -> None:
     """docs/operations.md, start and stop: those of one that do not let go cost the others, and the stop, no time."""
     node = broker.node
     deaf = {front.name: DeafSocket(broker.clock) for front in node.fronts}
@@ -225,7 +225,7 @@ async def test_clients_of_all_protocols_are_told_at_once_that_the_gateway_stops(
     await broker.start()
 
 
-async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
+async def test_a_connection_that_has_failed_accepts_no_login(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The session that its CONNECT waited for goes back to the directory; nobody is told that its client is here."""

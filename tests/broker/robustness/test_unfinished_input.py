@@ -62,7 +62,7 @@ async def half_sent(client: RawClient) -> Callable[[], None]:
 
 
 @EACH
-async def test_who_has_stopped_makes_room_for_who_goes_on(
+async def test_a_client_that_stopped_sending_makes_room_for_another(
     broker: RunningBroker, kind: type[UnfinishedSender], ending: object
 ) -> None:
     """In the words of its protocol, counted and told; the other one's message is taken."""

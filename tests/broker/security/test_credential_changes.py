@@ -139,7 +139,7 @@ async def test_the_file_of_an_open_port_is_looked_at_while_another_one_waits_for
     caplog.clear()
 
 
-async def test_a_certificate_that_has_expired_is_told_of_until_another_one_is_there(
+async def test_an_expired_certificate_is_reported_until_it_is_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Clients refuse it, each with an alert of its own; its owner hears it from the gateway."""
@@ -233,7 +233,7 @@ async def test_a_rotated_key_set_is_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.accounts(ada="engine", bob="builder")
-async def test_who_guesses_waits_and_nobody_else(broker: RunningBroker) -> None:
+async def test_only_the_guessing_client_waits(broker: RunningBroker) -> None:
     """Brute force: the delay is per user name and address, and over all protocols."""
     for client in (Mqtt(broker), Amqp(broker), Http(broker)):
         assert await client.connect("ada", "guess") != OK

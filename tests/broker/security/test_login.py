@@ -122,7 +122,7 @@ async def test_the_logins_of_one_address_take_some_places_and_another_address_ha
 @pytest.mark.settings(
     "authentication.allow_anonymous=false", f"authentication.users=[{{name: ada, password: '{STANDARD}'}}]"
 )
-async def test_a_login_from_a_new_address_is_checked_before_those_who_wait(broker: RunningBroker) -> None:
+async def test_a_login_from_a_new_address_is_checked_before_waiting_ones(broker: RunningBroker) -> None:
     """It waited behind one guess of each address, and each check took its memory beside all others."""
     checks = broker.node.password_checks
     most_running = 0

@@ -122,7 +122,7 @@ async def test_a_user_without_a_vpn_is_in_the_listeners_whatever_was_tried_befor
 
 @ACCOUNTS
 @EVERY_PROTOCOL
-async def test_a_vpn_that_is_not_there_is_refused_counted_and_told(broker: RunningBroker, protocol: str) -> None:
+async def test_an_unknown_vpn_is_refused_counted_and_reported(broker: RunningBroker, protocol: str) -> None:
     """solace.md 7.4: 403 Message VPN Not Allowed, in the protocol's own code; told in the VPN it came by."""
     assert await answer_to(broker, protocol, "ann@elsewhere", SECRET) == NOT_THERE[protocol]
     assert denied(broker, "default") == {VPN_UNKNOWN: 1}
@@ -133,7 +133,7 @@ async def test_a_vpn_that_is_not_there_is_refused_counted_and_told(broker: Runni
 
 @ACCOUNTS
 @EVERY_PROTOCOL
-async def test_a_vpn_that_is_shut_down_is_refused_counted_and_told(broker: RunningBroker, protocol: str) -> None:
+async def test_a_vpn_that_is_shut_down_is_refused_counted_and_reported(broker: RunningBroker, protocol: str) -> None:
     """solace.md 7.4: 503 Message VPN Unavailable."""
     assert await answer_to(broker, protocol, "ann@lab", OTHER_SECRET) == SHUT_DOWN[protocol]
     assert denied(broker, "lab") == {VPN_DOWN: 1}

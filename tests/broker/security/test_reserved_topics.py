@@ -58,7 +58,7 @@ async def test_explain_says_that_no_client_may_publish_there(broker: RunningBrok
 
 
 @pytest.mark.parametrize("topic_filter", ["$queue/q", "$queue/#"])
-async def test_nobody_gets_what_is_sent_to_a_queue_by_subscribing_to_its_topic(
+async def test_a_subscription_to_the_topic_of_a_queue_does_not_get_its_messages(
     broker: RunningBroker, topic_filter: str
 ) -> None:
     """Who may consume a queue is said by its permission, and a subscription does not ask that."""

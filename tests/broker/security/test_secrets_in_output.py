@@ -182,7 +182,7 @@ def secret_settings(folder: Path, certificates: Certificates, audit: Path, endpo
 
 
 @pytest.mark.slow
-async def test_no_secret_is_told_to_anybody(tmp_path: Path) -> None:
+async def test_no_secret_appears_in_any_output(tmp_path: Path) -> None:
     """docs/security.md: nothing leaks, in logs or /metrics; secrets come from files or environment, never printed."""
     (tmp_path / "basic").write_text(PUSHED)
     (tmp_path / "header").write_text(HEADER)

@@ -307,7 +307,7 @@ async def test_an_allowed_page_publishes_consumes_and_reads_events(broker: Runni
 
 
 @pytest.mark.settings(*SHOP_IS_ALLOWED)
-async def test_what_is_wrong_is_told_to_allowed_pages_and_not_to_others(broker: RunningBroker) -> None:
+async def test_errors_are_readable_for_allowed_pages_only(broker: RunningBroker) -> None:
     """A page reads an answer only if that allows it: also one that says what the page has to change."""
     async with http_client(broker) as client:
         wrong = await client.post("/QUEUE/none", headers=in_browser(SHOP))
@@ -390,7 +390,7 @@ async def test_names_of_the_node_are_configured(broker: RunningBroker) -> None:
             assert (await client.post("/a", headers={"Host": host})).status_code == status
 
 
-async def test_a_reload_changes_who_may(broker: RunningBroker) -> None:
+async def test_a_reload_changes_permissions(broker: RunningBroker) -> None:
     """docs/configuration.md: for the next request, on connections that are open, too."""
     async with http_client(broker) as client:
         assert (await client.post("/a", headers=in_browser(SHOP))).status_code == 403

@@ -58,7 +58,7 @@ async def test_each_queue_gets_what_its_consumer_selects(broker: RunningBroker) 
 
 
 @pytest.mark.settings(AWARE, "virtual_destinations.selector_cache.durable=false")
-async def test_without_durable_selectors_nothing_is_kept_for_who_is_away(broker: RunningBroker) -> None:
+async def test_without_durable_selectors_nothing_is_kept_for_absent_consumers(broker: RunningBroker) -> None:
     """VD-18."""
     await seen_once(broker, "1", "odd = 'no'")
     await alternate(broker)

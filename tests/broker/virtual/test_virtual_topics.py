@@ -47,7 +47,7 @@ async def test_consumers_of_one_application_share_its_messages(broker: RunningBr
     await again.is_quiet()
 
 
-async def test_a_plain_subscriber_gets_what_was_published_and_keeps_it_from_nobody(broker: RunningBroker) -> None:
+async def test_a_plain_subscriber_gets_a_copy_beside_the_queues(broker: RunningBroker) -> None:
     """VD-03 and VD-04."""
     plain = await subscriber(broker, TOPIC)
     await publish(broker, TOPIC, b"alone")

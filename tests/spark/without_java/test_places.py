@@ -66,7 +66,7 @@ def test_a_job_that_never_began_has_everything_before_it(file: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["plan", "archive"], ["status"], ["ack"]])
-def test_a_command_that_nobody_reads_ends_in_good_order(file: Path, command: list[str]) -> None:
+def test_a_command_whose_output_is_closed_ends_cleanly(file: Path, command: list[str]) -> None:
     """As with `sluicegate pipeline status ... | true`."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -100,7 +100,7 @@ def test_a_plan_has_the_defaults_the_columns_and_the_tasks_of_the_next_batch(
     assert found["tasks"] == [[{"partition": 0, "first": 5, "end": 8}]]
 
 
-def test_a_checkpoint_of_another_spool_is_told_in_one_line(broker: GatewayProcess, file: Path) -> None:
+def test_a_checkpoint_of_another_spool_is_reported_in_one_line(broker: GatewayProcess, file: Path) -> None:
     write_checkpoint(broker, file.parent, read=5)
     offsets = file.parent / "checkpoint" / "offsets" / "0"
     lines = offsets.read_text().splitlines()

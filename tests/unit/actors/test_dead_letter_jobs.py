@@ -111,7 +111,7 @@ def test_dead_messages_whose_move_fails_hold_up_no_others_and_are_moved_later(gr
     graveyard.ledger.check()
 
 
-def test_dead_messages_that_fail_again_and_again_are_told_once(
+def test_dead_messages_that_fail_again_and_again_are_reported_once(
     graveyard: Graveyard, caplog: pytest.LogCaptureFixture
 ) -> None:
     """To operators, and to the log with its traceback; then that they are on their way."""

@@ -206,7 +206,7 @@ def test_a_shared_group_and_a_queue_get_it_whatever_the_clients_priorities(clien
     assert target.gate.usage_count == 2
 
 
-def test_what_nobody_was_there_for_is_counted(clients: Clients) -> None:
+def test_messages_without_a_receiver_are_counted(clients: Clients) -> None:
     """Every silent discard is a counter; and nothing is kept for who comes back."""
     for name in ("A", "B"):
         clients.subscribe(name, "t")

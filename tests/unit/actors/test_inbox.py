@@ -158,7 +158,7 @@ def test_a_stopped_actor_is_let_go_of_by_all_that_it_knows(runtime: Runtime, kin
     assert inbox.dead_letters == 1
 
 
-def test_what_one_actor_is_told_no_other_is(runtime: Runtime) -> None:
+def test_a_message_to_one_actor_reaches_no_other(runtime: Runtime) -> None:
     """Inboxes in which nothing waits have their empty list in common."""
     heard: list[list[object]] = [[], [], []]
     one, other, last = (spawned(runtime, each) for each in heard)
@@ -180,7 +180,7 @@ def test_pykkas_reference_knows_whether_the_actor_has_stopped(runtime: Runtime) 
     assert not reference.is_alive()
 
 
-def test_one_of_many_actors_of_a_name_is_told_by_its_number(runtime: Runtime) -> None:
+def test_actors_of_one_name_are_distinguished_by_number(runtime: Runtime) -> None:
     parent = spawned(runtime, [])
     for number in (1, 2):
         runtime.spawn(
@@ -241,7 +241,7 @@ def test_what_an_actor_is_handed_in_its_own_turn_waits(runtime: Runtime) -> None
     assert heard == ["tell me more", "drained", "more", "drained"]
 
 
-def test_a_message_that_takes_its_turn_is_handled_at_once_when_nobody_is_in_line(runtime: Runtime) -> None:
+def test_a_message_is_handled_at_once_when_the_inbox_is_empty(runtime: Runtime) -> None:
     heard: list[object] = []
     first, second = spawned(runtime, heard), spawned(runtime, heard)
     second.inbox.deliver_now_if_idle("alone")
@@ -252,7 +252,7 @@ def test_a_message_that_takes_its_turn_is_handled_at_once_when_nobody_is_in_line
     assert heard == ["alone", "drained", "before", "drained", "behind", "drained"]
 
 
-def test_a_message_that_takes_its_turn_passes_nobody_who_is_behind_its_sender(runtime: Runtime) -> None:
+def test_a_message_overtakes_none_that_waits_behind_its_sender(runtime: Runtime) -> None:
     """The sender is served, and so was the line that it stood in: who is left of that waits all the same."""
     heard: list[object] = []
     behind, last = spawned(runtime, heard), spawned(runtime, heard)
@@ -290,7 +290,7 @@ def test_a_failure_at_the_end_of_a_turn_is_that_of_the_actor_whose_work_it_was(r
     assert heard[4:] == ["two", "flushed"]
 
 
-def test_a_failure_that_is_no_actors_is_told_and_turns_go_on(told: list[BaseException], runtime: Runtime) -> None:
+def test_a_failure_outside_of_actors_is_reported_and_turns_go_on(told: list[BaseException], runtime: Runtime) -> None:
     heard: list[object] = []
 
     def nobodys() -> None:
@@ -304,7 +304,7 @@ def test_a_failure_that_is_no_actors_is_told_and_turns_go_on(told: list[BaseExce
     assert heard == ["on", "drained"]
 
 
-def test_an_actor_that_fails_over_its_failure_costs_nobody_else_a_turn(runtime: Runtime) -> None:
+def test_an_actor_that_fails_over_its_failure_costs_no_other_actor_a_turn(runtime: Runtime) -> None:
     """A connection that is not whole any more may fail to say goodbye."""
     heard: list[object] = []
     failing = runtime.spawn(lambda cell: Broken(cell, heard), kind="test", name="failing", policy=ONE_CONNECTION)
@@ -416,7 +416,7 @@ def test_what_is_asked_now_does_not_overtake_what_was_posted(runtime: Runtime) -
     assert heard == ["first", "second", "drained"]
 
 
-def test_whoever_asks_now_is_told_of_the_failure_and_the_actor_goes_on(runtime: Runtime) -> None:
+def test_an_ask_gets_the_failure_and_the_actor_goes_on(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)
     assert isinstance(cell.ask_now("fail").error(), ValueError)

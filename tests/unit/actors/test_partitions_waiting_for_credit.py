@@ -87,7 +87,7 @@ def surrounding(*waiting: int, pool_limit: int = ENDLESS) -> Iterator[Surroundin
         yield Surrounding(runtime, list(waiting), pool_limit)
 
 
-def test_as_many_are_woken_as_there_is_credit_for_and_who_has_had_some_comes_last() -> None:
+def test_as_many_are_woken_as_there_is_credit_for_and_those_already_served_come_last() -> None:
     """Hundreds of partitions may wait for one consumer: a settlement that serves one does not wake them all."""
     with surrounding(5, 5, 5) as around:
         for _ in range(6):
@@ -128,7 +128,7 @@ def test_who_waits_for_something_else_than_credit_is_asked_once() -> None:
 
 
 @given(waiting=st.lists(st.integers(0, 5), max_size=8), given_credit=st.lists(st.integers(0, 4), max_size=12))
-def test_credit_is_never_left_while_somebody_has_messages(waiting: list[int], given_credit: list[int]) -> None:
+def test_credit_is_never_left_while_a_partition_has_messages(waiting: list[int], given_credit: list[int]) -> None:
     """Whoever waits, and however credit comes: after the turns either it is used up, or everything has gone."""
     with surrounding(*waiting) as around:
         for count in given_credit:
@@ -137,7 +137,7 @@ def test_credit_is_never_left_while_somebody_has_messages(waiting: list[int], gi
             assert around.window.available() == 0 or left == 0
 
 
-def test_who_waits_for_the_node_goes_on_whoever_gives_something_back() -> None:
+def test_a_flow_that_waits_for_the_node_continues_whichever_flow_settles() -> None:
     """Solace 6.4: at the system-wide maximum nobody gets more. Who gives back need not know who waits for it."""
     with surrounding(5, pool_limit=3) as around:
         held = around.holder(2)
@@ -154,7 +154,7 @@ def test_who_waits_for_the_node_goes_on_whoever_gives_something_back() -> None:
         assert around.partitions[0].messages == 3
 
 
-def test_at_the_maximum_of_the_node_credit_calls_nobody() -> None:
+def test_at_the_maximum_of_the_node_credit_wakes_no_partition() -> None:
     """As many are called as there is room for: hundreds may wait for one consumer."""
     with surrounding(5, 5, 5, pool_limit=1) as around:
         held = around.holder(1)
@@ -187,7 +187,7 @@ def test_consumers_take_turns_at_room_that_comes_back() -> None:
     pool_limit=st.integers(1, 6),
     steps=st.lists(st.tuples(st.sampled_from(["credit", "settle", "close"]), st.integers(0, 3), st.integers(1, 4))),
 )
-def test_room_is_never_left_while_somebody_has_messages(
+def test_room_is_never_left_while_a_partition_has_messages(
     waiting: list[list[int]], pool_limit: int, steps: list[tuple[str, int, int]]
 ) -> None:
     """Goal: nobody is forgotten. Method: windows on one pool, any order of what their consumers do."""

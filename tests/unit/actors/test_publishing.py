@@ -135,7 +135,7 @@ def test_messages_on_several_topics_are_routed_if_anybody_is_there_for_one(
     assert space.unmatched_count == unmatched
 
 
-def test_messages_that_nobody_wants_are_counted_once_when_a_queue_refuses_those_beside_them(runtime: Runtime) -> None:
+def test_messages_without_subscribers_are_counted_once_when_a_queue_refuses_those_beside_them(runtime: Runtime) -> None:
     """A batch is refused as a whole, and then published message by message."""
     space = TopicSpace()
     queue_for(runtime, space, [], message_bytes_max=0)
@@ -189,7 +189,7 @@ def test_direct_messages_are_counted_that_the_queue_of_a_share_does_not_take(run
     assert sum(group.queue.gate.drops.values()) == 2
 
 
-def test_what_definitions_send_to_nobody_is_counted_once_when_a_queue_refuses_what_is_beside_it(
+def test_messages_that_definitions_send_nowhere_are_counted_once_when_a_queue_refuses_others(
     runtime: Runtime,
 ) -> None:
     space = TopicSpace()

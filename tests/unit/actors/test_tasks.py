@@ -28,7 +28,7 @@ def test_a_request_with_nothing_to_wait_for_is_done_at_once(runtime: Runtime) ->
     assert run(runtime, doubled(known)).get() == 42
 
 
-def test_a_request_goes_on_in_a_turn_of_its_own_and_not_within_whoever_answers(runtime: Runtime) -> None:
+def test_a_request_continues_in_a_turn_of_its_own_and_not_in_that_of_the_answering_actor(runtime: Runtime) -> None:
     number: LoopFuture[int] = LoopFuture()
     answer = on_the_loop(runtime, number)
     number.set(21)
@@ -37,7 +37,7 @@ def test_a_request_goes_on_in_a_turn_of_its_own_and_not_within_whoever_answers(r
     assert answer.get() == 42
 
 
-def test_whoever_asked_gets_what_a_request_raises(runtime: Runtime) -> None:
+def test_the_asking_actor_gets_the_exception_of_a_request(runtime: Runtime) -> None:
     number: LoopFuture[int] = LoopFuture()
     answer = on_the_loop(runtime, number)
     number.set_exception((ValueError, ValueError("no number"), None))

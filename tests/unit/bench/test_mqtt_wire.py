@@ -120,7 +120,7 @@ def test_a_buffer_in_use_takes_packets_larger_than_a_read() -> None:
     assert (subscriber.received, subscriber.rest) == (1, packet[:12])
 
 
-def test_lost_and_repeated_messages_are_told_apart() -> None:
+def test_lost_and_repeated_messages_are_distinguished() -> None:
     """Messages 5 and 6 never come, 8 comes a second time with DUP; the rest is counted, all are acknowledged."""
     subscriber = receiver()
     packets = [stream(qos=1)[at : at + 19] for at in range(0, 20 * 19, 19)]

@@ -57,7 +57,7 @@ def test_streams_in_order_are_counted_however_they_are_mixed_and_cut(order: list
     doubled=st.booleans(),
     late=st.booleans(),
 )
-def test_lost_repeated_and_late_messages_are_told_apart(sequence: list[int], doubled: bool, late: bool) -> None:
+def test_lost_repeated_and_late_messages_are_distinguished(sequence: list[int], doubled: bool, late: bool) -> None:
     """One message is left out, one comes twice right away, and one changes places with the next."""
     left_out, twice, swapped = sequence
     numbers = [number for number in range(20) if number != left_out]

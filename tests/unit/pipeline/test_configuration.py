@@ -78,7 +78,7 @@ def test_the_command_line_goes_before_the_file(file: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_file_and_key(file: Path, before: str, after: str, said: str) -> None:
+def test_a_configuration_error_names_file_and_key(file: Path, before: str, after: str, said: str) -> None:
     file.write_text(WHOLE.replace(before, after))
     with pytest.raises(ConfigError) as caught:
         load(file, ArchiveJob)
@@ -86,7 +86,7 @@ def test_a_mistake_is_told_with_file_and_key(file: Path, before: str, after: str
     assert said in str(caught.value)
 
 
-def test_every_mistake_is_told_at_once(file: Path) -> None:
+def test_every_error_is_reported_at_once(file: Path) -> None:
     file.write_text('[source]\nurl = "flow://gateway"\n')
     with pytest.raises(ConfigError) as caught:
         load(file, ArchiveJob)

@@ -16,7 +16,7 @@ def test_a_folder_that_is_no_table_is_named(tmp_path: Path) -> None:
         has_batch(str(tmp_path), "query", 0)
 
 
-def test_a_damaged_log_is_told_without_where_in_the_library_it_was_found(tmp_path: Path) -> None:
+def test_a_damaged_log_is_reported_without_a_place_in_the_library(tmp_path: Path) -> None:
     path = str(tmp_path / "archive")
     ensure_table(path, COLUMNS)
     (log,) = (tmp_path / "archive" / "_delta_log").glob("*.json")

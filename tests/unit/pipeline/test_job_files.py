@@ -86,7 +86,7 @@ def test_a_whole_file_is_taken(file: Path, kind: type[JobFile]) -> None:
         (AggregateJob, 'path = "/hourly"', 'report = "/r.html"', "report shows what is at path, which is missing"),
     ],
 )
-def test_a_mistake_is_told_with_file_and_key(
+def test_a_configuration_error_names_file_and_key(
     file: Path, kind: type[JobFile], before: str, after: str, said: str
 ) -> None:
     file.write_text(WHOLE[kind].replace(before, after))

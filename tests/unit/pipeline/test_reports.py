@@ -66,7 +66,7 @@ def test_what_senders_wrote_stays_text(tmp_path: Path) -> None:
     assert "2026-03-04 05:06:07 UTC" in page
 
 
-def test_a_page_asks_nobody_for_anything() -> None:
+def test_a_page_makes_no_request() -> None:
     asked: list[str | None] = []
 
     class Asking(HTMLParser):

@@ -133,7 +133,7 @@ def test_a_batch_leaves_out_partitions_that_went_since_it_was_planned(monkeypatc
     assert cursor.pinned == [{0: 9}]
 
 
-def test_a_query_that_is_to_begin_behind_the_end_of_its_queue_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_begins_after_the_end_of_its_queue_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gateway would refuse to acknowledge that, at each start, and the checkpoint would have it for good."""
     assert _reader(monkeypatch, OneCursor(0xA1), startingOffsets='{"0": 5}').initialOffset()["next"]["0"] == 5
     with pytest.raises(OffsetError, match="partition 0 of orders ends at 5"):

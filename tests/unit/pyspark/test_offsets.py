@@ -57,7 +57,7 @@ def test_of_partitions_that_went_nothing_is_acknowledged() -> None:
     assert placed.is_covered_by([standing(0, 7, acked=1501)])
 
 
-def test_where_partitions_are_not_told_apart_their_numbers_count() -> None:
+def test_where_partitions_are_not_distinguished_their_numbers_count() -> None:
     """By an earlier release's checkpoint, or an earlier gateway."""
     assert ORDERS.places([standing(1, 12)]) == {1: 1490}
     assert replace(ORDERS, ids={1: 8}).places([standing(1, 0)]) == {1: 1490}
@@ -73,7 +73,7 @@ def test_where_partitions_are_not_told_apart_their_numbers_count() -> None:
         ({"v": 1, "queue": "orders"}, "no offset"),
     ],
 )
-def test_what_is_no_offset_is_refused(found: object, said: str) -> None:
+def test_an_invalid_offset_is_refused(found: object, said: str) -> None:
     with pytest.raises(OffsetError, match=said):
         Offset.of_json(found)
 

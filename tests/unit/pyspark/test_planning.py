@@ -19,7 +19,7 @@ def test_shares_add_up_to_the_limit_or_to_all_there_is(counts: dict[int, int], r
 
 
 @given(waiting, st.integers(1, 20_000))
-def test_nobody_who_has_something_is_passed_over_while_the_limit_goes_round(
+def test_no_partition_with_messages_is_skipped_while_the_limit_goes_round(
     counts: dict[int, int], rows_max: int
 ) -> None:
     present = [partition for partition, count in counts.items() if count]

@@ -55,7 +55,7 @@ def test_a_gateway_that_cannot_take_rows_now_fails_the_task_whatever_is_dropped(
         Stager(options, "job/1", 0).stage_all([ROWS])
 
 
-def test_rows_that_are_wrong_themselves_are_left_out_and_told_of_when_the_rest_is_published(
+def test_invalid_rows_are_skipped_and_reported_when_the_rest_is_published(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one_row = ROWS.slice(0, 1)

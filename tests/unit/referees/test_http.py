@@ -84,7 +84,7 @@ def test_what_the_standard_allows_is_not_called(*, is_whole: bool) -> None:
     )
 
 
-def test_what_is_no_request_is_answered_once() -> None:
+def test_an_invalid_request_is_answered_once() -> None:
     refused = answer(b"content-length: 0", b"connection: close", status=400)
     judge(GET + b"no request\r\n\r\n" + GET, EMPTY, refused)
     with pytest.raises(WireViolation, match=r"9112 9\.6"):

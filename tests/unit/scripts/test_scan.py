@@ -48,7 +48,7 @@ def answer(*packages: object) -> str:
         ({}, 3, "no advisory service could be asked"),
     ],
 )
-def test_a_hole_is_told_and_silence_is_no_all_clear(
+def test_a_known_hole_is_reported_and_no_response_is_no_all_clear(
     tmp_path: Path, answers: dict[str, str], code: int, words: str
 ) -> None:
     """pip-audit ends with 0 where an index answers, and knows no package."""

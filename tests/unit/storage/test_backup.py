@@ -264,7 +264,9 @@ def test_a_backup_that_is_not_what_was_written_is_refused_and_the_folder_stays_e
     assert not (tmp_path / "data").exists() or os.listdir(tmp_path / "data") == []
 
 
-def test_a_spool_is_restored_over_nothing_and_nobody(store: SpoolStore, open_store: OpenStore, tmp_path: Path) -> None:
+def test_a_restore_overwrites_no_spool_and_no_running_gateway(
+    store: SpoolStore, open_store: OpenStore, tmp_path: Path
+) -> None:
     filled(store)
     backup_of(store, tmp_path / "b").run()
     with pytest.raises(FolderInUse):

@@ -103,7 +103,7 @@ async def test_publishers_in_many_tasks_share_a_window(broker: RunningBroker) ->
         await shows(broker, lambda view: view.ready_count == 100)
 
 
-async def test_direct_messages_reach_who_subscribes(broker: RunningBroker) -> None:
+async def test_direct_messages_reach_subscribers(broker: RunningBroker) -> None:
     """Flow: publishing, direct messages: promoted by a queue that subscribes to the topic."""
     await create(broker, subscriptions=["t/#"])
     async with Client(url(broker)) as client:

@@ -41,7 +41,7 @@ async def test_a_password_is_proven_with_scram(broker: RunningBroker) -> None:
 
 @ACCOUNTS
 @pytest.mark.parametrize("options", [ClientOptions(user="ada", password="wrong"), ClientOptions()])
-async def test_who_cannot_show_who_he_is_is_not_let_in(broker: RunningBroker, options: ClientOptions) -> None:
+async def test_an_operator_without_valid_credentials_is_refused(broker: RunningBroker, options: ClientOptions) -> None:
     """Flow: sessions, authentication."""
     with pytest.raises(sluicegate.AuthenticationRefused):
         await Client(url(broker), options).__aenter__()
@@ -71,7 +71,7 @@ async def test_a_certificate_is_a_name(tmp_path: Path) -> None:
             assert user_of(broker) == ["localhost"]
 
 
-async def test_a_gateway_that_nobody_vouches_for_is_not_trusted(tmp_path: Path) -> None:
+async def test_a_gateway_without_a_trusted_certificate_is_not_trusted(tmp_path: Path) -> None:
     """Flow: connections, TLS. Without a context of the program's own, the system's authorities decide."""
     certificates = make_certificates(tmp_path)
     async with RunningBroker(tmp_path / "data", settings_of(certificates)) as broker:
@@ -106,7 +106,7 @@ async def test_a_token_is_asked_for_on_each_connection(tmp_path: Path) -> None:
     assert len(shown) == 2
 
 
-async def test_nobody_there_is_an_error_of_the_first_connection() -> None:
+async def test_an_unreachable_gateway_is_an_error_of_the_first_connection() -> None:
     """Later ones are tried again."""
     with pytest.raises(sluicegate.ConnectFailed, match=r"127\.0\.0\.1"):
         await Client(f"flow://127.0.0.1:{free_port()}").__aenter__()
@@ -148,7 +148,7 @@ async def test_a_client_comes_back_with_its_publishers_and_consumers(tmp_path: P
         assert [(each.queue, each.given_up_count) for each in interrupted] == [("q", 6)]
 
 
-async def test_what_is_sent_while_nobody_is_there_waits(tmp_path: Path) -> None:
+async def test_messages_without_a_consumer_wait(tmp_path: Path) -> None:
     """Flow: publishing. As much as the window holds; then `send` waits, too."""
     settings = (f"listeners.flow.port={free_port()}",)
     async with RunningBroker(tmp_path / "data", settings) as broker:

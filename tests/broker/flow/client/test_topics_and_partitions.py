@@ -48,7 +48,7 @@ async def test_a_subscription_that_is_refused_is_none(broker: RunningBroker) -> 
         await subscriber.unsubscribe("t")
 
 
-async def test_what_nobody_takes_in_time_is_dropped_and_counted(broker: RunningBroker) -> None:
+async def test_messages_that_are_not_taken_in_time_are_dropped_and_counted(broker: RunningBroker) -> None:
     """Flow: subscriptions: at most once. The bound is one of bytes."""
     async with Client(url(broker)) as client, client.subscriber(waiting_bytes_max=2_500) as subscriber:
         await subscriber.subscribe("t")

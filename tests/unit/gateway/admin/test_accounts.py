@@ -46,7 +46,7 @@ def told(events: Events, kind: object) -> list[Event]:
     return [each for _, each in events.record.recent(0, 1000) if each.kind is kind]
 
 
-def test_who_is_nobody_is_asked_for_a_password(guarded: RunningAdmin, events: Events) -> None:
+def test_an_anonymous_request_is_asked_for_a_password(guarded: RunningAdmin, events: Events) -> None:
     """RFC 7617: browsers ask by themselves when they are challenged; that is no failed attempt."""
     for path in ("/queues", "/", "/metrics", "/nowhere"):
         answer = guarded.ask("GET", path)
@@ -60,7 +60,7 @@ def test_what_a_probe_asks_takes_no_account(guarded: RunningAdmin) -> None:
 
 
 @pytest.mark.parametrize(("probes_only", "path"), [(False, "/health/live"), (True, "/health/live"), (True, "/nowhere")])
-def test_whoever_has_no_account_cannot_fill_the_audit_log(
+def test_clients_without_an_account_cannot_fill_the_audit_log(
     node: MemoryNode, events: Events, probes_only: bool, path: str
 ) -> None:
     """What operators did is never left out of it; so what strangers try to change is not told of there."""
@@ -80,7 +80,7 @@ def test_whoever_has_no_account_cannot_fill_the_audit_log(
         ({"Authorization": "Basic ?"}, 400),
     ],
 )
-def test_who_proves_nothing_is_refused_and_told_of(
+def test_a_client_without_credentials_is_refused_and_reported(
     guarded: RunningAdmin, events: Events, headers: dict[str, str], status: int
 ) -> None:
     """docs/security.md: refused in the protocol's words, counted, audited, and no secret in any of it."""
@@ -188,13 +188,13 @@ def test_who_may_do_nothing_may_ask_for_nothing_else(guarded: RunningAdmin) -> N
     assert guarded.ask("GET", "/account").status == 401
 
 
-def test_without_accounts_whoever_is_here_may_do_everything(admin: RunningAdmin) -> None:
+def test_without_accounts_every_local_client_may_do_everything(admin: RunningAdmin) -> None:
     view = admin.ask("GET", "/account").json()
     assert view == {"name": "", "global_access_level": "admin", "msg_vpn_access_level": "admin"}
     assert admin.ask("POST", "/queues", {"name": "q"}).status == 201
 
 
-def test_every_change_is_told_with_who_and_what_and_how_it_ended(guarded: RunningAdmin, events: Events) -> None:
+def test_every_change_is_reported_with_operator_action_and_result(guarded: RunningAdmin, events: Events) -> None:
     """docs/security.md, audit log: account, operation, path and result; never the body."""
     ask(guarded, "writer", "POST", "/users", {"name": "ada", "password": "the-secret"})
     ask(guarded, "reader", "GET", "/users")
@@ -312,7 +312,7 @@ def test_who_guesses_waits_and_a_password_that_was_right_before_does_not_tell_it
     assert door.clock.at_ms - began_ms >= waits[-1]
 
 
-def test_an_operator_who_was_let_in_does_not_wait_for_what_others_guess_from_the_same_address() -> None:
+def test_a_logged_in_operator_does_not_wait_for_guesses_from_the_same_address() -> None:
     door = Door(configured())
     right = basic("root", "root-word")["Authorization"]
     assert door.signs_in(right) == "root"
@@ -379,7 +379,7 @@ ROOT: Final = f"admin.users=[{{name: root, password: '{HASH}', global_access_lev
         ([f"admin.users=[{{name: a, password: '{HASH}', password_file: f}}]"], "exactly one of"),
     ],
 )
-def test_what_is_no_account_is_said(settings: list[str], words: str) -> None:
+def test_an_invalid_account_is_reported(settings: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match="admin") as refused:
         load(None, settings=settings)
     assert words in str(refused.value)

@@ -39,7 +39,7 @@ def test_an_account_has_a_part_of_the_places_and_another_one_the_others() -> Non
     assert places.refused_counts[ACCOUNT] == 1
 
 
-def test_an_address_has_a_part_of_the_places_whoever_comes_from_there() -> None:
+def test_an_address_has_a_share_of_the_places_whichever_users_come_from_it() -> None:
     """Without accounts, everybody on this machine is nobody."""
     places = Places()
     assert [places.known_comes("::1", "") for _ in range(OF_NETWORK_MAX + 1)] == [""] * OF_NETWORK_MAX + [NETWORK]
@@ -56,7 +56,7 @@ def test_an_account_without_a_request_under_way_always_has_a_place() -> None:
     assert places.known_comes("192.0.2.1", "ada") == ALL
 
 
-def test_strangers_of_an_address_take_places_of_nobody_else() -> None:
+def test_unauthenticated_clients_of_an_address_take_no_places_of_others() -> None:
     places = Places()
     joined = [places.stranger_comes("192.0.2.1") for _ in range(STRANGERS_OF_NETWORK_MAX + 1)]
     assert joined == [""] * STRANGERS_OF_NETWORK_MAX + [STRANGERS]
@@ -66,7 +66,7 @@ def test_strangers_of_an_address_take_places_of_nobody_else() -> None:
 
 
 @given(lists(tuples(sampled_from("ab"), sampled_from(["", "x", "y", "z"]), sampled_from([True, True, False]))))
-def test_whoever_goes_leaves_its_place_to_another(steps: list[tuple[str, str, bool]]) -> None:
+def test_a_client_that_disconnects_leaves_its_place_to_another(steps: list[tuple[str, str, bool]]) -> None:
     """Against a plain model: those who are there."""
     places, there = Places(), Counter[tuple[str, str]]()
     for network, account, comes in steps:

@@ -188,7 +188,7 @@ def test_the_spool_shows_its_incarnation(admin: RunningAdmin) -> None:
     assert admin.ask("GET", "/spool").json()["incarnation"] == "00000000000000ff"
 
 
-def test_a_replay_begins_where_it_is_told_to(admin: RunningAdmin, node: MemoryNode) -> None:
+def test_a_replay_begins_at_the_requested_place(admin: RunningAdmin, node: MemoryNode) -> None:
     admin.ask("POST", "/queues", {"name": "q", "retention_size_mb": 1})
     bodies = [
         {"from": "beginning"},

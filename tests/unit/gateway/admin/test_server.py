@@ -97,7 +97,7 @@ def test_a_target_that_names_its_host_is_that_of_a_path(admin: RunningAdmin) -> 
 
 
 @pytest.mark.parametrize("path", ["/queues", "/SEMP/v2/config/msgVpns/default/queues"])
-def test_a_body_that_comes_too_slowly_is_told_so(path: str, node: MemoryNode) -> None:
+def test_a_body_that_arrives_too_slowly_gets_an_error(path: str, node: MemoryNode) -> None:
     """RFC 9110, 15.5.9: and the connection ends with the answer. It is not the node that did not answer in time."""
     with (
         running_admin(node, body_timeout_s=0.05) as admin,

@@ -38,7 +38,7 @@ def test_a_request_for_a_backup_says_its_name_and_nothing_else(admin: RunningAdm
     assert admin.ask("DELETE", "/backup").json()["state"] == "cancelled"
 
 
-def test_what_is_no_backup_is_not_restored(admin: RunningAdmin, tmp_path: Path) -> None:
+def test_an_invalid_backup_is_not_restored(admin: RunningAdmin, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     told = Shell("").run("restore", str(tmp_path / "b"), "--data", str(tmp_path / "data"), expect=FAILED)
     assert "no backup, or not a whole one: it has no backup.json" in told

@@ -21,7 +21,7 @@ def test_a_message_says_what_it_was_stamped_with(run: int, key: int, number: int
     assert len(stamp.payload(1000)) == 1000
 
 
-def test_repetitions_disorder_and_strangers_are_told_apart() -> None:
+def test_repetitions_disorder_and_foreign_messages_are_distinguished() -> None:
     tally = Tally(RUN)
     order = [(0, 0), (1, 0), (0, 2), (0, 1), (0, 2), (1, 1)]
     first_times = [tally.note(payload(key, number)) is not None for key, number in order]

@@ -20,13 +20,13 @@ def closed_pipe() -> int:
 @pytest.mark.parametrize(
     "arguments", [[], ["--help"], ["show"], ["show", "queue", "--help"], ["version"], ["pipeline", "--help"]]
 )
-def test_a_command_ends_quietly_when_nobody_reads_what_it_prints(closed_pipe: int, arguments: list[str]) -> None:
+def test_a_command_ends_quietly_when_its_output_is_closed(closed_pipe: int, arguments: list[str]) -> None:
     """So a shell with `pipefail` goes on."""
     ended = ended_into(closed_pipe, arguments)
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-def test_a_command_that_fails_fails_though_nobody_reads_why(closed_pipe: int) -> None:
+def test_a_command_that_fails_has_its_exit_code_though_its_output_is_closed(closed_pipe: int) -> None:
     """What it has to say goes the same way with `2>&1 | head -1`."""
     url = ["--url", "http://127.0.0.1:1"]
     assert ended_into(closed_pipe, ["show", "queue", *url], errors=closed_pipe).returncode != 0

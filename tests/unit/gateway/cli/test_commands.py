@@ -35,7 +35,7 @@ def test_a_command_whose_reader_has_gone_ends_in_good_order(shell: Shell, monkey
     assert ended.value.code == OK
 
 
-def test_what_went_wrong_is_told_in_lines_of_ours_without_anything_a_terminal_obeys(
+def test_errors_are_printed_without_terminal_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A gateway's answer may quote a name that a client chose."""
@@ -67,7 +67,7 @@ class Redirecting(BaseHTTPRequestHandler):
         """Say nothing on standard error."""
 
 
-def test_a_login_goes_nowhere_else_than_it_was_told(admin: RunningAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_do_not_follow_a_redirect(admin: RunningAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
     """RFC 9110 15.4: a user agent that follows by itself should take credentials nowhere else; this follows nowhere."""
     monkeypatch.setattr(Redirecting, "elsewhere", admin.url)
     with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as server:
@@ -317,7 +317,7 @@ def test_a_gateway_that_is_not_there_is_exit_code_three(nobody: Shell, command: 
         *("http://a b:1", "http://localhost:1/a b", "http://localhost:1/\u00fc"),
     ],
 )
-def test_what_is_no_address_is_a_mistake_in_the_command_line(nobody: Shell, url: str) -> None:
+def test_an_invalid_address_is_a_usage_error(nobody: Shell, url: str) -> None:
     assert f"'{url}' is no address of an admin port" in nobody.run("queue", "list", "--url", url, expect=USAGE)
 
 

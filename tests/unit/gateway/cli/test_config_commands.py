@@ -183,7 +183,7 @@ def test_a_document_that_is_wrong_is_refused_before_anything_is_done(
     assert node.definitions == {}
 
 
-def test_all_mistakes_of_a_document_are_told_each_with_its_place(shell: Shell, file: Path) -> None:
+def test_all_errors_of_a_document_are_reported_with_their_places(shell: Shell, file: Path) -> None:
     file.write_text("""version: 1
 message_vpns:
   default:
@@ -210,7 +210,7 @@ message_vpns:
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
-def test_profiles_that_are_neither_wanted_nor_there_are_told_before_anything_is_done(
+def test_unknown_profiles_are_reported_before_anything_is_done(
     shell: Shell, node: MemoryNode, file: Path, options: tuple[str, ...]
 ) -> None:
     file.write_text("""version: 1

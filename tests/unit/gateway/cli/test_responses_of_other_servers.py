@@ -56,7 +56,7 @@ def test_a_page_of_another_server_is_no_answer_of_a_gateway(answering: Answering
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
-def test_an_error_of_another_server_is_told_with_its_address(answering: Answering, body: bytes) -> None:
+def test_an_error_of_another_server_is_reported_with_its_address(answering: Answering, body: bytes) -> None:
     shell = answering(http(body, "404 Not \x1b[31m Found"))
     told = shell.run("show", "queue", expect=FAILED)
     assert f"{shell.url} answered 404 'Not \\x1b[31m Found', and not in a gateway's words" in told
@@ -64,7 +64,7 @@ def test_an_error_of_another_server_is_told_with_its_address(answering: Answerin
 
 
 @pytest.mark.parametrize(("body", "place"), [(b'{"a": 1}', "incarnation: "), (b"[]", "all of it: ")])
-def test_an_answer_of_another_release_is_told_with_what_to_do(answering: Answering, body: bytes, place: str) -> None:
+def test_a_response_of_another_release_is_reported_with_advice(answering: Answering, body: bytes, place: str) -> None:
     told = answering(http(body)).run("show", "message-spool", expect=FAILED)
     assert f"the answer cannot be read ({place}" in told
     assert "Take the gateway's own release; `sluicegate version` says this one. " + ANOTHER_ADDRESS in told

@@ -43,7 +43,7 @@ def test_totals_that_fell_make_no_rate(admin: RunningAdmin, node: MemoryNode) ->
     assert view.protocols[0].messages_received_rate == 0
 
 
-def test_top_prints_once_where_nobody_watches(shell: Shell, node: MemoryNode) -> None:
+def test_top_prints_once_without_a_terminal(shell: Shell, node: MemoryNode) -> None:
     shell.run("queue", "create", "orders", "--partitions", "3")
     node.publish("orders", b"x")
     node.clients = [replace(ANN, name="evil\x1b[2J" + "n" * 60)]

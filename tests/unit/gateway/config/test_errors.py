@@ -26,7 +26,7 @@ def test_a_wrong_value_names_its_place_and_its_range(tmp_path: Path) -> None:
     ]
 
 
-def test_a_value_that_breaks_a_rule_of_ours_is_told_which(tmp_path: Path) -> None:
+def test_a_value_that_breaks_a_rule_of_ours_names_the_rule(tmp_path: Path) -> None:
     """What it may be says too little there: a text, a path."""
     text = f"tracing: {{endpoint: here}}\nlog: {{audit_file: {tmp_path}/none/audit}}\n"
     assert problems_of(text, tmp_path) == [
@@ -136,7 +136,7 @@ def test_a_number_is_what_its_digits_say(written: str, port: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("value", ["yes", "12:30", "1e3", "0b11", "2026-01-01"])
-def test_what_is_no_number_is_told_as_it_was_written(value: str, tmp_path: Path) -> None:
+def test_an_invalid_number_is_reported_as_it_was_written(value: str, tmp_path: Path) -> None:
     """To YAML 1.1 `12:30` is 750 seconds, and `yes` is true."""
     assert problems_of(f"listeners: {{mqtt: {{port: {value}}}}}", tmp_path) == [
         f"gate.yaml:1:26: listeners.mqtt.port: '{value}' is not allowed; allowed: a whole number from 0 to 65535"
@@ -178,7 +178,7 @@ def test_a_text_that_looks_like_a_number_or_a_truth_wants_quotes(value: str, sho
     ]
 
 
-def test_an_item_of_a_list_is_told_what_an_item_is(tmp_path: Path) -> None:
+def test_a_wrong_item_of_a_list_is_reported_with_the_form_of_an_item(tmp_path: Path) -> None:
     text = (
         "authentication:\n  acl_profiles:\n    - {name: p, publish_topic_exceptions: [x]}\nrest_delivery_points: [a]\n"
     )
@@ -252,7 +252,7 @@ def test_a_queue_attribute_is_named_inside_its_queue(tmp_path: Path) -> None:
         ("dead_msg_queue:", "nothing"),
     ],
 )
-def test_a_wrong_queue_attribute_is_told_as_the_file_says_it(attribute: str, shown: str, tmp_path: Path) -> None:
+def test_a_wrong_queue_attribute_is_reported_as_the_file_spells_it(attribute: str, shown: str, tmp_path: Path) -> None:
     for section in (
         "queues: {declared: [{name: q, %s}]}",
         "queues: {defaults: {%s}}",
@@ -268,7 +268,7 @@ def test_a_value_that_is_not_what_it_is_said_to_be_is_refused(value: str, tmp_pa
     assert found.startswith("gate.yaml:1:26: listeners.mqtt.port: this value cannot be read")
 
 
-def test_what_is_no_yaml_is_refused_with_the_position(tmp_path: Path) -> None:
+def test_invalid_yaml_is_refused_with_the_position(tmp_path: Path) -> None:
     assert problems_of("a: [1\nb: 2\n", tmp_path)[0].startswith("gate.yaml:2:2: this is not YAML: ")
 
 

@@ -117,7 +117,7 @@ def test_an_exclusive_queue_has_no_partitions() -> None:
         config_from_dict({"name": "q", "partition_count": 4})
 
 
-def test_the_dead_message_queue_has_none_of_its_own_unless_told() -> None:
+def test_the_dead_message_queue_has_none_of_its_own_unless_configured() -> None:
     assert config_from_dict({"name": "#DEAD_MSG_QUEUE"}).dead_msg_queue == ""
     with pytest.raises(QueueInvalid, match="its own dead message queue"):
         config_from_dict({"name": "q", "dead_msg_queue": "q"})

@@ -32,7 +32,7 @@ def test_the_longest_secret_is_whole_and_a_longer_one_is_refused_and_not_cut(tmp
         first_line(file)
 
 
-def test_what_is_no_text_is_refused_without_showing_it(tmp_path: Path) -> None:
+def test_invalid_text_is_refused_without_showing_it(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"s3cret\xff\n")
     with pytest.raises(ValueError, match="is no text in UTF-8") as refused:

@@ -54,7 +54,7 @@ def test_lists_and_their_items_can_be_set_from_outside() -> None:
 
 
 @pytest.mark.parametrize("value", ["[a", "[!!int '']", "[&a [*a]]", "[" * 100 + "]" * 100, "{a: 1, a: 2}"])
-def test_a_list_from_outside_that_is_none_is_told(value: str) -> None:
+def test_a_setting_that_starts_like_a_list_and_is_none_is_reported(value: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^--set queues.declared: .* starts like a YAML list or mapping and is none: "
     ):
@@ -191,7 +191,7 @@ def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1 gig", "1e3", "0.3 B", "1.0000000001 kB", "9" * 16])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"size|unit|bytes"):
         parse_size(text)
 

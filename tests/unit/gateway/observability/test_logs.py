@@ -167,7 +167,7 @@ def test_an_audit_file_on_a_full_disk_gives_way_to_another_one(
     assert orjson.loads((tmp_path / "audit").read_text())["message"] == "two"
 
 
-def test_lines_that_an_audit_file_lost_are_told_when_another_takes_its_place(
+def test_lines_that_an_audit_file_lost_are_reported_when_another_takes_its_place(
     root: logging.Logger, audit: logging.Logger, tmp_path: Path
 ) -> None:
     stream = io.StringIO()
@@ -178,7 +178,7 @@ def test_lines_that_an_audit_file_lost_are_told_when_another_takes_its_place(
     assert stream.getvalue().endswith("the audit log /dev/full is closed; up to 2 lines are missing\n")
 
 
-def test_an_audit_file_that_cannot_be_written_is_told_of_once_and_taken_up_again(
+def test_an_audit_file_that_cannot_be_written_is_reported_once_and_resumed_later(
     root: logging.Logger, audit: logging.Logger, tmp_path: Path
 ) -> None:
     """docs/security.md: the file may be moved away at any time; its folder comes back later here."""

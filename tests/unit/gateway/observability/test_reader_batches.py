@@ -13,7 +13,7 @@ def totals(batches: ReaderBatches) -> dict[str, float]:
     return {each.name.removeprefix("sluicegate_reader_"): each.value for each in batches.samples()}
 
 
-def test_a_batch_that_is_told_of_again_counts_once() -> None:
+def test_a_batch_that_is_reported_again_counts_once() -> None:
     batches = ReaderBatches()
     for batch in (FIRST, FIRST, replace(FIRST, reference="q/1")):
         batches.add("orders", "a", batch, now_ms=7_000)

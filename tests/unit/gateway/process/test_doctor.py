@@ -60,7 +60,7 @@ def subjects(answer: dict[str, object]) -> dict[str, str]:
     return {each["subject"]: each["text"] for each in findings}
 
 
-def test_a_folder_in_order_is_told_and_not_touched(shell: Shell, data: Path) -> None:
+def test_a_sound_folder_is_reported_and_left_unchanged(shell: Shell, data: Path) -> None:
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.iterdir()}
 
     answer = examined(shell, "--data", str(data))
@@ -84,7 +84,7 @@ def test_damage_is_an_error_and_an_exit_code(shell: Shell, data: Path) -> None:
     assert "checksum" in subjects(answer)["journal record 1"]
 
 
-def test_half_messages_of_earlier_versions_are_told_with_their_records(shell: Shell, tmp_path: Path) -> None:
+def test_half_messages_of_earlier_versions_are_reported_with_their_records(shell: Shell, tmp_path: Path) -> None:
     """The next start leaves them out."""
     store = store_in(tmp_path / "data")
     page = page_of_version_1(100, half(3), Run(110, batch(2)))
@@ -99,7 +99,7 @@ def test_half_messages_of_earlier_versions_are_told_with_their_records(shell: Sh
     assert "half of 1 messages" in found["page of partition 1 from sequence 100"]
 
 
-def test_a_file_cut_short_is_told_and_not_read(shell: Shell, data: Path) -> None:
+def test_a_truncated_file_is_reported_and_not_read(shell: Shell, data: Path) -> None:
     """Reading behind its end would kill the process."""
     os.truncate(data / DATA_FILE, (data / DATA_FILE).stat().st_size - 4096)
 
@@ -139,7 +139,7 @@ def test_a_backup_is_examined_by_its_checksum_and_its_records(shell: Shell, data
     assert "checksum" in subjects(examined(shell, "--backup", str(folder), healthy=False))[str(folder)]
 
 
-def test_rights_of_others_are_told_with_the_command_that_takes_them_away(shell: Shell, data: Path) -> None:
+def test_permissions_of_other_users_are_reported_with_the_command_that_removes_them(shell: Shell, data: Path) -> None:
     """Also beside a node that runs."""
     assert str(data) not in subjects(examined(shell, "--data", str(data)))
     data.chmod(0o755)
@@ -151,7 +151,7 @@ def test_rights_of_others_are_told_with_the_command_that_takes_them_away(shell: 
     assert told == f"{shown}; to end that: chmod g-w,o-rwx {data} {data / DATA_FILE}"
 
 
-def test_users_with_scram_keys_of_few_iterations_are_told(shell: Shell, data: Path) -> None:
+def test_users_with_scram_keys_of_few_iterations_are_reported(shell: Shell, data: Path) -> None:
     """Those that an earlier release stored, in any message VPN, and those that stand in a configuration."""
     rows = []
     for name, iterations in (("old", 4096), ("new", 15_000)):

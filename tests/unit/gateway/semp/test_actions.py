@@ -77,7 +77,7 @@ def test_a_client_is_sent_away(admin: RunningAdmin, node: MemoryNode) -> None:
     assert (admin.ask("DELETE", "/clients/other").status, admin.ask("DELETE", "/clients/other").status) == (204, 404)
 
 
-def test_paths_and_methods_that_are_not_there_are_told_in_the_envelope(admin: RunningAdmin) -> None:
+def test_unknown_paths_and_methods_are_reported_in_the_envelope(admin: RunningAdmin) -> None:
     assert refused(admin, "GET", "/monitor/colours", status=404)[:2] == (6, "NOT_FOUND")
     assert refused(admin, "GET", "", status=404)[1] == "NOT_FOUND"
     assert refused(admin, "POST", "/monitor/msgVpns", {}, status=405)[:2] == (89, "NOT_ALLOWED")

@@ -115,7 +115,7 @@ def test_a_row_that_is_no_cursor_is_refused() -> None:
         cursor_from_row({**DurableCursor("c", "q", TAP).to_row(), "mode": "browse"})
 
 
-def test_the_book_knows_who_reads_a_queue() -> None:
+def test_the_book_knows_the_readers_of_a_queue() -> None:
     book = CursorBook()
     for name in ("b", "a"):
         book.add(DurableCursor(name, "q", TAP))

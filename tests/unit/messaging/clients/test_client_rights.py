@@ -103,7 +103,7 @@ def test_a_subscription_needs_every_topic_it_matches() -> None:
 
 
 @pytest.mark.parametrize("text", ["$queue/orders", "$queue/#", "$queue/+", "$queue", "$reply/#", "$temporary/4f"])
-def test_nobody_subscribes_to_what_is_sent_to_one_receiver(text: str) -> None:
+def test_a_subscription_to_the_topic_of_one_receiver_is_refused(text: str) -> None:
     """Consuming a queue asks the queue. Without a rule against it a wildcard does not reach these topics either."""
     rights = Told().admit()
     assert not rights.may_subscribe(parse_filter(text, Syntax.MQTT))
@@ -181,7 +181,7 @@ def test_connections_of_a_profile_are_counted_over_its_names() -> None:
         roster.admit("bob", "3", "10.0.0.1", 0)
 
 
-def test_a_changed_profile_is_in_force_for_those_who_are_connected() -> None:
+def test_a_changed_profile_is_in_force_for_connected_clients() -> None:
     told = Told()
     rights = told.admit()
     assert rights.may_publish("a")

@@ -64,7 +64,7 @@ def test_a_limit_that_changes_is_looked_at_at_once() -> None:
 @pytest.mark.parametrize(
     "text", ["", "80", "80%", "80%/60%", "60/80%", "80/0%", "101/60%", "5000000000/1", "-1/-2", "8.0/6"]
 )
-def test_what_is_no_pair_is_refused_with_what_would_be_one(text: str) -> None:
+def test_an_invalid_pair_is_refused_with_the_form_of_one(text: str) -> None:
     """Solace 4.2: percentages or values, never mixed."""
     with pytest.raises(ThresholdInvalid, match="allowed: SET/CLEAR%"):
         ThresholdPair(text)
@@ -104,7 +104,7 @@ def test_a_limit_that_refuses_is_news_once_until_a_tenth_of_it_came_in() -> None
     assert told == [1000, 1000]
 
 
-def test_refusals_where_nothing_was_ever_taken_are_told_once() -> None:
+def test_refusals_where_nothing_was_ever_accepted_are_reported_once() -> None:
     """A queue whose quota lets nothing in: its publishers try as often as the others."""
     told: list[int] = []
     exceedance = Exceedance(told.append)

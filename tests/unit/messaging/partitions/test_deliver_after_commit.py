@@ -67,7 +67,7 @@ def test_what_is_stored_waits_for_what_came_before_it() -> None:
     assert partition.delivered() == [1, 2]
 
 
-def test_what_the_store_refuses_is_nobodys() -> None:
+def test_a_message_that_the_store_refuses_is_delivered_to_no_consumer() -> None:
     partition = Stored()
     refused, stored = partition.append(batch_of([b"a", b"b"])), partition.append(batch_of([b"c"]))
     refused.refused = stored.confirmed = True

@@ -80,7 +80,7 @@ def test_what_is_over_is_no_moment_any_more() -> None:
     assert ledger.waiting_count == 1
 
 
-def test_what_expired_with_a_consumer_goes_when_it_is_given_back_though_nobody_consumes() -> None:
+def test_an_expired_message_is_dropped_on_release_without_any_consumer() -> None:
     """While it was held its time passed without it: it would wait for a consumer, and count against the quota."""
     ledger = Ledger(durable=False, rules=DeliveryRules(respects_expiry=True))
     ledger.attach(flow_of(1, limit=10), epoch=1)

@@ -85,7 +85,7 @@ def test_before_its_turn_a_message_waits_behind_others() -> None:
     assert standing.why("b") is WaitReason.BEHIND_OTHERS
 
 
-def test_a_message_on_its_way_elsewhere_waits_for_nobody() -> None:
+def test_a_message_that_is_being_moved_is_offered_to_no_consumer() -> None:
     standing = Standing("ab")
     standing.ledger.moving.add(1, 2)
     assert standing.why("a") is WaitReason.LEAVING

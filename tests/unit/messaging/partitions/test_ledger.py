@@ -116,7 +116,7 @@ def test_those_that_take_take_turns_wherever_the_others_stand(takers: list[int])
     assert served == takers * 2
 
 
-def test_who_comes_anew_is_served_before_whoever_had_something() -> None:
+def test_a_new_partition_is_served_before_those_already_served() -> None:
     """Else what one consumer failed with, or let its lock run out over, comes to it again before anybody else tries."""
     ledger = ledger_with(flow_of(1), flow_of(2))
     append(ledger, numbered(1))
@@ -133,7 +133,7 @@ def test_who_comes_anew_is_served_before_whoever_had_something() -> None:
 
 
 @given(held=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=6))
-def test_messages_that_come_alone_go_to_whom_they_go_together(held: list[tuple[int, int]]) -> None:
+def test_single_messages_go_where_batches_go(held: list[tuple[int, int]]) -> None:
     """Goal: who is picked for one message is who would be first for several. Method: the same, alone and together."""
     served: list[list[int]] = []
     for parts in ([1] * len(held), [len(held)]):
@@ -284,7 +284,7 @@ def test_losing_a_consumer_counts_as_one_delivery_attempt() -> None:
     assert ledger.effects.discards == {DISCARD_MAX_REDELIVERY: 2}
 
 
-def test_one_message_that_nobody_settles_keeps_nothing_behind_it_in_memory() -> None:
+def test_one_unsettled_message_keeps_no_later_ones_in_memory() -> None:
     ledger = ledger_with(flow_of(1))
     for _ in range(1000):
         append(ledger, batch_of([b"x" * 100]))

@@ -234,7 +234,7 @@ def test_what_its_owner_gives_back_comes_to_it_again(outcome: int) -> None:
     assert delivered(ledger) == {1: [1, 3]}
 
 
-def test_messages_without_a_group_go_to_whoever_has_room() -> None:
+def test_messages_without_a_group_go_to_any_flow_with_room() -> None:
     """G-10, and the queue is as without groups while none has one."""
     ledger = ledger_with(None, None, None, None)
     bind(ledger, 1, 2)
@@ -256,7 +256,7 @@ def test_a_group_whose_message_waits_for_its_redelivery_waits_with_it() -> None:
     assert delivered(ledger, 12) == {1: [1]}
 
 
-def test_where_no_message_has_a_group_a_failed_one_holds_up_nobody() -> None:
+def test_without_groups_a_failed_message_blocks_no_other() -> None:
     """Though it lies in a page, where its key would not be known."""
     rules = DeliveryRules(group_buckets=BUCKETS, redelivery_delay_ms=10, redelivery_delay_ms_max=10, order=ORDER_BY_KEY)
     ledger = Ledger(durable=True, rules=rules)

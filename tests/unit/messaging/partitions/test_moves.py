@@ -151,7 +151,7 @@ def test_messages_that_failed_too_often_leave_and_the_others_are_delivered_again
     assert ledger.requeued.ranges() == [(2, 3)]
 
 
-def test_what_nobody_wants_kept_is_dropped_where_no_dead_message_queue_is_named() -> None:
+def test_dead_messages_are_dropped_where_no_dead_message_queue_is_named() -> None:
     ledger = ledger_of(2, dead_letters=False)
     ledger.settle(1, 1, 2, REJECTED)
 

@@ -157,7 +157,7 @@ def test_what_a_client_that_is_back_was_not_sent_again_is_for_others_when_it_lea
     assert ledger.effects.discards == {}
 
 
-def test_what_a_restart_finds_settled_stays_with_nobody() -> None:
+def test_messages_that_a_restart_finds_settled_stay_with_no_consumer() -> None:
     """The ids of a session's row may be older than the settlements in the journal."""
     ledger = ledger_with(4)
     ledger.attach(flow_of(OTHER), 1)

@@ -199,7 +199,7 @@ def test_what_is_newer_goes_on_when_the_commit_of_a_lost_consumer_is_made(rules:
     assert given(ledger) == [1, 3, 4]
 
 
-def test_consumers_that_compete_wait_for_nobodys_commit() -> None:
+def test_competing_consumers_do_not_wait_for_commits() -> None:
     """Where no order is kept there is nothing to wait for, nor while the consumer is there to have it back."""
     ledger, _ = lost_with_a_commit(DeliveryRules(order=ORDER_NONE))
     assert given(ledger) == [1, 3, 4]

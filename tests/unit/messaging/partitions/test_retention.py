@@ -250,7 +250,7 @@ def test_pages_of_an_earlier_release_go_when_what_came_behind_them_is_too_old(ar
     assert partition.log.low() == 4
 
 
-def test_a_publish_that_could_not_be_stored_is_read_by_nobody() -> None:
+def test_a_publish_that_could_not_be_stored_is_not_delivered() -> None:
     partition = kept_partition(size_bytes=10_000)
     publication = partition.append(numbered(2), stored=False)
     publication.refused = True

@@ -61,7 +61,7 @@ def test_a_run_that_is_selected_is_one_delivery() -> None:
     assert (delivery.first_sequence, delivery.stop_row, delivery.redelivered) == (1, 50, False)
 
 
-def test_what_somebody_gives_back_is_looked_at_again_by_those_who_had_gone_by() -> None:
+def test_a_released_message_is_examined_again_by_flows_that_had_passed_it() -> None:
     ledger = Ledger(durable=False, rules=DeliveryRules())
     ledger.append(prioritized(1, 2, 1), None)
     ledger.attach(flow_of(1), 1)
@@ -158,7 +158,7 @@ def test_a_failed_message_holds_up_what_has_its_key_for_selecting_flows_too() ->
     ledger.check()
 
 
-def test_what_was_declined_on_a_page_is_dead_once_the_page_says_that_nobody_selects_it() -> None:
+def test_a_declined_message_on_a_page_dies_once_no_flow_selects_it() -> None:
     """Until the page is read the second flow might have it; found by the machine below."""
     ledger = Ledger(durable=True, rules=DeliveryRules())
     publication = published(prioritized(1, 1, 2, 1))

@@ -78,7 +78,7 @@ def test_a_flow_that_is_paused_is_waited_for() -> None:
     ledger.check()
 
 
-def test_what_only_those_who_are_left_have_declined_dies_when_the_other_leaves() -> None:
+def test_a_message_that_all_remaining_flows_declined_dies_when_the_last_other_leaves() -> None:
     ledger = ledger_with(1)
     ledger.append(batch_of([b"m"]), None)
     ledger.deliver(0)
@@ -92,7 +92,7 @@ def test_what_only_those_who_are_left_have_declined_dies_when_the_other_leaves()
     ledger.check()
 
 
-def test_the_owner_of_a_group_is_the_only_one_who_could_have_it() -> None:
+def test_only_the_owner_of_a_group_can_get_its_messages() -> None:
     """Message groups: nobody gets a message of a key while another flow has the key."""
     ledger = ledger_with(1, 2, rules=DeliveryRules(group_buckets=8))
     ledger.append(keyed(1, 1), None)

@@ -23,7 +23,7 @@ def ledger_with(flow: Flow, *, messages: int, unacked_count_max: int = 1000) -> 
     return ledger
 
 
-def test_at_the_maximum_of_the_node_nobody_gets_more() -> None:
+def test_at_the_maximum_of_the_node_no_consumer_gets_more() -> None:
     """Solace 6.4: the system-wide delivered-unacked maximum."""
     pool: CreditPool[Address] = CreditPool(5)
     first = ledger_with(flow_of(1, window=CreditWindow(4, pool)), messages=4)
@@ -73,7 +73,7 @@ def test_who_settles_while_others_wait_for_the_node_stands_behind_them() -> None
     assert [pool.next_window(), pool.next_window(), pool.next_window()] == [first, second, None]
 
 
-def test_nobody_is_called_before_the_node_has_room() -> None:
+def test_no_partition_is_woken_before_the_node_has_room() -> None:
     """Retained messages count and do not wait, so more may be held than the maximum."""
     pool: CreditPool[Address] = CreditPool(2)
     looks: list[int] = []

@@ -22,7 +22,7 @@ def test_an_id_reads_back_what_it_was_written_from(partition: int, sequence: int
 @pytest.mark.parametrize(
     "text", ["", ":", "0:", ":5", "5", "0:0", "1000:1", "-1:5", "0:-5", "0:5:6", "0: 5", "0:x", "٣:٤", "0:" + "9" * 25]
 )
-def test_what_is_no_id_is_refused_with_the_form_of_one(text: str) -> None:
+def test_an_invalid_id_is_refused_with_the_form_of_one(text: str) -> None:
     with pytest.raises(QueueInvalid, match="PARTITION:SEQUENCE"):
         parse_message_id(text)
 

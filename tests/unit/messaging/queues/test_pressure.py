@@ -38,7 +38,7 @@ def test_a_destination_without_progress_loses_its_protection() -> None:
     assert not pressure.over, "publishers go on, what it cannot take is dropped"
 
 
-def test_a_destination_that_nobody_waits_for_keeps_its_protection() -> None:
+def test_a_destination_without_waiting_publishers_keeps_its_protection() -> None:
     pressure = Pressure(high_bytes=100, low_bytes=40)
 
     assert pressure.waive_if_stalled(5000, 1000) == []
@@ -65,7 +65,7 @@ def test_a_waived_destination_is_protected_again_once_it_has_caught_up() -> None
     assert pressure.over
 
 
-def test_a_destination_that_is_gone_holds_up_nobody() -> None:
+def test_a_destination_that_is_gone_blocks_no_publisher() -> None:
     pressure, publisher = pressed()
 
     assert pressure.close() == [publisher]

@@ -183,7 +183,7 @@ def test_consumers_that_come_within_one_delay_cost_one_rebalance(queue: QueueSto
     assert queue.rebalancer.completed_count == 2
 
 
-def test_the_fifth_consumer_of_four_partitions_stands_by_and_disturbs_nobody(shared_by_four: QueueStory) -> None:
+def test_the_fifth_consumer_of_four_partitions_stands_by(shared_by_four: QueueStory) -> None:
     owned = shared_by_four.owned()
 
     assert [len(owned[client]) for client in ("c1", "c2", "c3", "c4", "c5")] == [1, 1, 1, 1, 0]
@@ -291,7 +291,7 @@ def test_partitions_of_a_consumer_that_stays_away_go_to_the_others(shared_by_fou
     assert shared_by_four.rebalancer.status == READY
 
 
-def test_when_all_have_gone_the_partitions_belong_to_nobody_and_there_is_no_timer(queue: QueueStory) -> None:
+def test_when_all_flows_have_left_the_partitions_have_no_owner_and_there_is_no_timer(queue: QueueStory) -> None:
     queue.binds("c1")
     queue.leaves("c1")
     queue.passes(DELAY_MS)
@@ -380,7 +380,7 @@ def test_a_consumer_that_never_acknowledges_keeps_a_partition_no_longer_than_the
     assert queue.owned() == {"c1": [0, 1], "c2": [2, 3]}
 
 
-def test_an_acknowledgement_of_somebody_else_or_of_before_changes_nothing(queue: QueueStory) -> None:
+def test_a_foreign_or_stale_acknowledgement_changes_nothing(queue: QueueStory) -> None:
     queue.binds("c1")
     queue.acknowledges("c1")
     queue.binds("c2")

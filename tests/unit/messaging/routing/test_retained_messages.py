@@ -90,7 +90,7 @@ def test_several_messages_are_refused_together_and_admitted_one_by_one() -> None
         retained.put("t", RetainedMessage(alone))
 
 
-def test_refusals_are_told_of_once_and_again_after_a_tenth_of_the_limit_came_in() -> None:
+def test_refusals_are_reported_once_and_again_after_a_tenth_of_the_limit_came_in() -> None:
     retained = limited()
     told: list[int] = []
     retained.usage_exceeded = Exceedance(told.append)

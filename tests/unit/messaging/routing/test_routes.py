@@ -164,7 +164,7 @@ def test_a_message_goes_to_those_whose_selectors_select_it(
     assert space.route_of_row(batch, 0) is route
 
 
-def test_any_number_of_selectors_is_told_apart_at_once() -> None:
+def test_any_number_of_selectors_is_distinguished_at_once() -> None:
     """A client may have thousands of links on one topic, each with another; all against all they took minutes."""
     choices = RouteChoices()
     selectors = Selectors({})

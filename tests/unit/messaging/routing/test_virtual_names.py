@@ -70,7 +70,7 @@ def test_rules_of_activemq(pattern: str, yes: list[str], no: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " a", "a ", "A.>.B", "a>", "a*.b", "x" * 251, ".".join("a" * 129)])
-def test_what_is_no_pattern_is_refused(text: str) -> None:
+def test_an_invalid_pattern_is_refused(text: str) -> None:
     with pytest.raises(NameInvalid):
         NamePattern(text)
 

@@ -30,7 +30,7 @@ def test_as_in_activemq_selectors_add_up() -> None:
     assert after(COMPAT, [("c", "a = 1")], [], [("d", "")], [], [("c", "a = 2")]) == {"a = 1", "", "a = 2"}
 
 
-def test_a_single_selector_stands_beside_everything_until_who_wants_that_leaves() -> None:
+def test_a_selector_is_combined_with_a_consumer_of_everything_until_that_leaves() -> None:
     """VD-23."""
     assert after(SINGLE, [("c", "a = 1")], [("c", "a = 1"), ("d", "")]) == {"a = 1", EVERYTHING}
     assert after(SINGLE, [("c", "a = 1")], [("c", "a = 1"), ("d", "")], [("c", "a = 1")]) == {"a = 1"}
@@ -38,7 +38,7 @@ def test_a_single_selector_stands_beside_everything_until_who_wants_that_leaves(
     assert after(SINGLE, [("c", "a = 1")], [], [("c", "a = 2")]) == {"a = 2"}
 
 
-def test_a_single_selector_stays_when_who_brought_it_leaves_others() -> None:
+def test_a_single_selector_stays_when_the_consumer_that_set_it_leaves() -> None:
     """VD-23: it was the last that came; those who stay there bring none."""
     both = [("c", "a = 1"), ("d", "a = 2")]
     assert after(SINGLE, [("c", "a = 1")], both, [("c", "a = 1")]) == {"a = 2"}
@@ -74,7 +74,7 @@ BOUND = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["", "x = 1", 
 
 
 @given(st.lists(BOUND, max_size=10))
-def test_nobody_who_consumes_is_ever_left_out(steps: list[list[tuple[str, str]]]) -> None:
+def test_the_selector_of_every_consumer_is_included(steps: list[list[tuple[str, str]]]) -> None:
     """Goal: what comes in is at least what those select who are there. Method: any order of coming and going."""
     for rules in (CacheRules(), CacheRules(durable=False), COMPAT, SINGLE):
         known = QueueSelectors(rules)

@@ -134,7 +134,7 @@ def test_discarding_takes_out_the_same_filter_and_key_only() -> None:
     assert index.match("a/b") == ["a/b"]
 
 
-def test_the_parent_and_the_levels_below_are_told_apart() -> None:
+def test_the_parent_and_the_levels_below_are_distinguished() -> None:
     """SMF `a/>` needs a further level, MQTT `a/#` does not; both may stand at one node."""
     index = index_of("a/#", "#")
     index.add(parse_filter("a/>", SMF), "client", "a/>")

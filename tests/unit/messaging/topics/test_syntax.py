@@ -318,7 +318,7 @@ def test_the_limit_of_topic_names_counts_bytes_of_utf_8() -> None:
         check_topic_name("\u00e9" * 32_768)
 
 
-def test_nobody_publishes_to_a_share() -> None:
+def test_a_publish_to_a_share_is_refused() -> None:
     """[MQTT 4.8.2] `$share/` begins a filter form."""
     with pytest.raises(TopicError, match="begins a filter"):
         check_topic_name("$share/g/t")
@@ -327,7 +327,7 @@ def test_nobody_publishes_to_a_share() -> None:
 # --- what is remembered -----------------------------------------------------------------------------------------
 
 
-def test_those_who_subscribe_to_the_same_share_one_filter_in_memory() -> None:
+def test_equal_subscriptions_share_one_filter_in_memory() -> None:
     """A filter is a fifth of a kilobyte, and a fleet of clients has the same few."""
     assert parse_filter("fleet/+/orders", MQTT) is parse_filter("fleet/+/orders", MQTT)
 

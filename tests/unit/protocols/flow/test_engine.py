@@ -110,7 +110,7 @@ def test_three_failed_authentications_end_the_connection() -> None:
     assert last_violation(gateway.auth_answer(AuthAnswer(AUTH_FAILED, None), WALL_MS)).code == codes.NOT_AUTHENTICATED
 
 
-def test_nobody_whom_we_do_not_know_sends_large_frames() -> None:
+def test_large_frames_need_authentication() -> None:
     """Flow: sessions, limits before authentication: 4096 bytes, judged by the first four."""
     gateway = at_phase(AUTHENTICATING, is_gateway=True)
 
@@ -126,7 +126,7 @@ def test_a_frame_over_the_limit_is_refused_before_it_is_there() -> None:
     assert last_violation(events).code == codes.FRAME_TOO_LARGE
 
 
-def test_another_major_version_is_told_ours() -> None:
+def test_another_major_version_gets_ours() -> None:
     """Flow: sessions. The gateway sends its preface and closes: the client would not understand an ERROR."""
     gateway = one_end(is_gateway=True)
 

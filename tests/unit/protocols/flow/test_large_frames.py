@@ -61,7 +61,7 @@ def test_there_is_no_room_before_it_pays(begun: int) -> None:
     assert wire.gateway.buffer() is None
 
 
-def test_nobody_makes_the_gateway_hold_a_frame_before_it_is_known() -> None:
+def test_a_large_frame_before_authentication_is_refused_unbuffered() -> None:
     wire = EnginePair()
     wire.client.send(b"")
     wire.carry()

@@ -124,7 +124,7 @@ def test_a_small_body_is_waited_for_and_a_large_one_is_not() -> None:
     assert engine.is_over
 
 
-def test_a_client_that_asks_first_is_told_to_send_its_body() -> None:
+def test_a_client_that_expects_100_continue_gets_it() -> None:
     """RFC 9110 10.1.1: 100 (Continue), once somebody wants the body."""
     engine = new_engine()
     engine.feed(b"POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
@@ -136,7 +136,7 @@ def test_a_client_that_asks_first_is_told_to_send_its_body() -> None:
     assert request.body(2) == b"ab"
 
 
-def test_a_body_that_nobody_reads_yet_holds_its_client_back() -> None:
+def test_an_unread_body_pauses_its_client() -> None:
     engine = new_engine()
     engine.feed(post(b"/a", bytes(AHEAD_BYTES_MAX + 2))[:-1])
     [request] = begun(engine)
@@ -205,7 +205,7 @@ def test_a_body_whose_request_is_answered_may_go_on_for_as_long_as_it_is() -> No
     assert len(begun(engine)) == 1
 
 
-def test_what_is_no_request_is_answered_behind_those_before_it() -> None:
+def test_an_invalid_request_is_answered_after_those_before_it() -> None:
     """RFC 9112 2.2, 9.3.2."""
     engine = new_engine()
     engine.feed(GET + b"no http at all\r\n\r\n" + GET)
@@ -227,7 +227,7 @@ def test_what_is_no_request_is_answered_behind_those_before_it() -> None:
         (b"GET /a HTTP/1.1\r\nX: " + b"x" * 40_000, 431, b"is larger than 32768 bytes"),
     ],
 )
-def test_what_is_no_request_is_told_what_is_wrong_with_it(words: bytes, status: int, detail: bytes) -> None:
+def test_an_invalid_request_gets_the_reason(words: bytes, status: int, detail: bytes) -> None:
     """RFC 9110 15.5, 15.6.6; an empty answer leaves its client guessing."""
     engine = new_engine()
     engine.feed(words)
@@ -237,7 +237,7 @@ def test_what_is_no_request_is_told_what_is_wrong_with_it(words: bytes, status: 
 
 
 @pytest.mark.parametrize("cut", range(1, 24))
-def test_http_2_is_told_that_it_is_not_spoken_wherever_its_first_bytes_are_cut(cut: int) -> None:
+def test_http_2_gets_505_wherever_its_first_bytes_are_cut(cut: int) -> None:
     """RFC 9113 3.4: a stream has no packets."""
     engine = new_engine()
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -296,7 +296,7 @@ def test_any_host_of_a_valid_form_will_do(host: bytes) -> None:
         (b"POST /a HTTP/0.9\r\nHost: h\r\nTransfer-Encoding: chunked\r\n", 505),
     ],
 )
-def test_what_we_do_not_know_is_told_as_that(head: bytes, status: int) -> None:
+def test_an_unknown_coding_or_version_gets_a_status_of_its_own(head: bytes, status: int) -> None:
     """RFC 9112 6.1: a coding that nobody undoes would be published. RFC 9110 15.6.6."""
     engine = new_engine()
     engine.feed(head + b"\r\n5\r\nhello\r\n0\r\n\r\n" + GET)

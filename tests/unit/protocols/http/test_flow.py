@@ -202,7 +202,7 @@ def test_whether_a_settlement_came_before_its_partition_was_taken_away_the_parti
     assert settled.get() == not_unsettled
 
 
-def test_nobody_waits_for_what_a_queue_that_was_deleted_says_of_a_settlement(worker: Worker) -> None:
+def test_settlements_to_a_deleted_queue_are_not_waited_for(worker: Worker) -> None:
     settled = worker.settles(b"one")
     worker.queue.stop()
     worker.cell.inbox.post(FlowGone(1, "the queue was deleted", may_return=False))

@@ -20,14 +20,16 @@ def asking(
     ("level", "session_present", "expected"),
     [(3, True, b"\x20\x02\0\0"), (4, True, b"\x20\x02\x01\0"), (4, False, b"\x20\x02\0\0")],
 )
-def test_3_x_is_told_session_present_and_3_1_not_even_that(level: int, session_present: bool, expected: bytes) -> None:
+def test_connack_of_3_1_1_has_session_present_and_that_of_3_1_has_not(
+    level: int, session_present: bool, expected: bytes
+) -> None:
     conversation = asking(level)
     conversation.engine.accept(session_present, server_keep_alive_s=5)
 
     assert conversation.said() == expected
 
 
-def test_5_0_is_told_what_differs_from_the_defaults() -> None:
+def test_connack_of_5_0_has_what_differs_from_the_defaults() -> None:
     limits = MqttLimits(packet_bytes_max=PACKET_BYTES_CEILING, receive_maximum=65_535, topic_alias_maximum=0)
     conversation = Conversation(5, limits)
     conversation.hears(mqtt.connect("c1", level=5))

@@ -61,7 +61,7 @@ def test_a_qos_2_message_that_the_client_has_is_settled_when_the_connection_ends
     assert its.settled() == [(1, 2)]
 
 
-def test_a_client_that_comes_back_forgets_what_a_named_queue_gives_to_somebody_else_meanwhile() -> None:
+def test_a_client_that_returns_forgets_what_a_named_queue_gave_to_another_client_meanwhile() -> None:
     """[4.4.0-1]: else the next message under that id would be the same to it, and be passed over."""
     its = OneMessage(NAMED)
     its.store_ids()
@@ -177,7 +177,7 @@ def test_what_waited_for_the_store_as_the_connection_ended_was_not_sent(queue: s
 
 
 @pytest.mark.parametrize("queue", [OWN, SHARED, NAMED])
-def test_what_waits_for_the_store_as_its_flow_ends_is_given_back_as_if_nobody_had_been_given_it(queue: str) -> None:
+def test_messages_waiting_for_the_store_as_their_flow_ends_are_released_as_undelivered(queue: str) -> None:
     """[3.3.2-5]: its delivery has not begun, so it expires, and another consumer is the first to have it."""
     its = OneMessage(queue)
     its.store_ids()

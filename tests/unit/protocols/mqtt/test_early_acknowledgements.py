@@ -13,7 +13,7 @@ NOT_FOUND = mqtt.pubrel(1, PACKET_IDENTIFIER_NOT_FOUND)
 
 
 @pytest.mark.parametrize("queue", [OWN, SHARED, NAMED])
-def test_a_pubrec_for_what_was_not_sent_is_told_so_and_the_message_comes(queue: str) -> None:
+def test_a_pubrec_before_its_publish_was_sent_gets_an_error_and_the_message_is_sent(queue: str) -> None:
     """[4.3.3-4] [3.6.2.1]: the client cannot have it, so it is neither settled nor lost."""
     its = OneMessage(queue)
     assert its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))

@@ -184,7 +184,7 @@ def test_the_keep_alive_of_the_server_replaces_the_clients() -> None:
     assert len(conversation.waits(1)) == 1
 
 
-def test_time_in_which_nobody_reads_is_not_the_clients_silence() -> None:
+def test_time_without_reads_does_not_count_as_the_client_s_silence() -> None:
     conversation = connected(keep_alive_s=2)
     for _ in range(10):
         conversation.now_ms += 2_000

@@ -64,7 +64,7 @@ def test_a_session_that_is_not_kept_has_nothing_to_store() -> None:
     assert session.unstored_rows() == []
 
 
-def test_rows_are_told_apart_by_their_clients() -> None:
+def test_rows_are_distinguished_by_their_clients() -> None:
     """No client id has a zero byte; a filter may look like the key of another client's."""
     long = Session("device2", expiry_s=60)
     short = Session("device", expiry_s=60)

@@ -96,7 +96,7 @@ def test_numbers_that_only_some_systems_read_as_an_address_are_no_host(host: str
         ("", "is no entry"),
     ],
 )
-def test_what_is_no_entry_is_told(entry: str, words: str) -> None:
+def test_an_invalid_target_is_refused(entry: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_targets(["erp.example", entry])
 
@@ -114,6 +114,6 @@ def test_other_headers_are_the_operators(name: str) -> None:
     assert not is_reserved(name)
 
 
-def test_the_reserved_headers_are_those_that_are_told() -> None:
+def test_the_reserved_headers_are_the_documented_ones() -> None:
     told = HEADERS_ALLOWED.lower().partition("than ")[2].split(", ")
     assert sorted(told) == sorted([*RESERVED, f"{RESERVED_PREFIX}..."])

@@ -109,7 +109,7 @@ def test_a_user_who_was_right_lately_waits_for_its_own_failures_only() -> None:
     assert attempts.begin("h", "ada", 0) == DELAY_MS
 
 
-def test_a_token_whose_user_gave_no_name_forgives_nobody() -> None:
+def test_a_token_without_a_user_name_clears_no_failed_logins() -> None:
     attempts = LoginAttempts()
     failed(attempts, FREE_OF_HOST, user="eve")
     attempts.succeeded("h", "")
@@ -129,7 +129,7 @@ def test_who_comes_is_known_new_or_has_failed() -> None:
     assert attempts.login_class("h", "eve", REMEMBERED_MS) is LoginClass.NEW
 
 
-def test_of_more_who_were_right_than_are_remembered_the_one_of_longest_ago_is_forgotten() -> None:
+def test_of_too_many_proven_passwords_the_oldest_is_forgotten() -> None:
     attempts = LoginAttempts()
     for user in ("ada", "bob", "ada"):
         attempts.succeeded("h", user)

@@ -193,7 +193,7 @@ def test_a_right_password_among_many_guesses_at_once_is_not_picked_out(
     assert done.index(RIGHT) == FREE_OF_USER
 
 
-def test_a_token_that_is_right_waits_for_nobody_and_a_wrong_one_does() -> None:
+def test_a_valid_token_is_checked_at_once_and_a_wrong_one_waits() -> None:
     door = Door({"plain"}, tokens=True)
     for number in range(FREE_OF_HOST):
         door.authenticator.tried(HOST, f"name {number}", succeeded=False)

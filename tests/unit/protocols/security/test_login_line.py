@@ -85,7 +85,7 @@ def test_a_line_that_is_full_takes_no_more_and_the_others_do() -> None:
     assert len(line) == WAITING_MAX + 2
 
 
-def test_who_has_waited_too_long_is_told_apart() -> None:
+def test_logins_that_waited_too_long_are_taken_out() -> None:
     line: LoginQueue[str] = LoginQueue()
     line.join(LoginClass.NEW, "a", "late", 0)
     line.join(LoginClass.FAILED, "c", "late, too", 0)
@@ -96,7 +96,7 @@ def test_who_has_waited_too_long_is_told_apart() -> None:
 
 
 @given(lists(tuples(sampled_from(LoginClass), sampled_from(NETWORKS), integers(0, 2)), max_size=60))
-def test_a_line_of_one_network_is_in_order_and_loses_nobody(steps: list[tuple[LoginClass, str, int]]) -> None:
+def test_the_login_line_of_one_network_is_in_order_and_complete(steps: list[tuple[LoginClass, str, int]]) -> None:
     """Against a plain model: a queue for each class and network; 0 joins, 1 leaves, 2 has its turn."""
     line: LoginQueue[int] = LoginQueue()
     model: dict[tuple[LoginClass, str], deque[int]] = {}

@@ -76,7 +76,7 @@ def test_a_token_with_a_wrong_claim_is_refused(server: TokenServer, claims: dict
         verifier(server).principal(server.token(**claims).encode())
 
 
-def test_a_token_of_somebody_else_is_refused(server: TokenServer, tmp_path: Path) -> None:
+def test_a_token_of_another_user_is_refused(server: TokenServer, tmp_path: Path) -> None:
     """RFC 8725: no token without a signature, by another key, or by the public key taken for a shared secret."""
     good = server.token()
     head, payload, signature = good.split(".")
@@ -116,7 +116,7 @@ def test_a_key_set_that_cannot_be_used_is_refused(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("user", ["", "ada"])
-def test_oauthbearer_lets_in_who_has_a_token(server: TokenServer, user: str) -> None:
+def test_oauthbearer_accepts_a_client_with_a_token(server: TokenServer, user: str) -> None:
     """RFC 7628 3.1; a user name beside the token has to be the token's."""
     exchange = OAuthMechanism(OAUTHBEARER, verifier(server)).begin()
     answer = exchange.step(bearer(server.token(), user))

@@ -161,7 +161,7 @@ def test_exchanges_that_began_before_others_failed_are_refused_unseen() -> None:
         late.step(b"right")
 
 
-def test_a_mechanism_that_is_taken_away_while_a_client_waits_lets_nobody_in() -> None:
+def test_a_mechanism_that_is_disabled_during_a_login_lets_no_client_in() -> None:
     door = ReloadedDoor(lambda _, __: False)
     for _ in range(FREE_OF_HOST):
         door.authenticator.tried(HOST, "", succeeded=False)

@@ -182,7 +182,7 @@ def test_a_dear_check_waits_for_its_memory_and_is_not_overtaken_for_ever() -> No
     assert hall.done[:2] == ["cheap", "dear"]
 
 
-def test_a_dear_check_whose_client_leaves_before_there_is_memory_holds_nobody_up() -> None:
+def test_an_expensive_check_whose_client_leaves_before_there_is_memory_blocks_no_other() -> None:
     hall = Hall()
 
     async def come() -> None:
@@ -224,7 +224,7 @@ def test_who_leaves_gives_its_turn_to_the_next_and_its_memory_when_the_check_end
     assert hall.running_count_max == 1
 
 
-def test_who_leaves_as_its_turn_comes_keeps_nobody_from_it() -> None:
+def test_a_login_that_leaves_as_its_turn_comes_does_not_block_the_next() -> None:
     hall = Hall(threads_max=1)
 
     async def come() -> None:

@@ -156,7 +156,9 @@ def test_the_iterations_of_names_that_do_not_exist_are_those_of_accounts() -> No
     assert set(counts()) == {20_000}
 
 
-def test_the_first_exchange_of_a_plain_password_costs_what_that_of_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_exchange_of_a_plain_password_costs_the_same_for_an_unknown_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its keys are derived when it is read: thousands of hashes at the first exchange would tell that a name exists."""
     derived_count = 0
     pbkdf2 = hashlib.pbkdf2_hmac
@@ -175,7 +177,7 @@ def test_the_first_exchange_of_a_plain_password_costs_what_that_of_nobody_does(m
     assert derived_count == 0
 
 
-def test_a_plain_password_that_rfc_4013_prohibits_is_nobodys() -> None:
+def test_a_plain_password_that_rfc_4013_prohibits_is_refused() -> None:
     mechanism = ScramSha256({"bob": "a\x00b"}, ITERATIONS_MIN, RANDOM_BYTES)
     assert not mechanism.can_succeed
     exchange, client = first_step(mechanism, "engine", "bob")

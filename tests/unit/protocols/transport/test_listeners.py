@@ -35,7 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
-def test_bytes_go_both_ways_and_the_end_is_told_once(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
+def test_bytes_go_both_ways_and_the_end_is_reported_once(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
     async def scenario() -> None:
         listener, reader, writer, connection = await meets(files if is_tls else None)
         assert connection.peer.host == "127.0.0.1"
@@ -139,7 +139,7 @@ def test_a_peer_that_takes_its_last_words_slowly_gets_all_of_them(
     run(scenario())
 
 
-def test_a_last_word_to_a_peer_that_has_reset_its_connection_fails_for_nobody(run: RunOnLoop) -> None:
+def test_a_last_write_to_a_peer_that_reset_its_connection_raises_nothing(run: RunOnLoop) -> None:
     """There is nothing to shut down then, which the loop may not have seen yet."""
 
     async def scenario() -> None:
@@ -351,7 +351,7 @@ def test_a_peer_that_goes_in_the_middle_of_something_large_is_gone(
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
-def test_a_stream_that_closes_in_the_middle_of_something_large_reads_on_for_nobody(
+def test_a_stream_that_closes_during_a_large_read_reads_no_further(
     run: RunOnLoop, files: TlsFiles, is_tls: bool
 ) -> None:
     async def scenario() -> None:
@@ -537,7 +537,7 @@ def test_a_stopped_listener_keeps_its_streams_and_frees_its_port(run: RunOnLoop)
     run(scenario())
 
 
-def test_tls_tells_who_the_peer_is(run: RunOnLoop, files: TlsFiles) -> None:
+def test_tls_identifies_the_peer(run: RunOnLoop, files: TlsFiles) -> None:
     async def scenario() -> None:
         recorder = Recorder()
         listener = listens(recorder, tls=files)

@@ -160,7 +160,7 @@ def test_addresses_localhost_and_names_of_the_node_are_hosts_of_it(host: str) ->
         "\N{FULLWIDTH DIGIT ONE}27.0.0.1",
     ],
 )
-def test_any_other_host_is_refused_where_nobody_has_to_log_in(host: str) -> None:
+def test_any_other_host_is_refused_where_no_login_is_required(host: str) -> None:
     """DNS rebinding: a page whose own name leads here is of the origin of the port, by what it calls it."""
     assert reason(port(hosts=("broker.lan",)), host=host, origin=f"http://{host}") == FOREIGN_HOST
     assert reason(port(hosts=("*",)), host=host) == ""

@@ -63,7 +63,7 @@ def test_what_is_written_arrives_whole_and_in_order(kind: str, writes: list[byte
     run_on(kind, scenario())
 
 
-def test_a_protocol_is_told_when_much_waits_and_when_there_is_room(run: RunOnLoop) -> None:
+def test_a_protocol_is_paused_when_much_waits_and_resumed_when_there_is_room(run: RunOnLoop) -> None:
     async def scenario() -> None:
         port = Port()
         client, server = await port.meet()
@@ -100,7 +100,7 @@ def test_our_end_comes_behind_what_is_unsent_and_the_peer_may_go_on(run: RunOnLo
     run(scenario())
 
 
-def test_who_sends_much_is_read_in_larger_pieces_and_who_sends_little_in_smaller_again(run: RunOnLoop) -> None:
+def test_read_sizes_grow_and_shrink_with_what_a_client_sends(run: RunOnLoop) -> None:
     async def scenario() -> None:
         port = Port()
         client, server = await port.meet()
@@ -281,7 +281,7 @@ def test_a_failure_of_a_protocol_is_reported_and_ends_its_stream_alone(fails_on:
     assert [str(context["exception"]) for context in reported] == [fails_on]
 
 
-def test_without_file_descriptors_who_comes_waits_and_is_let_in_later(
+def test_without_file_descriptors_new_connections_wait_and_are_accepted_later(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sluicegate.protocols.transport.loop.accepting.REST_S", 0.05)
@@ -338,7 +338,7 @@ def test_a_stream_knows_both_addresses_until_it_is_gone(run: RunOnLoop) -> None:
     run(scenario())
 
 
-def test_who_is_called_soon_is_called_without_waiting_in_order_and_whoever_fails(run: RunOnLoop) -> None:
+def test_callbacks_run_at_once_in_order_and_whichever_of_them_fail(run: RunOnLoop) -> None:
     async def scenario() -> None:
         reported: list[str] = []
         loop = asyncio.get_running_loop()

@@ -88,9 +88,7 @@ def test_what_a_client_sent_before_its_end_is_read_when_it_is_held_back_no_more(
 
 
 @pytest.mark.parametrize("ends", ["in TLS", "by TCP"])
-def test_the_end_behind_the_last_bytes_waits_for_whoever_they_keep_busy(
-    run: RunOnLoop, files: TlsFiles, ends: str
-) -> None:
+def test_the_end_after_the_last_bytes_waits_until_these_are_handled(run: RunOnLoop, files: TlsFiles, ends: str) -> None:
     """A connection that has a request to carry out says so at the end of the turn in which it came."""
 
     async def scenario() -> None:
@@ -162,7 +160,7 @@ def test_a_forged_record_ends_its_stream_and_no_other(run: RunOnLoop, files: Tls
     run(scenario())
 
 
-def test_something_large_is_decrypted_no_further_than_whoever_takes_it_wants(run: RunOnLoop, files: TlsFiles) -> None:
+def test_large_data_is_decrypted_no_further_than_its_reader_wants(run: RunOnLoop, files: TlsFiles) -> None:
     """A connection may pause where something large ends: what came behind it in the same read waits."""
 
     async def scenario() -> None:
@@ -207,7 +205,7 @@ class Pausing:
 
 
 @pytest.mark.parametrize("verb", ["close", "close_after_flush"])
-def test_a_client_is_told_the_end_in_tls_behind_everything_else(run: RunOnLoop, files: TlsFiles, verb: str) -> None:
+def test_close_notify_follows_everything_else(run: RunOnLoop, files: TlsFiles, verb: str) -> None:
     """Else it could not tell it from an end that somebody in between has made."""
 
     async def scenario() -> None:
@@ -275,7 +273,7 @@ def test_handshakes_that_their_client_gives_up_are_counted_and_those_the_listene
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_client_that_resets_its_connection_in_the_handshake_is_told_of_by_its_address(
+def test_a_connection_reset_in_the_handshake_is_reported_with_the_client_s_address(
     run: RunOnLoop, files: TlsFiles, is_first: bool
 ) -> None:
     """The kernel forgets a peer's address with the reset."""

@@ -42,7 +42,7 @@ def test_all_clients_together_hold_no_more_than_the_bound(steps: list[tuple[int,
     assert clients.room.ended_count == len(clients.ended)
 
 
-def test_who_has_stopped_makes_room_for_who_goes_on() -> None:
+def test_a_client_that_stopped_sending_makes_room_for_another() -> None:
     """However much the other one sends, and the order in which they began."""
     clients = Clients()
     clients.holds(1, 20_000)
@@ -78,7 +78,7 @@ def test_a_bound_that_is_lowered_counts_from_the_next_byte_on() -> None:
     assert clients.ended == [1]
 
 
-def test_it_is_told_once_and_again_after_a_tenth_of_the_bound_came_in() -> None:
+def test_it_is_reported_once_and_again_after_a_tenth_of_the_bound_came_in() -> None:
     clients = Clients()
     told: list[int] = []
     clients.room.exceeded = Exceedance(told.append)

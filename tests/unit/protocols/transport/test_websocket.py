@@ -228,9 +228,7 @@ def test_an_upgrade_for_a_page_of_the_port_itself_is_granted(dialogue: Dialogue)
         (UPGRADE.replace(b": Upgrade", b": Upgrade, \xff"), b"not ASCII"),
     ],
 )
-def test_what_is_no_upgrade_request_is_told_what_is_wrong_with_it(
-    dialogue: Dialogue, request_bytes: bytes, text: bytes
-) -> None:
+def test_an_invalid_upgrade_request_gets_the_reason(dialogue: Dialogue, request_bytes: bytes, text: bytes) -> None:
     """[RFC 6455 4.2.2]: with a status, and the end of the stream. Nothing of it is a fault of ours."""
     dialogue.ours.received(request_bytes)
     head, _, body = dialogue.stream.written.partition(b"\r\n\r\n")
@@ -240,7 +238,7 @@ def test_what_is_no_upgrade_request_is_told_what_is_wrong_with_it(
     assert not hasattr(dialogue.inside, "transport")
 
 
-def test_a_client_of_another_version_is_told_ours(dialogue: Dialogue) -> None:
+def test_a_client_of_another_version_gets_ours(dialogue: Dialogue) -> None:
     """[RFC 6455 4.2.2] [RFC 6455 4.4]."""
     dialogue.ours.received(UPGRADE.replace(b": 13", b": 8"))
     assert b"\r\nSec-WebSocket-Version: 13\r\n" in dialogue.stream.written
@@ -337,7 +335,7 @@ def test_what_fails_in_a_later_turn_costs_its_connection(run: RunOnLoop) -> None
     run(scenario())
 
 
-def test_what_waits_of_a_read_is_for_nobody_when_the_stream_is_gone(run: RunOnLoop) -> None:
+def test_the_rest_of_a_read_is_dropped_when_the_stream_is_gone(run: RunOnLoop) -> None:
     async def scenario() -> None:
         dialogue = Dialogue()
         dialogue.dial()
@@ -395,7 +393,7 @@ def test_a_message_over_the_limit_closes_with_1009(event_loop_runs: None, is_fra
     assert dialogue.stream.ending == "lingering"
 
 
-def test_a_close_frame_is_answered_and_the_end_is_told_once(dialogue: Dialogue) -> None:
+def test_a_close_frame_is_answered_and_the_end_is_reported_once(dialogue: Dialogue) -> None:
     """Without an MQTT DISCONNECT before it this is an abnormal end; the connection inside decides that."""
     dialogue.dial()
     dialogue.client.send_close(1000)

@@ -98,7 +98,7 @@ def test_a_partition_of_which_nothing_is_left_begins_anew_under_an_id_of_its_own
     assert ids.next_id == 8
 
 
-def test_messages_of_nobody_become_a_queue_each(tmp_path: Path) -> None:
+def test_partitions_without_a_definition_become_a_queue_each(tmp_path: Path) -> None:
     folder = spool(tmp_path / "s", pages=(3, 9, 12), settled=(9,))
     assert lost_in(folder) == {"#recovered/3": [3], "#recovered/12": [12]}
     with SpoolReader.open_folder(folder) as reader:

@@ -111,7 +111,7 @@ def test_a_file_is_never_made_through_a_link(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_wider_rights_are_found_and_the_command_that_is_told_takes_them_away(tmp_path: Path) -> None:
+def test_wider_permissions_are_found_and_the_reported_command_removes_them(tmp_path: Path) -> None:
     """The command is for a shell: names are quoted. It gives nobody a right that was not there."""
     folder = tmp_path / "the node's data"
     opened(folder).close()
@@ -142,7 +142,7 @@ def test_stricter_rights_than_ours_are_nothing_to_tell(tmp_path: Path) -> None:
     assert open_to_others(folder, SPOOL_FILES) == []
 
 
-def test_the_root_of_a_volume_may_be_somebody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_root_of_a_volume_may_belong_to_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kubernetes makes it root's, with mode 2775 and the group of `fsGroup`; who may write is still told."""
     tmp_path.chmod(0o2775)
     assert [each.mode for each in open_to_others(tmp_path, SPOOL_FILES)] == [0o2775]

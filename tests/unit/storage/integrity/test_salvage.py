@@ -116,7 +116,7 @@ def test_a_zeroed_branch_costs_nothing(file: Path, tmp_path: Path) -> None:
     assert len(recovered(tmp_path / "new")[2]) == PAGES
 
 
-def test_a_zeroed_leaf_costs_what_was_in_it_and_that_is_told(file: Path, tmp_path: Path) -> None:
+def test_a_zeroed_leaf_costs_its_rows_and_is_reported(file: Path, tmp_path: Path) -> None:
     walk = walked(file)
     leaf = walk.trees["directory"].leaves[1]
     pages_leaf = walk.trees["pages"].leaves[1]

@@ -63,7 +63,7 @@ def test_a_row_without_headers_in_a_column_of_headers_costs_one_byte_more() -> N
     assert len(encode_batch(many)) - len(encode_batch(one)) == 10 * (1 + 4 + len(b"21.5"))
 
 
-def test_more_than_65536_topics_in_one_batch_are_told_apart() -> None:
+def test_more_than_65536_topics_in_one_batch_are_distinguished() -> None:
     """The index column grows from two bytes to four when a topic table needs it."""
     topics = [f"t/{number}" for number in range((1 << 16) + 1)]
 

@@ -34,7 +34,7 @@ def test_a_batch_with_a_half_message_is_damaged_where_all_of_it_is_wanted() -> N
         decode_batch(encode_batch(half(3)), 0)
 
 
-def test_a_half_message_in_a_journal_record_costs_nobody_else_anything() -> None:
+def test_a_half_message_in_a_journal_record_costs_no_other_message() -> None:
     """Its sequence is left out of every partition that it went to."""
     before, broken, after = batch(2), half(3), batch(4)
     matches = [Match(1, 10, None), Match(2, 20, [0, 2]), Match(3, 30, [2])]
@@ -56,7 +56,7 @@ def test_a_half_message_in_a_journal_record_costs_nobody_else_anything() -> None
     assert "half of 1 messages" in found.lost
 
 
-def test_a_half_message_in_a_page_costs_nobody_else_anything() -> None:
+def test_a_half_message_in_a_page_costs_no_other_message() -> None:
     found = decode_page(page_of_version_1(5, half(3), Run(9, batch(2))))
 
     assert [(run.first_sequence, run.batch.count) for run in found.runs] == [(5, 2), (9, 2)]

@@ -205,7 +205,7 @@ def test_a_file_that_may_not_be_opened_is_named(tmp_path: Path, name: str) -> No
         SpoolStore.open(tmp_path, map_bytes_max=1 << 26)
 
 
-def test_a_map_that_the_process_has_no_addresses_for_is_told_as_that(tmp_path: Path) -> None:
+def test_a_map_that_exceeds_the_address_space_is_reported_as_such(tmp_path: Path) -> None:
     """`ulimit -v` limits them, and so does the processor: it is not memory that is lacking."""
     with pytest.raises(StoreFailed, match=r"data\.mdb cannot be mapped: .* as many addresses .*RLIMIT_AS"):
         SpoolStore.open(tmp_path, map_bytes_max=1 << 60)

@@ -86,7 +86,7 @@ def test_mechanisms_are_tried_that_suit_what_there_is_to_show(
         (ClientOptions(token="t"), ("PLAIN",), "this client needs OAUTHBEARER or XOAUTH2$"),
     ],
 )
-def test_a_client_that_nothing_suits_is_told_what_would(
+def test_a_client_that_accepts_no_offered_type_gets_the_list_of_types(
     options: ClientOptions, offered: tuple[str, ...], needed: str
 ) -> None:
     """PLAIN needs a word of the program, and where the gateway offers nothing better it has to be heard of."""

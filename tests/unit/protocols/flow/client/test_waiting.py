@@ -9,7 +9,7 @@ from support.network.event_loops import RunOnLoop
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_who_is_cancelled_and_then_woken_is_cancelled_and_costs_nobody_a_turn(run: RunOnLoop, count: int) -> None:
+def test_a_task_that_is_cancelled_and_then_woken_costs_no_other_its_turn(run: RunOnLoop, count: int) -> None:
     """A program gives up while data of the gateway is there to be read: both come before the task goes on."""
 
     async def scenario() -> None:
