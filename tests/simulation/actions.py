@@ -5,11 +5,10 @@ from typing import Final
 
 from simulation.administration import ADMINISTRATORS
 from simulation.client import MODES, OFFLINE, ONLINE, Client
-from simulation.fate import FATE
-from simulation.job import Job
-from simulation.requester import Requester
-from simulation.resumer import Resumer
-from simulation.returner import Returner
+from simulation.faults import FATE
+from simulation.http_clients import Requester
+from simulation.named_publisher import Returner
+from simulation.resuming_client import Resumer
 from simulation.scenario import (
     COMPOSITE,
     CONSUMERS,
@@ -25,6 +24,7 @@ from simulation.scenario import (
     TRANSACTORS,
     VIRTUAL,
 )
+from simulation.staging_job import Job
 from simulation.steps import Step
 from simulation.targets import QUEUE_KINDS, RETAINED, Message
 from simulation.wills import Will

@@ -6,14 +6,14 @@ from random import Random
 
 import support.mqtt.packets as mqtt
 from simulation.aliases import TOPIC_ALIAS_MAXIMUM, AliasesOut
+from simulation.connected_client import Wired
 from simulation.memory_network import Wire
-from simulation.overlap import OVERLAP_ID, Overlap
+from simulation.mqtt_tap import Tap, name_of, number_of
+from simulation.overlapping_subscriptions import OVERLAP_ID, Overlap
 from simulation.scenario import keys_of, queue_id
-from simulation.tap import Tap, name_of, number_of
 from simulation.targets import GROUP, NOT_YET, RETAINED, SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
 from simulation.wills import SET, Will
-from simulation.wired import Wired
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
 PROMPT, LATE, HOLD, PICKY = "prompt", "late", "hold", "picky"  # how it settles; picky: it rejects some

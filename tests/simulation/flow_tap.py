@@ -1,6 +1,6 @@
 """What passes one connection of the flow protocol, seen at the node's end and told to the truth."""
 
-from simulation.tap import Written, number_of
+from simulation.mqtt_tap import Written, number_of
 from simulation.targets import Message, Target
 from simulation.truth import Truth
 from sluicegate.protocols.flow.codec.frame import (

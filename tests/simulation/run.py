@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from simulation.actions import play
 from simulation.administration import if_there
 from simulation.client import OFFLINE, PROMPT
-from simulation.inside import check_at_rest, queues_of
-from simulation.job import OVER
-from simulation.reckoning import check_nothing_is_lost
+from simulation.final_checks import check_nothing_is_lost
+from simulation.node_checks import check_at_rest, queues_of
 from simulation.scenario import CONSUMERS, FLEETING, NAMES, SUBSCRIBERS, scenario_of
+from simulation.staging_job import OVER
 from simulation.steps import Step, steps_of
 from simulation.targets import RETAINED, Violation
 from simulation.virtual_loop import EndlessLoop

@@ -6,7 +6,7 @@ And what publishers may that are known: what they send again has one sequence in
 from collections.abc import Callable
 
 from simulation.memory_store import Image
-from simulation.tap import number_of
+from simulation.mqtt_tap import number_of
 from simulation.targets import Violation
 from sluicegate.storage.interface import CommitJob
 from sluicegate.storage.records.cursor import decode_cursor

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from simulation.client import HOLD
-from simulation.inside import core_of, logs_of, queues_of
+from simulation.node_checks import core_of, logs_of, queues_of
 from simulation.world import World
 from sluicegate.actors.messages.readers import (
     AckCursor,

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from simulation.fate import FAILURES_MAX, Unheard
-from simulation.inside import queues_of
+from simulation.faults import FAILURES_MAX, Unheard
+from simulation.node_checks import queues_of
 from simulation.world import World
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Settle, SettleDurably
 from sluicegate.actors.messages.queues import BindFlow

@@ -9,12 +9,12 @@ import pytest
 import support.mqtt.packets as mqtt
 from simulation.actions import play
 from simulation.client import HOLD, KEEP_ALIVE_S, ONLINE, PROMPT, REJECTED
-from simulation.fate import FAILURES_MAX
-from simulation.inside import queues_of
+from simulation.faults import FAILURES_MAX
+from simulation.mqtt_tap import Tap, number_of
+from simulation.node_checks import queues_of
 from simulation.run import MENDING_US, drain
 from simulation.scenario import GATHER, LOCK, PLAIN, RETENTION, SELECTIONS, TEMPORARY, queue_id
 from simulation.steps import Step
-from simulation.tap import Tap, number_of
 from simulation.targets import EXCLUSIVE, GROUP, SESSION, Rules, Seen, Violation
 from simulation.truth import Truth
 from simulation.world import World

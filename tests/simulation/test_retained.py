@@ -4,9 +4,9 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from simulation.client import RETAINED_FILTER_ID
+from simulation.mqtt_tap import Tap
 from simulation.run import look_at_what_is_retained
 from simulation.scenario import PLAIN
-from simulation.tap import Tap
 from simulation.targets import RETAINED, Message, Violation
 from simulation.truth import Truth
 from simulation.wills import Will

@@ -4,7 +4,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from simulation.client import SESSION_FILTER_ID
-from simulation.tap import Tap
+from simulation.mqtt_tap import Tap
 from simulation.targets import EXCLUSIVE, SESSION, Rules, Violation
 from simulation.truth import Truth
 

@@ -3,8 +3,8 @@
 import pytest
 
 from simulation.targets import EXCLUSIVE, Message, Rules, Target, Violation
+from simulation.transacting_client import Line
 from simulation.transaction import Transaction
-from simulation.transactor import Line
 from simulation.truth import Truth
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from simulation.actions import play
 from simulation.client import ONLINE
-from simulation.fate import FAILURES_MAX
-from simulation.inside import is_being_read_back, queues_of
+from simulation.faults import FAILURES_MAX
+from simulation.node_checks import is_being_read_back, queues_of
 from simulation.run import drain
 from simulation.scenario import PLAIN
 from simulation.steps import Step

@@ -13,19 +13,19 @@ from typing import Any
 
 import pykka
 
+from simulation.amqp_tap import ResumerTap
 from simulation.client import KEEP_ALIVE_S, Client
+from simulation.cursor_reader import CURSOR, Reader
 from simulation.flow_tap import FlowTap
-from simulation.inside import check_inside, is_being_read_back, queues_of
-from simulation.job import Job
+from simulation.http_clients import Program, Requester
+from simulation.http_tap import RequestTap
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
-from simulation.reader import CURSOR, Reader
-from simulation.request_tap import RequestTap
-from simulation.requester import Program, Requester
-from simulation.resumer import MANNERS, Resumer
-from simulation.resumer_tap import ResumerTap
-from simulation.returner import Returner
+from simulation.mqtt_tap import Tap
+from simulation.named_publisher import Returner
+from simulation.node_checks import check_inside, is_being_read_back, queues_of
+from simulation.resuming_client import MANNERS, Resumer
 from simulation.scenario import (
     CONSUMERS,
     FLEETING,
@@ -42,10 +42,10 @@ from simulation.scenario import (
     Scenario,
 )
 from simulation.sequences import SequenceBook
+from simulation.staging_job import Job
 from simulation.stepwise_store import Pace, StepwiseStore
-from simulation.tap import Tap
 from simulation.targets import PARTITIONED, Target, Violation
-from simulation.transactor import Line, Transactor
+from simulation.transacting_client import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from simulation.wills import Will

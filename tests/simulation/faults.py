@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from simulation.inside import queues_of
+from simulation.mqtt_tap import number_of
+from simulation.node_checks import queues_of
 from simulation.steps import Step
-from simulation.tap import number_of
 from simulation.targets import GROUP
 from simulation.world import World
 from sluicegate.storage.errors import DamagedRecord

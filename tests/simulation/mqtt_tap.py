@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import support.mqtt.packets as mqtt
 from simulation.aliases import AliasesIn
-from simulation.overlap import Overlap
+from simulation.overlapping_subscriptions import Overlap
 from simulation.scenario import keys_of, topics_of
 from simulation.targets import GROUP, RETAINED, SESSION, Message, Target, Violation
 from simulation.truth import Truth

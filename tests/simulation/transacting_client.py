@@ -9,12 +9,12 @@ from random import Random
 from typing import Final
 
 from simulation.client import OFFLINE, ONLINE, Later
+from simulation.connected_client import Wired
 from simulation.memory_network import Wire
-from simulation.tap import number_of
+from simulation.mqtt_tap import number_of
 from simulation.targets import Violation
 from simulation.transaction import Transaction
 from simulation.truth import Truth
-from simulation.wired import Wired
 from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED,
     ACCEPTED_STATE,

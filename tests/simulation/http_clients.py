@@ -11,12 +11,12 @@ from typing import Final
 import orjson
 
 from simulation.client import HOLD, OFFLINE, ONLINE, PROMPT, Later
-from simulation.http_answers import EVENTS, LINES, Answer, AnswerReader
+from simulation.connected_client import Wired
+from simulation.http_responses import EVENTS, LINES, Answer, AnswerReader
+from simulation.http_tap import END, NOT_FOUND, PUBLISH, READ, SETTLE, Asked, Flow, RequestTap
 from simulation.memory_network import Wire
-from simulation.request_tap import END, NOT_FOUND, PUBLISH, READ, SETTLE, Asked, Flow, RequestTap
 from simulation.targets import Message
 from simulation.truth import Truth
-from simulation.wired import Wired
 
 SETTLE_US_MAX = 50_000  # what is not held on to is settled within
 LOST_SHARE, BROKEN_OFF_SHARE = 0.02, 0.01  # of requests behind which the connection is cut, or whose end never comes

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from simulation.client import SESSION_FILTER_ID
-from simulation.overlap import OVERLAP_ID, Overlap
+from simulation.overlapping_subscriptions import OVERLAP_ID, Overlap
 from simulation.targets import Message, Violation
 from simulation.truth import Truth
 

@@ -9,11 +9,11 @@ from random import Random
 from typing import Final
 
 from simulation.client import HOLD, OFFLINE, ONLINE, PROMPT, Later
+from simulation.connected_client import Wired
 from simulation.flow_tap import FlowTap
 from simulation.memory_network import Wire
 from simulation.targets import Message, Violation
 from simulation.truth import Truth
-from simulation.wired import Wired
 from sluicegate.protocols.flow.client.errors import CodedError, FlowClientError
 from sluicegate.protocols.flow.client.messages import Message as FlowMessage
 from sluicegate.protocols.flow.client.options import ClientOptions

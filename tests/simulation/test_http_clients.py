@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulation.request_tap import END, PUBLISH, READ, SETTLE, Asked, Flow, RequestTap
+from simulation.http_tap import END, PUBLISH, READ, SETTLE, Asked, Flow, RequestTap
 from simulation.run import drain
 from simulation.scenario import PLAIN
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation

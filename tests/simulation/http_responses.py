@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import httptools
 import orjson
 
-from simulation.tap import number_of
+from simulation.mqtt_tap import number_of
 
 CONTINUE: Final = 100
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"

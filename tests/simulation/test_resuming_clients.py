@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulation.resumer_tap import IN, OUT, ResumerTap
+from simulation.amqp_tap import IN, OUT, ResumerTap
 from simulation.scenario import HANDOFF_S, PLAIN
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Message, Rules, Violation
 from simulation.truth import Truth

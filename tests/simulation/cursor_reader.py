@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pykka
 
-from simulation.tap import number_of
+from simulation.mqtt_tap import number_of
 from simulation.targets import Target, Violation
 from simulation.truth import Truth
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle

@@ -10,10 +10,10 @@ not in it stays with the client, and nothing new is sent before the link is atta
 
 from typing import NamedTuple
 
+from simulation.mqtt_tap import number_of
 from simulation.scenario import HANDOFF_S, SPARE
-from simulation.tap import number_of
 from simulation.targets import DEAD, PARTITIONED, Message, Target, Violation
-from simulation.transactor import check_ending, heard_in
+from simulation.transacting_client import check_ending, heard_in
 from simulation.truth import Truth
 from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED,

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import httptools
 import orjson
 
-from simulation.http_answers import Answer, AnswerReader, Delivery
-from simulation.tap import Written
+from simulation.http_responses import Answer, AnswerReader, Delivery
+from simulation.mqtt_tap import Written
 from simulation.targets import EXCLUSIVE, SHARED, Message, Violation
 from simulation.timeliness import TICK_US
 from simulation.truth import Truth

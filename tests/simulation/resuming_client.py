@@ -8,14 +8,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
+from simulation.amqp_tap import IN, OUT, ResumerTap
 from simulation.client import HOLD, OFFLINE, ONLINE, PROMPT, Later
+from simulation.connected_client import Wired
 from simulation.memory_network import Wire
-from simulation.resumer_tap import IN, OUT, ResumerTap
-from simulation.tap import number_of
+from simulation.mqtt_tap import number_of
 from simulation.targets import Message, Violation
-from simulation.transactor import AMQP_HEADER, OUTGOING_WINDOW, WINDOW, heard_in
+from simulation.transacting_client import AMQP_HEADER, OUTGOING_WINDOW, WINDOW, heard_in
 from simulation.truth import Truth
-from simulation.wired import Wired
 from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED_STATE,
     MODIFIED,
