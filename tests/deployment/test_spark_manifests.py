@@ -111,6 +111,7 @@ def test_image_and_cluster_are_of_one_release_of_spark() -> None:
     assert '"/source[jobs]"' in recipe, "what jobs import, but for Spark: tests/house/test_dependencies.py"
     assert ON_A_CLUSTER["image"] == pod_of_the_cronjob()["spec"]["containers"][0]["image"]
     assert ON_A_CLUSTER["mainApplicationFile"] == "local:///opt/pipeline/__main__.py"
+    assert "/site-packages/sluicegate/pipeline /opt/pipeline\n" in recipe
 
 
 def test_a_cluster_has_as_many_cores_as_the_example_queue_has_partitions() -> None:
