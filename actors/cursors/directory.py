@@ -13,7 +13,7 @@ from pykka import ActorDeadError
 from sluicegate.actors.cursors.long_polls import StatusWaiters
 from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.queues import BindRefused, WriteTables
+from sluicegate.actors.messages.queues import BindRefused
 from sluicegate.actors.messages.readers import (
     AckCursor,
     AskPartitions,
@@ -36,6 +36,7 @@ from sluicegate.actors.messages.readers import (
     ReserveQueue,
     UnbindCursor,
 )
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.events import Events

@@ -200,7 +200,7 @@ class Settled:
 
 @final
 class SessionRows:
-    """Write rows of the session table; None deletes one. Answered like `actors.messages.queues.WriteTables`."""
+    """Write rows of the session table; None deletes one. Answered like `actors.messages.spool.WriteTables`."""
 
     def __init__(
         self, rows: list[tuple[bytes, bytes | None]], reply_to: Address | None, token: int, *, until_done: bool = False

@@ -44,7 +44,7 @@ class MessagesTaken:
     not_found: list[int] = field(default_factory=list)  # of the sequences asked for
 
 
-# What is asked of queues and partitions to explain where messages are. What else they are told is in `messages`.
+# --- explaining where messages are ---
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class ExplainKey:
     partition_number: int
 
 
-# What is said to the actor that makes backups, and what it answers.
+# --- backups ---
 
 
 RUNNING: Final = "running"

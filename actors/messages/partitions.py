@@ -1,30 +1,154 @@
-"""What is said about flows whose client goes or is away, and about what they were sent before.
+"""Requests to a partition, and its answers and reports.
 
-Flows that are parked are of queues with one partition: those of sessions and of shared subscriptions.
+A partition hears from its queue, from consumers, browsers and the spool. Messages on its data path are in `data`,
+reads of ranges in `readers`, operations of administrators in `operations`.
 """
 
 from dataclasses import dataclass
 
+from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.partitions.state.flows import Flow
 
 
 @dataclass(slots=True)
-class SuspendFlow:
-    """Consumer -> queue: the client is away. `kept` stays with it, the rest of what the flow holds is delivered again.
+class Attach:
+    """Queue -> partition: deliver to this flow from now on."""
 
-    The flow goes on with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
-    """
-
-    flow_id: int
-    kept: list[tuple[int, int]]  # half-open ranges of sequences
+    flow: Flow
+    epoch: int
 
 
 @dataclass(slots=True)
-class RestoreSuspendedFlow:
-    """Session directory -> queue: a flow of an earlier run of the node, parked. Before anybody binds."""
+class Pause:
+    """Queue -> partition: deliver nothing more to this flow. Answered by PartitionDrained when it holds nothing."""
 
-    flow: Flow
-    kept: list[tuple[int, int]]
+    flow_id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Detach:
+    """Queue -> partition: take back what this flow holds."""
+
+    flow_id: int
+    count_as_failed: bool
+
+
+@dataclass(slots=True)
+class PartitionDrained:
+    """Partition -> queue: the paused flow holds nothing of this partition any more."""
+
+    partition_number: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class DescribePartition:
+    """Ask of a partition; answered with a PartitionOverview."""
+
+
+@dataclass(slots=True)
+class CloseLedger:
+    """Ask of a partition, at a clean stop, when no flow is attached any more. Answered with a ClosedLedger."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLedger:
+    """What the store has to know of a partition beyond its settlements."""
+
+    partition_id: int
+    next_sequence: int
+    redelivered: list[tuple[int, int, int]]  # first, end, failed deliveries
+    delays: list[tuple[int, int, int]]  # of messaging.partitions.state.redelivery_delay: what failed and waits
+
+
+@dataclass(slots=True)
+class BrowsePartition:
+    """Ask of a partition: copies of waiting messages behind a sequence, oldest first. Answered with BrowsedMessages.
+
+    With `waits_as`, the number of a browser, it is answered once there is something to show, or with EndBrowse.
+    """
+
+    after: int
+    limit: int
+    waits_as: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessage:
+    """A copy of a waiting message: row `row` of `batch`."""
+
+    partition_number: int
+    sequence: int
+    batch: MessageBatch
+    row: int
+    redelivered: bool
+    delivery_count: int
+    in_flight: bool
+
+
+@dataclass(slots=True)
+class PurgePartition:
+    """Ask of a partition: drop what no consumer holds. Answered with the number of messages dropped."""
+
+
+@dataclass(slots=True)
+class DeleteMessages:
+    """Ask of a partition: remove these sequences, where no consumer holds them. Answered with how many."""
+
+    sequences: list[int]
+
+
+@dataclass(slots=True)
+class EndBrowse:
+    """Browser -> partition: nobody waits for new messages any more."""
+
+    flow_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOverview:
+    """The figures of one partition."""
+
+    number: int
+    partition_id: int
+    waiting_count: int
+    waiting_bytes: int
+    ready_count: int
+    delayed_count: int  # neither ready nor in flight: not stored yet, their time has not come, or they failed and wait
+    in_flight_count: int
+    memory_bytes: int
+    first_unsettled: int
+    next_sequence: int
+    delivered_count: int
+    redelivered_count: int
+    settled_count: int
+    lock_losses_count: int  # deliveries taken back because they were not settled in time
+    annotations_lost_count: int  # what consumers put on messages, and there was no room for
+    discards: dict[str, int]  # reason -> messages dropped
+    buried: dict[str, int]  # reason -> messages moved to the dead message queue
+    in_flight_by_flow: dict[int, int]
+    kept_from: int  # first sequence that readers of ranges may still have
+    kept_bytes: int  # payload that is kept beyond its settlement; no part of the quota
+    held_count: int  # of the ready ones, those passed over because older ones of their slot are not settled
+
+
+@dataclass(slots=True)
+class Withdraw:
+    """Spool -> partition: these sequences could not be stored, and their publisher knows; drop what is left."""
+
+    first: int
+    end: int
+
+
+@dataclass(slots=True)
+class PageOut:
+    """Spool -> partition: move what journal records up to this number hold into pages, so that they can go."""
+
+    through_record: int
+
+
+# --- flows whose client is away, and what flows were sent before ---
 
 
 @dataclass(slots=True)
@@ -90,55 +214,63 @@ class FoundSequences:
     suspect_end: int  # after a crash: everything below may have been delivered by the run of the node that crashed
 
 
-# What a queue and a consumer that acknowledges handoffs say to each other.
-
-
-@dataclass(slots=True)
-class Assignment:
-    """Queue -> consumer: these partitions are yours, and nothing else is. Behind the FlowState that says so as well.
-
-    `partitions` has partition, epoch, and 0 or the time (Clock.now_ms) at which it is given to somebody else, whatever
-    the consumer says: such a partition delivers nothing any more.
-    """
-
-    flow_id: int
-    partitions: list[tuple[int, int, int]]
-
-
-@dataclass(slots=True)
-class AcknowledgeHandoff:
-    """Consumer -> queue: I have let go of these, each a partition and an epoch. Others than drain are passed over."""
-
-    flow_id: int
-    partitions: list[tuple[int, int]]
-
-
-# What is said when a consumer drains a flow: it wants all there is for it now, and to hear when that is all.
-
-
-@dataclass(slots=True)
-class DrainFlow:
-    """Consumer -> queue, or browser: let me have what you can, up to my credit. Answered with FlowDrained.
-
-    A browser answers at the tail of its queue only: one whose credit is used up has shown what it was asked for.
-
-    `number` tells apart what the same flow has asked for before.
-    """
-
-    flow_id: int
-    number: int
-
-
-@dataclass(slots=True)
-class FlowDrained:
-    """Queue, or browser -> consumer: you have what there was for you since you asked. Comes behind the deliveries."""
-
-    flow_id: int
-    number: int
-
-
 @dataclass(slots=True)
 class DrainPartition:
     """Ask of a partition: answer, with None, once there is nothing more that the flow can get from you now."""
 
     flow_id: int
+
+
+# --- a change of the number of partitions ---
+
+
+class RescaleOrder:
+    """Queue -> partition: what to do while slots move."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class HoldSlots(RescaleOrder):
+    """Queue -> partition: from here on hold what the sources had by this slot map, each until it is opened."""
+
+    number: int  # the partition's own
+    slots_before: bytes
+    sources: list[int]
+
+
+@dataclass(slots=True)
+class OpenSource(RescaleOrder):
+    """Queue -> partition: what was held for this source may go."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class TakeCut(RescaleOrder):
+    """Queue -> partition: slots leave you. Answered by SourceDrained when everything below the cut is settled.
+
+    The cut is the next sequence, and CutTaken says which; unless the queue knows it from before a restart.
+    """
+
+    cut: int  # CUT_UNKNOWN: it is taken now
+
+
+@dataclass(slots=True)
+class Retire(RescaleOrder):
+    """Queue -> partition: you are empty, and end. What you keep for readers ends with you."""
+
+
+@dataclass(slots=True)
+class CutTaken:
+    """Partition -> queue: where my cut is."""
+
+    partition_number: int
+    cut: int
+
+
+@dataclass(slots=True)
+class SourceDrained:
+    """Partition -> queue: everything below the cut is settled."""
+
+    partition_number: int

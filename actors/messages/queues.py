@@ -1,196 +1,24 @@
-"""What the broker's actors say to each other. Each message names who sends it, to whom, and what comes back.
+"""Requests to a queue and to its browsers, and what both report to consumers and to the directory."""
 
-Nobody blocks on an answer. Messages on the data path carry batches and ranges, never single messages. What is said to
-the directory of queues is in `directory_messages`, to the router in `router_messages`; the data path is in
-`data_messages`.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar, final
 
+from sluicegate.actors.messages.partitions import BrowsedMessage, PartitionOverview
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.message.batch import MessageBatch
-from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.partitions.paging import PagePlan
-from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.messaging.partitions.state.flows import UNBOUNDED, Flow
 from sluicegate.messaging.queues.assignment.slots import Rescale
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.queues.definition import QueueConfig
 from sluicegate.messaging.selectors.selector import Selector
-from sluicegate.storage.interface import TableWrite
 
 Key = TypeVar("Key")
 
 
-def _add(totals: dict[Key, int], counts: dict[Key, int]) -> None:
+def add_counts(totals: dict[Key, int], counts: dict[Key, int]) -> None:
+    """Add counts to totals, key by key."""
     for key, count in counts.items():
         totals[key] = totals.get(key, 0) + count
-
-
-@final
-@dataclass(slots=True)
-class QueueTotals:
-    """Counts of one queue, of part of it, or of several. None of them ever falls."""
-
-    accepted_count: int = 0
-    delivered_count: int = 0
-    redelivered_count: int = 0
-    settled_count: int = 0
-    annotations_lost_count: int = 0
-    lock_losses_count: int = 0
-    rebalances_count: int = 0
-    bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> binds
-    discards: dict[str, int] = field(default_factory=dict)  # reason -> messages
-    buried: dict[str, int] = field(default_factory=dict)  # reason -> messages
-
-    def add(self, totals: "QueueTotals") -> None:
-        """Count what others have counted."""
-        self.accepted_count += totals.accepted_count
-        self.delivered_count += totals.delivered_count
-        self.redelivered_count += totals.redelivered_count
-        self.settled_count += totals.settled_count
-        self.annotations_lost_count += totals.annotations_lost_count
-        self.lock_losses_count += totals.lock_losses_count
-        self.rebalances_count += totals.rebalances_count
-        _add(self.bind_refusals, totals.bind_refusals)
-        _add(self.discards, totals.discards)
-        _add(self.buried, totals.buried)
-
-    def add_partition(self, overview: "PartitionOverview") -> None:
-        """Count what a partition has counted."""
-        self.delivered_count += overview.delivered_count
-        self.redelivered_count += overview.redelivered_count
-        self.settled_count += overview.settled_count
-        self.annotations_lost_count += overview.annotations_lost_count
-        self.lock_losses_count += overview.lock_losses_count
-        _add(self.discards, overview.discards)
-        _add(self.buried, overview.buried)
-
-
-# --- queue <-> partition ---
-
-
-@dataclass(slots=True)
-class Attach:
-    """Queue -> partition: deliver to this flow from now on."""
-
-    flow: Flow
-    epoch: int
-
-
-@dataclass(slots=True)
-class Pause:
-    """Queue -> partition: deliver nothing more to this flow. Answered by PartitionDrained when it holds nothing."""
-
-    flow_id: int
-    epoch: int
-
-
-@dataclass(slots=True)
-class Detach:
-    """Queue -> partition: take back what this flow holds."""
-
-    flow_id: int
-    count_as_failed: bool
-
-
-@dataclass(slots=True)
-class PartitionDrained:
-    """Partition -> queue: the paused flow holds nothing of this partition any more."""
-
-    partition_number: int
-    epoch: int
-
-
-@dataclass(slots=True)
-class PartitionStored:
-    """Spool -> queue: what the store has of a partition that asked for it; None when it could not be read."""
-
-    partition_number: int
-    stored: StoredPartition | None
-
-
-@dataclass(slots=True)
-class DescribePartition:
-    """Ask of a partition; answered with a PartitionOverview."""
-
-
-@dataclass(slots=True)
-class CloseLedger:
-    """Ask of a partition, at a clean stop, when no flow is attached any more. Answered with a ClosedLedger."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedLedger:
-    """What the store has to know of a partition beyond its settlements."""
-
-    partition_id: int
-    next_sequence: int
-    redelivered: list[tuple[int, int, int]]  # first, end, failed deliveries
-    delays: list[tuple[int, int, int]]  # of messaging.partitions.state.redelivery_delay: what failed and waits
-
-
-@dataclass(slots=True)
-class BrowsePartition:
-    """Ask of a partition: copies of waiting messages behind a sequence, oldest first. Answered with BrowsedMessages.
-
-    With `waits_as`, the number of a browser, it is answered once there is something to show, or with EndBrowse.
-    """
-
-    after: int
-    limit: int
-    waits_as: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BrowsedMessage:
-    """A copy of a waiting message: row `row` of `batch`."""
-
-    partition_number: int
-    sequence: int
-    batch: MessageBatch
-    row: int
-    redelivered: bool
-    delivery_count: int
-    in_flight: bool
-
-
-@dataclass(slots=True)
-class PurgePartition:
-    """Ask of a partition: drop what no consumer holds. Answered with the number of messages dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOverview:
-    """The figures of one partition."""
-
-    number: int
-    partition_id: int
-    waiting_count: int
-    waiting_bytes: int
-    ready_count: int
-    delayed_count: int  # neither ready nor in flight: not stored yet, their time has not come, or they failed and wait
-    in_flight_count: int
-    memory_bytes: int
-    first_unsettled: int
-    next_sequence: int
-    delivered_count: int
-    redelivered_count: int
-    settled_count: int
-    lock_losses_count: int  # deliveries taken back because they were not settled in time
-    annotations_lost_count: int  # what consumers put on messages, and there was no room for
-    discards: dict[str, int]  # reason -> messages dropped
-    buried: dict[str, int]  # reason -> messages moved to the dead message queue
-    in_flight_by_flow: dict[int, int]
-    kept_from: int  # first sequence that readers of ranges may still have
-    kept_bytes: int  # payload that is kept beyond its settlement; no part of the quota
-    held_count: int  # of the ready ones, those passed over because older ones of their slot are not settled
-
-
-# --- consumer <-> queue ---
 
 
 @dataclass(slots=True)
@@ -261,6 +89,69 @@ class FlowGone:
 
 
 @dataclass(slots=True)
+class SuspendFlow:
+    """Consumer -> queue: the client is away. `kept` stays with it, the rest of what the flow holds is delivered again.
+
+    The flow goes on with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
+    """
+
+    flow_id: int
+    kept: list[tuple[int, int]]  # half-open ranges of sequences
+
+
+@dataclass(slots=True)
+class RestoreSuspendedFlow:
+    """Session directory -> queue: a flow of an earlier run of the node, parked. Before anybody binds."""
+
+    flow: Flow
+    kept: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class DrainFlow:
+    """Consumer -> queue, or browser: let me have what you can, up to my credit. Answered with FlowDrained.
+
+    A browser answers at the tail of its queue only: one whose credit is used up has shown what it was asked for.
+
+    `number` tells apart what the same flow has asked for before.
+    """
+
+    flow_id: int
+    number: int
+
+
+@dataclass(slots=True)
+class FlowDrained:
+    """Queue, or browser -> consumer: you have what there was for you since you asked. Comes behind the deliveries."""
+
+    flow_id: int
+    number: int
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Queue -> consumer: these partitions are yours, and nothing else is. Behind the FlowState that says so as well.
+
+    `partitions` has partition, epoch, and 0 or the time (Clock.now_ms) at which it is given to somebody else, whatever
+    the consumer says: such a partition delivers nothing any more.
+    """
+
+    flow_id: int
+    partitions: list[tuple[int, int, int]]
+
+
+@dataclass(slots=True)
+class AcknowledgeHandoff:
+    """Consumer -> queue: I have let go of these, each a partition and an epoch. Others than drain are passed over."""
+
+    flow_id: int
+    partitions: list[tuple[int, int]]
+
+
+# --- operators, and the directory ---
+
+
+@dataclass(slots=True)
 class DescribeQueue:
     """Ask of a queue; answered with a QueueOverview."""
 
@@ -306,6 +197,46 @@ class FlowOverview:
     selector: str  # empty: it wants all
 
 
+@final
+@dataclass(slots=True)
+class QueueTotals:
+    """Counts of one queue, of part of it, or of several. None of them ever falls."""
+
+    accepted_count: int = 0
+    delivered_count: int = 0
+    redelivered_count: int = 0
+    settled_count: int = 0
+    annotations_lost_count: int = 0
+    lock_losses_count: int = 0
+    rebalances_count: int = 0
+    bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> binds
+    discards: dict[str, int] = field(default_factory=dict)  # reason -> messages
+    buried: dict[str, int] = field(default_factory=dict)  # reason -> messages
+
+    def add(self, totals: "QueueTotals") -> None:
+        """Count what others have counted."""
+        self.accepted_count += totals.accepted_count
+        self.delivered_count += totals.delivered_count
+        self.redelivered_count += totals.redelivered_count
+        self.settled_count += totals.settled_count
+        self.annotations_lost_count += totals.annotations_lost_count
+        self.lock_losses_count += totals.lock_losses_count
+        self.rebalances_count += totals.rebalances_count
+        add_counts(self.bind_refusals, totals.bind_refusals)
+        add_counts(self.discards, totals.discards)
+        add_counts(self.buried, totals.buried)
+
+    def add_partition(self, overview: "PartitionOverview") -> None:
+        """Count what a partition has counted."""
+        self.delivered_count += overview.delivered_count
+        self.redelivered_count += overview.redelivered_count
+        self.settled_count += overview.settled_count
+        self.annotations_lost_count += overview.annotations_lost_count
+        self.lock_losses_count += overview.lock_losses_count
+        add_counts(self.discards, overview.discards)
+        add_counts(self.buried, overview.buried)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueOverview:
     """The figures of one queue."""
@@ -324,186 +255,7 @@ class QueueOverview:
     drops: dict[int, int]  # verdict -> messages dropped here, and nobody heard of it
 
 
-# --- partition, publisher, queue, session -> spool ---
-
-
-@dataclass(slots=True)
-class WritePages:
-    """Write pages in the next commit. Answered with PagesWritten when they are safe."""
-
-    partition: Address
-    partition_id: int
-    plans: list[PagePlan]
-
-
-@dataclass(slots=True)
-class PagesWritten:
-    """Spool -> partition: the pages are safe; or, when `plans` did not fit, `failed` is set and nothing changed."""
-
-    plans: list[PagePlan]
-    failed: bool
-
-
-@dataclass(slots=True)
-class Withdraw:
-    """Spool -> partition: these sequences could not be stored, and their publisher knows; drop what is left."""
-
-    first: int
-    end: int
-
-
-@dataclass(slots=True)
-class ReadPage:
-    """Partition -> spool reader: bring a page. Answered with PageRead."""
-
-    partition: Address
-    partition_id: int
-    first_sequence: int
-
-
-@dataclass(slots=True)
-class PageRead:
-    """Spool reader -> partition: the runs of a page, or why it cannot be read."""
-
-    first_sequence: int
-    runs: list[tuple[int, MessageBatch]]
-    damage: str  # empty when the page was read
-    failed: bool = False  # the store could not be read: it says nothing about the page
-    lost: str = ""  # what of the page could not be read, beside `runs`
-
-
-@dataclass(slots=True)
-class PagesUnread:
-    """Spool reader -> spool: pages of a partition cannot be read, for another reason than before, or can again."""
-
-    partition_id: int
-    reason: str  # empty: they can be read again
-    is_damage: bool = False  # LMDB's own pages are broken
-    mistake: Exception | None = None  # with its traceback, for the log
-
-
-@dataclass(slots=True)
-class SetPageAside:
-    """Partition -> spool: this page cannot be read; keep its bytes in quarantine.
-
-    With `stays` some of it can be read, and is served from where it is.
-    """
-
-    partition_id: int
-    first_sequence: int
-    damage: str
-    stays: bool = False
-
-
-@dataclass(slots=True)
-class PageOut:
-    """Spool -> partition: move what journal records up to this number hold into pages, so that they can go."""
-
-    through_record: int
-
-
-@dataclass(slots=True)
-class WriteTables:
-    """Write rows of the catalog, the retained messages or the session table.
-
-    Answered to `reply_to` with Confirmed or PublishFailed of `token`; without `reply_to` there is no answer. With
-    `until_done` the rows go into every commit until one succeeds: they make room. Then PublishFailed comes only when
-    the store has failed, not for lack of room, and the rows are still written if the store recovers. `left` is called
-    when the rows are written or never will be.
-    """
-
-    writes: list[TableWrite]
-    reply_to: Address | None
-    token: int
-    until_done: bool = False
-    left: Callable[[], None] | None = None
-
-
-@dataclass(slots=True)
-class RegisterPartition:
-    """Queue -> spool: a partition exists; keep its account, and reserve sequences for it."""
-
-    partition_id: int
-    partition: Address
-    next_sequence: int
-
-
-@dataclass(slots=True)
-class ReloadPartition:
-    """Partition -> spool: its memory is lost. Answered to the queue with PartitionStored when all before is written."""
-
-    partition_id: int
-    partition_number: int
-    queue: Address
-
-
-@dataclass(slots=True)
-class Readopted:
-    """Partition -> spool: these publications, read from the journal, are needed again as objects of their own."""
-
-    publications: list[Publication]
-
-
-@dataclass(slots=True)
-class PurgeFromStore:
-    """Queue -> spool: a partition is gone with all its pages."""
-
-    partition_id: int
-
-
-# What directory, queue and partitions say to each other while the number of a queue's partitions changes.
-
-
-class RescaleOrder:
-    """Queue -> partition: what to do while slots move."""
-
-    __slots__ = ()
-
-
-@dataclass(slots=True)
-class HoldSlots(RescaleOrder):
-    """Queue -> partition: from here on hold what the sources had by this slot map, each until it is opened."""
-
-    number: int  # the partition's own
-    slots_before: bytes
-    sources: list[int]
-
-
-@dataclass(slots=True)
-class OpenSource(RescaleOrder):
-    """Queue -> partition: what was held for this source may go."""
-
-    number: int
-
-
-@dataclass(slots=True)
-class TakeCut(RescaleOrder):
-    """Queue -> partition: slots leave you. Answered by SourceDrained when everything below the cut is settled.
-
-    The cut is the next sequence, and CutTaken says which; unless the queue knows it from before a restart.
-    """
-
-    cut: int  # CUT_UNKNOWN: it is taken now
-
-
-@dataclass(slots=True)
-class Retire(RescaleOrder):
-    """Queue -> partition: you are empty, and end. What you keep for readers ends with you."""
-
-
-@dataclass(slots=True)
-class CutTaken:
-    """Partition -> queue: where my cut is."""
-
-    partition_number: int
-    cut: int
-
-
-@dataclass(slots=True)
-class SourceDrained:
-    """Partition -> queue: everything below the cut is settled."""
-
-    partition_number: int
+# --- a change of the number of partitions ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,7 +293,7 @@ class RescaleFinished:
     retired_ids: list[int]
 
 
-# What a browser and its queue say to each other: looking at messages without consuming them.
+# --- browsers: messages are shown and not consumed ---
 
 
 @dataclass(slots=True)
@@ -597,19 +349,5 @@ class DeleteBrowsed:
 
 
 @dataclass(slots=True)
-class DeleteMessages:
-    """Ask of a partition: remove these sequences, where no consumer holds them. Answered with how many."""
-
-    sequences: list[int]
-
-
-@dataclass(slots=True)
 class PartitionsChanged:
     """Queue -> browser: there are more partitions than before, or fewer."""
-
-
-@dataclass(slots=True)
-class EndBrowse:
-    """Browser -> partition: nobody waits for new messages any more."""
-
-    flow_id: int

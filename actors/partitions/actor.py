@@ -1,7 +1,7 @@
 """The partition actor: it hands everything to the compiled partition."""
 
 from sluicegate.actors.messages.data import WAKE
-from sluicegate.actors.messages.queues import Attach, Detach, PartitionOverview, Pause
+from sluicegate.actors.messages.partitions import Attach, Detach, PartitionOverview, Pause
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell

@@ -7,7 +7,8 @@ into the partition's memory.
 from collections.abc import Callable
 from typing import Final
 
-from sluicegate.actors.messages.queues import BrowsedMessage, BrowsePartition, PageRead, ReadPage
+from sluicegate.actors.messages.partitions import BrowsedMessage, BrowsePartition
+from sluicegate.actors.messages.spool import PageRead, ReadPage
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import StoreReader

@@ -14,7 +14,7 @@ from sluicegate.actors.messages.partitions import (
     ResumeSuspended,
     Suspend,
 )
-from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.message.address import Address

@@ -7,7 +7,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from sluicegate.actors.messages.queues import PageRead, PagesWritten, ReadPage, SetPageAside, WritePages
+from sluicegate.actors.messages.spool import PageRead, PagesWritten, ReadPage, SetPageAside, WritePages
 from sluicegate.actors.runtime.inbox import Inbox
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import StoreReader

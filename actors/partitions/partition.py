@@ -22,8 +22,7 @@ from sluicegate.actors.messages.data import (
     Wake,
 )
 from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
-from sluicegate.actors.messages.partitions import DrainPartition
-from sluicegate.actors.messages.queues import (
+from sluicegate.actors.messages.partitions import (
     Attach,
     BrowsedMessage,
     BrowsePartition,
@@ -33,19 +32,15 @@ from sluicegate.actors.messages.queues import (
     DeleteMessages,
     DescribePartition,
     Detach,
+    DrainPartition,
     EndBrowse,
     HoldSlots,
     OpenSource,
     PageOut,
-    PageRead,
-    PagesWritten,
     PartitionDrained,
     PartitionOverview,
-    PartitionStored,
     Pause,
     PurgePartition,
-    ReadPage,
-    ReloadPartition,
     RescaleOrder,
     Retire,
     SourceDrained,
@@ -53,6 +48,7 @@ from sluicegate.actors.messages.queues import (
     Withdraw,
 )
 from sluicegate.actors.messages.readers import CommitSeen, PartitionRequest
+from sluicegate.actors.messages.spool import PageRead, PagesWritten, PartitionStored, ReadPage, ReloadPartition
 from sluicegate.actors.messages.transactions import PrepareSettlement
 from sluicegate.actors.partitions.browse import PartitionBrowse
 from sluicegate.actors.partitions.consumer_requests import SuspendedFlows, SuspensionRequest

@@ -6,7 +6,6 @@ messaging.bulk.retained_log. Pages are read for the reading only: they do not co
 
 from typing import Any
 
-from sluicegate.actors.messages.queues import PageRead, ReadPage
 from sluicegate.actors.messages.readers import (
     ConsumeThrough,
     DescribeLog,
@@ -20,6 +19,7 @@ from sluicegate.actors.messages.readers import (
     ReadFailed,
     ReadRange,
 )
+from sluicegate.actors.messages.spool import PageRead, ReadPage
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.messaging.bulk.range_reads import RangePiece, RangePlan, RangeRun, gaps_of, plan_range, runs_of

@@ -6,7 +6,7 @@ that were not in the store when that was read.
 """
 
 from sluicegate.actors.messages.data import Settled
-from sluicegate.actors.messages.queues import Readopted
+from sluicegate.actors.messages.spool import Readopted
 from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED

@@ -3,7 +3,7 @@
 from functools import partial
 
 from sluicegate.actors.messages.data import Resume
-from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.routing.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages

@@ -10,16 +10,18 @@ from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.messages.directory import NotifyConsumers, QueueExpired
 from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
 from sluicegate.actors.messages.partitions import (
-    AcknowledgeHandoff,
-    DrainFlow,
+    Attach,
+    CutTaken,
+    Detach,
     DrainPartition,
-    FlowDrained,
     LookUpSequences,
+    PartitionDrained,
+    Pause,
+    PurgePartition,
     RestoreSuspended,
-    RestoreSuspendedFlow,
     ResumeSuspended,
+    SourceDrained,
     Suspend,
-    SuspendFlow,
 )
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
@@ -27,27 +29,24 @@ from sluicegate.actors.messages.queues import (
     NO_SUCH_PARTITION,
     PERMISSION_DENIED,
     QUEUE_EXPIRED,
-    Attach,
+    AcknowledgeHandoff,
     BindBrowser,
     BindFlow,
     BindRefused,
     BrowseQueue,
     BrowserBound,
-    CutTaken,
     DescribeQueue,
-    Detach,
+    DrainFlow,
+    FlowDrained,
     FlowGone,
     FlowState,
-    PartitionDrained,
-    PartitionStored,
-    Pause,
-    PurgePartition,
     PurgeQueue,
     Reconfigure,
     RescaleAdvanced,
     RescaleFinished,
     RescaleQueue,
-    SourceDrained,
+    RestoreSuspendedFlow,
+    SuspendFlow,
     UnbindFlow,
 )
 from sluicegate.actors.messages.readers import (
@@ -58,6 +57,7 @@ from sluicegate.actors.messages.readers import (
     ReplayRefused,
     ReserveQueue,
 )
+from sluicegate.actors.messages.spool import PartitionStored
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.queues.assignment import HandoffAcks, RebalanceEvents
 from sluicegate.actors.queues.browser import BrowserActor

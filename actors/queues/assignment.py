@@ -5,8 +5,7 @@ Only a partitioned queue hands anything over. When is decided in messaging.queue
 
 from collections.abc import Callable
 
-from sluicegate.actors.messages.partitions import AcknowledgeHandoff, Assignment
-from sluicegate.actors.messages.queues import BindFlow
+from sluicegate.actors.messages.queues import AcknowledgeHandoff, Assignment, BindFlow
 from sluicegate.actors.queues.core import QueueCore
 from sluicegate.messaging.observability.events import (
     CLIENT_PARTITION_ASSIGNED,

@@ -10,18 +10,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
+from sluicegate.actors.messages.partitions import BrowsedMessage, BrowsePartition, DeleteMessages, EndBrowse
 from sluicegate.actors.messages.queues import (
     PERMISSION_DENIED,
     BindBrowser,
     BindRefused,
     Browsed,
-    BrowsedMessage,
-    BrowsePartition,
     BrowserCredit,
     DeleteBrowsed,
-    DeleteMessages,
-    EndBrowse,
+    DrainFlow,
+    FlowDrained,
     FlowGone,
     PartitionsChanged,
 )

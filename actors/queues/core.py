@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.messages.directory import QueueState
-from sluicegate.actors.messages.queues import BindBrowser, QueueTotals, _add
+from sluicegate.actors.messages.queues import BindBrowser, QueueTotals, add_counts
 from sluicegate.actors.queues.quota_events import QueueWatch
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime, TimerHandle
@@ -97,8 +97,8 @@ class GoneQueues:
 
     def add(self, name: str, overview: "QueueOverview") -> None:
         """Keep what a queue has counted, which is about to go."""
-        _add(self.refusals, overview.refusals)
-        _add(self.drops, overview.drops)
+        add_counts(self.refusals, overview.refusals)
+        add_counts(self.drops, overview.drops)
         if not is_named(name):
             self.sessions.add(overview.totals)
 

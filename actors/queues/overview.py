@@ -1,15 +1,12 @@
 """What can be seen of a queue: its overview, for operators and metrics, the messages that wait in it, its consumers."""
 
+from sluicegate.actors.messages.partitions import BrowsedMessage, BrowsePartition, DescribePartition, PartitionOverview
 from sluicegate.actors.messages.queues import (
     ACTIVE_BROWSER,
     ACTIVE_CONSUMER,
     INACTIVE,
-    BrowsedMessage,
-    BrowsePartition,
     BrowseQueue,
-    DescribePartition,
     FlowOverview,
-    PartitionOverview,
     QueueOverview,
     QueueTotals,
 )

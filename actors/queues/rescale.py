@@ -8,14 +8,8 @@ Deliberately elsewhere: preparing and storing it (`rescale_plans`), what is wait
 (messaging.queues.assignment.slots), and the wait itself (messaging.partitions.state.rescale_holds).
 """
 
-from sluicegate.actors.messages.queues import (
-    HoldSlots,
-    OpenSource,
-    PartitionsChanged,
-    RescaleQueue,
-    Retire,
-    TakeCut,
-)
+from sluicegate.actors.messages.partitions import HoldSlots, OpenSource, Retire, TakeCut
+from sluicegate.actors.messages.queues import PartitionsChanged, RescaleQueue
 from sluicegate.actors.queues.core import QueueCore
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.queues.assignment.rebalance import Move

@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from sluicegate.actors.messages.data import Confirmed
-from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.routing.destinations import QueueTarget

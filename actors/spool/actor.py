@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, Settled, StorePublication
-from sluicegate.actors.messages.queues import (
-    PageOut,
+from sluicegate.actors.messages.partitions import PageOut, Withdraw
+from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
+from sluicegate.actors.messages.spool import (
     PagesUnread,
     PagesWritten,
     PartitionStored,
@@ -21,11 +22,9 @@ from sluicegate.actors.messages.queues import (
     RegisterPartition,
     ReloadPartition,
     SetPageAside,
-    Withdraw,
     WritePages,
     WriteTables,
 )
-from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.messages.transactions import SettleTogether
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed
-from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell

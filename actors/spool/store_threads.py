@@ -9,7 +9,7 @@ from typing import Protocol, final
 
 import pykka
 
-from sluicegate.actors.messages.queues import PageRead, PagesUnread, ReadPage, ReloadPartition
+from sluicegate.actors.messages.spool import PageRead, PagesUnread, ReadPage, ReloadPartition
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.health import DAMAGED, FULL, MISTAKE, REFUSED
 from sluicegate.messaging.message.address import Address

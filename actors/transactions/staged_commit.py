@@ -10,7 +10,7 @@ from random import Random
 from typing import Final, Protocol
 
 from sluicegate.actors.messages.data import Settled
-from sluicegate.actors.messages.queues import PageRead
+from sluicegate.actors.messages.spool import PageRead
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import Runtime

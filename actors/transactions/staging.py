@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled
-from sluicegate.actors.messages.queues import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
+from sluicegate.actors.messages.spool import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
 from sluicegate.actors.messages.staging import (
     AbortStaged,
     CommitStaged,

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, final
 
-from sluicegate.actors.messages.queues import ReadPage, ReloadPartition
+from sluicegate.actors.messages.spool import ReadPage, ReloadPartition
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import PageReads, read_back, run_commit, store_has_room

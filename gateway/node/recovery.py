@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sluicegate.actors.messages.queues import ClosedLedger
+from sluicegate.actors.messages.partitions import ClosedLedger
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.messaging.routing.retained_messages import RetainedMessage

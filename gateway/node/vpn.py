@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from sluicegate.actors.cursors.directory import CursorDirectory
 from sluicegate.actors.messages.directory import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
-from sluicegate.actors.messages.queues import ClosedLedger, CloseLedger, WriteTables
+from sluicegate.actors.messages.partitions import ClosedLedger, CloseLedger
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.queues.assembly import QueueServices

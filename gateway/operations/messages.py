@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.operations import MessagesTaken, QueueGone, TakeMessages
-from sluicegate.actors.messages.queues import BrowsedMessage, BrowseQueue, PartitionOverview
+from sluicegate.actors.messages.partitions import BrowsedMessage, PartitionOverview
+from sluicegate.actors.messages.queues import BrowseQueue
 from sluicegate.actors.queues.redrive import RUNNING, CancelRedrive, RedriveActor, RedriveOrder, RedriveProgress
 from sluicegate.actors.runtime.asks import ask_unless_gone
 from sluicegate.actors.runtime.runtime import ActorCell

@@ -7,10 +7,10 @@ from typing import Any, Final
 import pykka
 
 from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
     BindBrowser,
     Browsed,
-    BrowsedMessage,
     BrowserBound,
     BrowserCredit,
     DescribeQueue,

@@ -1,7 +1,8 @@
 """What actors say of queues, messages and themselves, in the form in which operators see it."""
 
 from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.queues import INACTIVE, BrowsedMessage, FlowOverview, QueueOverview, QueueTotals
+from sluicegate.actors.messages.partitions import BrowsedMessage
+from sluicegate.actors.messages.queues import INACTIVE, FlowOverview, QueueOverview, QueueTotals
 from sluicegate.actors.runtime.runtime import ActorOverview
 from sluicegate.gateway.views.queues import (
     ActorView,

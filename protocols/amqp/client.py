@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, final
 
-from sluicegate.actors.messages.partitions import FlowDrained
+from sluicegate.actors.messages.queues import FlowDrained
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run_for

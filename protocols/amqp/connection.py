@@ -8,8 +8,7 @@ import logging
 from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume
-from sluicegate.actors.messages.partitions import FlowDrained
-from sluicegate.actors.messages.queues import Browsed, FlowGone, FlowState
+from sluicegate.actors.messages.queues import Browsed, FlowDrained, FlowGone, FlowState
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED

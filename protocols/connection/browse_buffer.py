@@ -8,7 +8,8 @@ for a socket that is full.
 from collections import deque
 from typing import Final, final
 
-from sluicegate.actors.messages.queues import BrowsedMessage, BrowserCredit
+from sluicegate.actors.messages.partitions import BrowsedMessage
+from sluicegate.actors.messages.queues import BrowserCredit
 from sluicegate.actors.runtime.runtime import ActorCell
 
 BROWSE_BUFFER_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not

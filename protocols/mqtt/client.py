@@ -8,8 +8,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, final
 
-from sluicegate.actors.messages.partitions import SuspendFlow
-from sluicegate.actors.messages.queues import UnbindFlow
+from sluicegate.actors.messages.queues import SuspendFlow, UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Dispatcher, Flushed, Scheduled

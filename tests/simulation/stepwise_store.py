@@ -5,7 +5,7 @@ A commit is first made and later reported, so a power failure can come before, b
 
 from random import Random
 
-from sluicegate.actors.messages.queues import ReadPage, ReloadPartition
+from sluicegate.actors.messages.spool import ReadPage, ReloadPartition
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import PageReads, read_back, run_commit, store_has_room
 from sluicegate.messaging.message.address import Address

@@ -7,7 +7,7 @@ again.
 
 from typing import Any, Final, final
 
-from sluicegate.actors.messages.queues import PageRead, ReadPage
+from sluicegate.actors.messages.spool import PageRead, ReadPage
 from sluicegate.actors.partitions.jobs.job import JobContext, PartitionJob
 from sluicegate.messaging.message.batch import MessageBatch
 

@@ -33,15 +33,9 @@ from sluicegate.actors.messages.directory import (
     UpdateQueue,
     UpdateRefused,
 )
-from sluicegate.actors.messages.queues import (
-    PurgeFromStore,
-    Reconfigure,
-    RegisterPartition,
-    RescaleAdvanced,
-    RescaleFinished,
-    WriteTables,
-)
+from sluicegate.actors.messages.queues import Reconfigure, RescaleAdvanced, RescaleFinished
 from sluicegate.actors.messages.router import SetQueueTopics
+from sluicegate.actors.messages.spool import PurgeFromStore, RegisterPartition, WriteTables
 from sluicegate.actors.queues.assembly import QueueServices, assemble_queue
 from sluicegate.actors.queues.directory.consumer_queues import ConsumerQueues, all_done, found_later
 from sluicegate.actors.queues.directory.lost_definitions import (

@@ -4,7 +4,8 @@ Carrying a plan out is `rescaling`. Which slots move is decided in messaging.que
 """
 
 from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.queues import AddedPartition, PurgeFromStore, RegisterPartition, RescaleQueue
+from sluicegate.actors.messages.queues import AddedPartition, RescaleQueue
+from sluicegate.actors.messages.spool import PurgeFromStore, RegisterPartition
 from sluicegate.actors.queues.assembly import QueueServices, log_for, start_partition
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.queues.assignment.slots import Rescale, modulo_slots, resized_slots

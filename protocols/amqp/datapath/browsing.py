@@ -7,8 +7,7 @@ A browser of the queue reads for the link (actors.queues.browser), a few message
 from typing import TYPE_CHECKING, final
 
 from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
-from sluicegate.actors.messages.queues import Browsed
+from sluicegate.actors.messages.queues import Browsed, DrainFlow, FlowDrained
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.protocols.amqp.engine.link import ATTACHED, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session

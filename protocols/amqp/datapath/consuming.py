@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from sluicegate.actors.messages.data import Deliveries, PublishFailed
 from sluicegate.actors.messages.directory import QueueHandle
-from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
-from sluicegate.actors.messages.queues import FlowState
+from sluicegate.actors.messages.queues import DrainFlow, FlowDrained, FlowState
 from sluicegate.actors.messages.router import LeaveGroup
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.inbox import Dispatcher

@@ -7,7 +7,8 @@ its client (protocols.connection.browse_buffer).
 from collections.abc import Callable
 from typing import final
 
-from sluicegate.actors.messages.queues import Browsed, BrowsedMessage, UnbindFlow
+from sluicegate.actors.messages.partitions import BrowsedMessage
+from sluicegate.actors.messages.queues import Browsed, UnbindFlow
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.protocols.connection.browse_buffer import BrowseBuffer

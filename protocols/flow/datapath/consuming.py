@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import final
 
 from sluicegate.actors.messages.data import Deliveries, RenewLock
-from sluicegate.actors.messages.partitions import AcknowledgeHandoff, Assignment
+from sluicegate.actors.messages.queues import AcknowledgeHandoff, Assignment
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.inbox import Dispatcher
 from sluicegate.actors.runtime.runtime import ActorCell

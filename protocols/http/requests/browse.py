@@ -8,14 +8,15 @@ from typing import Final, final
 import orjson
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
+from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
     BindBrowser,
     BindRefused,
     Browsed,
-    BrowsedMessage,
     BrowserBound,
     BrowserCredit,
+    DrainFlow,
+    FlowDrained,
     FlowGone,
     UnbindFlow,
 )

@@ -8,8 +8,8 @@ from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
 from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, QueueHandle
-from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences, RestoreSuspendedFlow
-from sluicegate.actors.messages.queues import UnbindFlow
+from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
+from sluicegate.actors.messages.queues import RestoreSuspendedFlow, UnbindFlow
 from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone, gather

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from sluicegate.actors.messages.queues import BindRefused, BrowsedMessage, DeleteBrowsed
+from sluicegate.actors.messages.partitions import BrowsedMessage
+from sluicegate.actors.messages.queues import BindRefused, DeleteBrowsed
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.records.page import PageRuns

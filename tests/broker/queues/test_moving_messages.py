@@ -6,7 +6,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
-from sluicegate.actors.messages.queues import ReadPage
+from sluicegate.actors.messages.spool import ReadPage
 from sluicegate.actors.partitions.jobs.job import PartitionJob
 from sluicegate.gateway.operations.node import NodeView
 from sluicegate.gateway.views.errors import QueueNotFound, Refused

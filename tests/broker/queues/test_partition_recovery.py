@@ -11,7 +11,8 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.queues import DescribeQueue, ReadPage
+from sluicegate.actors.messages.queues import DescribeQueue
+from sluicegate.actors.messages.spool import ReadPage
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.partitions.recovery import StoredPartition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import AbortStaged, Stage, StagedCommitted
 from sluicegate.messaging.bulk.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
 from sluicegate.storage.catalog.staging import Decision, decision_row

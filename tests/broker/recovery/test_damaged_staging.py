@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from sluicegate.actors.messages.queues import WriteTables
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import AbortStaged, Stage, StagedCommitted
 from sluicegate.messaging.bulk.staging import STAGE_DAMAGED, StagingRefused
 from sluicegate.storage.catalog.staging import Decision, decision_row

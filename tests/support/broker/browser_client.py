@@ -3,10 +3,10 @@
 import asyncio
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
     BindBrowser,
     Browsed,
-    BrowsedMessage,
     BrowserBound,
     BrowserCredit,
     DeleteBrowsed,

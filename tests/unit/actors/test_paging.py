@@ -1,6 +1,6 @@
 """What a partition moves into pages, for the journal's sake or to save memory."""
 
-from sluicegate.actors.messages.queues import PagesWritten, WritePages
+from sluicegate.actors.messages.spool import PagesWritten, WritePages
 from sluicegate.actors.partitions.paging import PagingOut
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime

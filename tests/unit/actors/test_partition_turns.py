@@ -1,8 +1,7 @@
 """A partition in its turns: with a consumer that takes within them, and with one that is paused."""
 
 from sluicegate.actors.messages.data import Append, Deliveries, Settle
-from sluicegate.actors.messages.partitions import DeliverAgain
-from sluicegate.actors.messages.queues import Attach, Pause
+from sluicegate.actors.messages.partitions import Attach, DeliverAgain, Pause
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled, StorePublication
-from sluicegate.actors.messages.queues import PageOut, Withdraw, WriteTables
+from sluicegate.actors.messages.partitions import PageOut, Withdraw
 from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION

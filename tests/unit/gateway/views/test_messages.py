@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.actors.messages.queues import BrowsedMessage
+from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.gateway.operations.views import message_view
 from sluicegate.gateway.views.queues import PREVIEW_BYTES_MAX, payload_preview
 from support.cores.messages import batch_of

@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, SettleDurably
-from sluicegate.actors.messages.partitions import DrainFlow, FlowDrained
-from sluicegate.actors.messages.queues import FlowGone, FlowState
+from sluicegate.actors.messages.queues import DrainFlow, FlowDrained, FlowGone, FlowState
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import Runtime

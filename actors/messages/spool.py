@@ -1,0 +1,131 @@
+"""Requests to the spool and to the threads that read the store, and their answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.partitions.paging import PagePlan
+from sluicegate.messaging.partitions.recovery import StoredPartition
+from sluicegate.storage.interface import TableWrite
+
+
+@dataclass(slots=True)
+class WriteTables:
+    """Write rows of the catalog, the retained messages or the session table.
+
+    Answered to `reply_to` with Confirmed or PublishFailed of `token`; without `reply_to` there is no answer. With
+    `until_done` the rows go into every commit until one succeeds: they make room. Then PublishFailed comes only when
+    the store has failed, not for lack of room, and the rows are still written if the store recovers. `left` is called
+    when the rows are written or never will be.
+    """
+
+    writes: list[TableWrite]
+    reply_to: Address | None
+    token: int
+    until_done: bool = False
+    left: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class PurgeFromStore:
+    """Queue -> spool: a partition is gone with all its pages."""
+
+    partition_id: int
+
+
+@dataclass(slots=True)
+class RegisterPartition:
+    """Queue -> spool: a partition exists; keep its account, and reserve sequences for it."""
+
+    partition_id: int
+    partition: Address
+    next_sequence: int
+
+
+@dataclass(slots=True)
+class ReloadPartition:
+    """Partition -> spool: its memory is lost. Answered to the queue with PartitionStored when all before is written."""
+
+    partition_id: int
+    partition_number: int
+    queue: Address
+
+
+@dataclass(slots=True)
+class PartitionStored:
+    """Spool -> queue: what the store has of a partition that asked for it; None when it could not be read."""
+
+    partition_number: int
+    stored: StoredPartition | None
+
+
+@dataclass(slots=True)
+class Readopted:
+    """Partition -> spool: these publications, read from the journal, are needed again as objects of their own."""
+
+    publications: list[Publication]
+
+
+# --- pages ---
+
+
+@dataclass(slots=True)
+class WritePages:
+    """Write pages in the next commit. Answered with PagesWritten when they are safe."""
+
+    partition: Address
+    partition_id: int
+    plans: list[PagePlan]
+
+
+@dataclass(slots=True)
+class PagesWritten:
+    """Spool -> partition: the pages are safe; or, when `plans` did not fit, `failed` is set and nothing changed."""
+
+    plans: list[PagePlan]
+    failed: bool
+
+
+@dataclass(slots=True)
+class ReadPage:
+    """Partition -> spool reader: bring a page. Answered with PageRead."""
+
+    partition: Address
+    partition_id: int
+    first_sequence: int
+
+
+@dataclass(slots=True)
+class PageRead:
+    """Spool reader -> partition: the runs of a page, or why it cannot be read."""
+
+    first_sequence: int
+    runs: list[tuple[int, MessageBatch]]
+    damage: str  # empty when the page was read
+    failed: bool = False  # the store could not be read: it says nothing about the page
+    lost: str = ""  # what of the page could not be read, beside `runs`
+
+
+@dataclass(slots=True)
+class PagesUnread:
+    """Spool reader -> spool: pages of a partition cannot be read, for another reason than before, or can again."""
+
+    partition_id: int
+    reason: str  # empty: they can be read again
+    is_damage: bool = False  # LMDB's own pages are broken
+    mistake: Exception | None = None  # with its traceback, for the log
+
+
+@dataclass(slots=True)
+class SetPageAside:
+    """Partition -> spool: this page cannot be read; keep its bytes in quarantine.
+
+    With `stays` some of it can be read, and is served from where it is.
+    """
+
+    partition_id: int
+    first_sequence: int
+    damage: str
+    stays: bool = False
