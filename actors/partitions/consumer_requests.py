@@ -19,7 +19,10 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.parking import (
+from sluicegate.messaging.partitions.rules.in_flight import annotate, in_flight_of, renew_lock
+from sluicegate.messaging.partitions.rules.selection import has_more_for
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.suspended_flows import (
     deliver_again,
     deliver_kept,
     has_kept,
@@ -29,9 +32,6 @@ from sluicegate.messaging.partitions.parking import (
     suspend,
     unsettled_among,
 )
-from sluicegate.messaging.partitions.rules.in_flight import annotate, in_flight_of, renew_lock
-from sluicegate.messaging.partitions.rules.selection import has_more_for
-from sluicegate.messaging.partitions.state.effects import Delivery
 
 T = TypeVar("T")
 
@@ -155,8 +155,7 @@ class ConsumerRequests:
         return answer
 
 
-# Flows of a partition whose client goes or is away. It holds no rule: see messaging.partitions.parking,
-# messaging.partitions.parking.
+# Flows whose client is away. The rules are in messaging.partitions.suspended_flows.
 
 
 SuspensionRequest: TypeAlias = (
@@ -167,7 +166,7 @@ SuspensionReply: TypeAlias = FoundSequences | list[tuple[int, int]] | None
 
 @final
 class SuspendedFlows:
-    """The parked flows of one partition."""
+    """The suspended flows of one partition."""
 
     def __init__(self) -> None:
         self.has_kept = False  # a client is back for which messages have waited

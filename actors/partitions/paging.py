@@ -15,7 +15,7 @@ from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import MemoryBudget, PagePlan, is_awaited, page_damaged, page_loaded
-from sluicegate.messaging.partitions.parking import release_kept
+from sluicegate.messaging.partitions.suspended_flows import release_kept
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 

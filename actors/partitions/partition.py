@@ -72,13 +72,13 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_DELETED, DIS
 from sluicegate.messaging.partitions.explain import key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import MemoryBudget
-from sluicegate.messaging.partitions.parking import discard_kept
 from sluicegate.messaging.partitions.recovery import StoredPartition, redelivered_ranges
 from sluicegate.messaging.partitions.rules.expiry import deadline_ms
 from sluicegate.messaging.partitions.rules.in_flight import in_flight_of
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
+from sluicegate.messaging.partitions.suspended_flows import discard_kept
 from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits

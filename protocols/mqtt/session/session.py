@@ -87,7 +87,7 @@ class ExtraSubscription:
 
 @final
 class ParkedFlow:
-    """A flow that waits for its client, see `messaging.partitions.parking`."""
+    """A flow that waits for its client, see `messaging.partitions.suspended_flows`."""
 
     def __init__(self, flow_id: int, queue: Address) -> None:
         self.flow_id = flow_id

@@ -17,10 +17,10 @@ from sluicegate.messaging.message.outcomes import (
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.parking import release_unsent
 from sluicegate.messaging.partitions.rules.expiry import apply_time
 from sluicegate.messaging.partitions.rules.in_flight import renew_lock
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
+from sluicegate.messaging.partitions.suspended_flows import release_unsent
 from sluicegate.messaging.queues.credit import CreditWindow
 from support.cores.messages import batch_of, flow_of, published, sequences_of, window_of
 from support.cores.plain_partition import PlainPartition

@@ -10,8 +10,8 @@ from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
 from sluicegate.messaging.message.batch import EXACTLY_ONCE
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.parking import release_unsent
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.suspended_flows import release_unsent
 from sluicegate.messaging.routing.retained_messages import RetainedMessage, RetainedMessages
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter

@@ -3,8 +3,8 @@
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_NOT_STORED
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.messaging.partitions.parking import release_unsent
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.suspended_flows import release_unsent
 from support.cores.messages import batch_of, flow_of, published, sequences_of
 
 GONE, OTHER = 1, 2

@@ -15,7 +15,10 @@ from sluicegate.messaging.message.outcomes import (
 from sluicegate.messaging.partitions.explain import WaitReason, wait_reason
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
-from sluicegate.messaging.partitions.parking import (
+from sluicegate.messaging.partitions.rules.in_flight import annotate
+from sluicegate.messaging.partitions.rules.selection import has_more_for
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.suspended_flows import (
     deliver_again,
     deliver_kept,
     discard_kept,
@@ -26,9 +29,6 @@ from sluicegate.messaging.partitions.parking import (
     suspend,
     unsettled_among,
 )
-from sluicegate.messaging.partitions.rules.in_flight import annotate
-from sluicegate.messaging.partitions.rules.selection import has_more_for
-from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from support.cores.messages import flow_of, numbered, published, sequences_of
 
