@@ -1,7 +1,12 @@
-"""A partition: one ledger's place among the actors. It holds no rule of messaging, and outlives restarts of its actor.
+"""One partition as an actor: its ledger decides, this module connects the ledger to the other actors.
 
-Everything that comes in a turn is applied to the ledger first; then, once, it delivers, and what the ledger left to do
-outside is carried out. Its actor is in `partition_actor`.
+A partition has three parts, in this order:
+
+- What comes in: each message of a turn is applied to the ledger.
+- What is decided: at the end of the turn, once, the ledger delivers.
+- What goes out: deliveries go to consumers, effects to the spool, the store's reader, the queue and publishers.
+
+No rule of messaging is here. A partition outlives restarts of its actor, which is `partitions.actor`.
 """
 
 import logging
@@ -84,127 +89,9 @@ from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.messaging.routing.destinations import QueueTarget
 
-# What a partition does while slots of its queue move: it holds what it gains, or tells when what they left is settled.
-#
-# Deliberately elsewhere: which partition does which (`rescaling`), and what may be delivered
-# (messaging.partitions.state.rescale_holds).
-
-
-class RescalePart:
-    """One partition's part in changes of the number of partitions. What is to be remembered is in its ledger."""
-
-    def __init__(self, number: int, queue: Address) -> None:
-        self._number = number
-        self._queue = queue
-        self.retired = False  # it ends, and nothing of it is needed any more
-
-    def receive(self, ledger: Ledger, order: RescaleOrder) -> None:
-        """Apply an order of the queue."""
-        if isinstance(order, HoldSlots):
-            holds = ledger.rescale_holds = ledger.rescale_holds or RescaleHolds()
-            holds.close(order.number, order.slots_before, order.sources)
-        elif isinstance(order, OpenSource):
-            ledger.open_source(order.number)
-        elif isinstance(order, Retire):
-            self.retired = True
-        else:
-            assert isinstance(order, TakeCut)
-            ledger.watched_cut = order.cut or ledger.next_sequence
-            if not order.cut:
-                self._queue.post(CutTaken(self._number, ledger.watched_cut))
-
-    def review(self, ledger: Ledger) -> None:
-        """Tell the queue when everything below the cut is settled; end what holds nothing any more."""
-        if ledger.watched_cut and ledger.is_settled_below(ledger.watched_cut):
-            ledger.watched_cut = 0
-            self._queue.post(SourceDrained(self._number))
-        if ledger.rescale_holds is not None and ledger.rescale_holds.are_over():
-            ledger.rescale_holds = None
-
-
-# What operators see of a partition: its ledger in numbers.
-
-
-def overview_of(
-    ledger: Ledger,
-    log: RetainedLog,
-    *,
-    number: int,
-    partition_id: int,
-    delivered_count: int,
-    redelivered_count: int,
-    settled_count: int,
-) -> PartitionOverview:
-    """Return how a partition stands; the counts are the partition's own, over all of its ledgers."""
-    in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
-    in_flight_count = sum(in_flight.values())
-    delayed_count = ledger.delayed.total + ledger.unstored.total + ledger.redelivery_delays.total()
-    return PartitionOverview(
-        number=number,
-        partition_id=partition_id,
-        waiting_count=ledger.waiting_count,
-        waiting_bytes=ledger.waiting_bytes,
-        ready_count=ledger.waiting_count - in_flight_count - ledger.moving.total - delayed_count,
-        delayed_count=delayed_count,
-        in_flight_count=in_flight_count,
-        memory_bytes=ledger.memory_bytes,
-        first_unsettled=ledger.floor,
-        next_sequence=ledger.next_sequence,
-        delivered_count=delivered_count,
-        redelivered_count=redelivered_count,
-        settled_count=settled_count,
-        lock_losses_count=ledger.lock_losses_count,
-        annotations_lost_count=0 if ledger.annotations is None else ledger.annotations.lost_count,
-        discards=dict(ledger.effects.discards),
-        buried=dict(ledger.effects.dead_lettered_counts),
-        in_flight_by_flow=in_flight,
-        kept_from=log.low(),
-        kept_bytes=log.settled_bytes(),
-        held_count=0 if ledger.rescale_holds is None else ledger.rescale_holds.count(),
-    )
-
-
-# What a partition delivers, on its way to the consumers. Who gets what is decided in messaging.partitions.ledger.
-
-
-@final
-class Delivering:
-    """The way out of one partition, and how much went it."""
-
-    def __init__(self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None) -> None:
-        self.delivered_count: i64 = 0
-        self.redelivered_count: i64 = 0
-        self._clock = clock
-        self._partition = partition
-        self._number = number
-        self._trace = trace  # None: nothing of this queue is traced
-
-    def hand(self, deliveries: list[Delivery]) -> None:
-        """Hand deliveries to their consumers, to each its own together."""
-        if self._trace is not None:
-            self._trace.delivered(deliveries, self._clock.wall_ms())
-        if len(deliveries) == 1:
-            only = deliveries[0]
-            self._count(only)
-            only.flow.address.deliver_now(Deliveries(only.flow, self._partition, self._number, deliveries))
-            return
-        by_flow: dict[Flow, list[Delivery]] = {}
-        for delivery in deliveries:
-            self._count(delivery)
-            by_flow.setdefault(delivery.flow, []).append(delivery)
-        for flow, its in by_flow.items():
-            flow.address.deliver_now(Deliveries(flow, self._partition, self._number, its))
-
-    def _count(self, delivery: Delivery) -> None:
-        count = delivery.stop_row - delivery.start_row
-        self.delivered_count += count
-        if delivery.redelivered:
-            self.redelivered_count += count
-
-
 log = logging.getLogger("sluicegate.queues")
 
-MAINTAIN_LOG_MS = 1000  # how much later than its bound something kept may go
+MAINTAIN_LOG_MS = 1000  # a message kept for readers may go so much later than its time
 
 
 class Partition(Behaviour):
@@ -248,11 +135,11 @@ class Partition(Behaviour):
         self._reader = reader
         self._pages = PageArrivals(runtime, address, partition_id=partition_id, spool=spool, reader=reader)
         self._trace = trace  # None: nothing of this queue is traced
-        self._browses: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
+        self._browses: dict[int, PartitionBrowse] = {}  # browser -> its request that waits for new messages
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._suspended = SuspendedFlows()
         self._rescale = RescalePart(number, queue)
-        self._delivering = Delivering(runtime.clock, address, number, trace)
+        self._sender = DeliverySender(runtime.clock, address, number, trace)
         self._settled_count: i64 = 0  # messages that consumers have accepted
         self._jobs = JobContext(
             runtime,
@@ -271,6 +158,8 @@ class Partition(Behaviour):
         self._timer = TurnTimer(runtime, address)
         self._commits = CommitWatch(address, spool)
 
+    # --- what comes in ---
+
     def receive(self, message: Any) -> Any:
         """Apply one message to the ledger."""
         if isinstance(message, Append):
@@ -278,107 +167,17 @@ class Partition(Behaviour):
         elif isinstance(message, Settle):
             self._settle(message)
         elif isinstance(message, Wake):
-            return None  # delivering is what every turn ends with
+            return None  # every turn ends with delivering
         elif isinstance(message, CommitSeen):
-            return None  # so is a look at what was replaced, or stored
+            return None  # and with a check of what was replaced or stored
         else:
             return self._receive_rare(message)
         return None
 
-    def turn_ended(self) -> None:
-        """Deliver, and carry out what the ledger decided in this turn."""
-        ledger = self._ledger
-        kept = self._suspended.deliver(ledger) if self._suspended.has_kept else None
-        wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
-        deliveries = ledger.deliver(wall_ms)
-        if kept is not None:
-            deliveries = kept + deliveries
-        if ledger.effects.taken_back:
-            self._note_taken_back()  # before some of it is somebody's again
-        if ledger.effects.starved_flows:  # before a consumer gives credit back for what it is handed
-            for flow in ledger.effects.starved_flows:
-                flow.window.wait(self._address)
-            ledger.effects.starved_flows.clear()
-        if deliveries:
-            self._delivering.hand(deliveries)
-        if self._log.active or self._log.rules.on() or self._log.holds:
-            self._maintain_log()
-        self._carry_out_effects()
-        if wall_ms > 0:
-            self._timer.set(deadline_ms(ledger), wall_ms)
-        if self._draining:
-            self._report_drained()
-        if ledger.watched_cut or ledger.rescale_holds is not None:
-            self._rescale.review(ledger)
-        if self._browses:
-            for look in list(self._browses.values()):
-                look.run()
-        if self._requests.is_awaited:
-            self._requests.reply(ledger, self._spool)
-        is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
-        if is_replacing or ledger.unstored.total > 0 or self._commits.on:
-            self._commits.want(is_replacing or ledger.unstored.total > 0)
-        # What comes when nothing waits needs no turn: there is nothing that could be delivered with it.
-        self._address.accepts_inline = not self._ledger.has_ready()
-
-    def close(self, waiting: list[object]) -> None:
-        """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""
-        self._memory.end()
-        for job in list(self._jobs.jobs.values()):
-            job.abandon()
-        self._timer.cancel()
-        self._pressure.end()
-        self._requests.end()
-        self._commits.want(False)
-        spool = self._spool
-        if spool is None or not (self._gate.ended or self._rescale.retired):
-            return  # what a stopping node, or a partition that failed, holds must stay in the store
-        for message in waiting:
-            # The other queues of the publish have it, and its publisher waits for an answer.
-            if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():
-                spool.post(StorePublication(message.publication))
-        self._log.abandon()
-        self._ledger.abandon()
-        spool.post(Settled(self._partition_id, [], self._ledger.effects.released_publications, [], True))
-
-    # --- a new ledger ---
-
-    def ask_for_a_new_ledger(self) -> None:
-        """Have what the store holds brought to the queue, which calls `reload`: this ledger cannot be trusted."""
-        spool = self._spool
-        if spool is None:
-            self._queue.post(PartitionStored(self._number, StoredPartition(self._partition_id)))
-            return
-        try:
-            self._notify_spool(spool)  # what consumers have settled is settled
-        except Exception as error:  # whatever is wrong with the ledger: what it could not tell comes again
-            log.error("partition %d is not whole: %r", self._partition_id, error, exc_info=error)
-        spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
-
-    def reload(self, stored: StoredPartition) -> None:
-        """Go on with a ledger made from what the store holds; no flow is attached to it."""
-        replay = self._reading.replay
-        if replay is not None:
-            stored.offer_again(replay[0], replay[1])
-        if self._trace is not None:
-            self._trace.reloaded(self._clock.wall_ms())
-        self._ledger, self._log = fresh_ledger(
-            self._ledger, self._log, stored, partition_id=self._partition_id, gate=self._gate, spool=self._spool
-        )
-        self._reading = RangeReader(
-            self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
-        )
-        self._jobs.use_ledger(self._ledger)
-        self._requests.use_ledger(self._ledger)
-        self._memory.use_log(self._log)
-        self._draining.clear()
-
-    # --- messages ---
-
     def _receive_rare(self, message: Any) -> Any:
         ledger = self._ledger
         if isinstance(message, Attach):
-            self._draining.pop(message.flow.flow_id, None)  # a paused one goes on: whom it was to make room for is gone
+            self._draining.pop(message.flow.flow_id, None)  # a paused flow resumes: the one to take over has left
             ledger.attach(message.flow, message.epoch)
         elif isinstance(message, Pause):
             ledger.pause(message.flow_id)
@@ -404,9 +203,9 @@ class Partition(Behaviour):
             self._log.withdraw(message.first, message.end)
             ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
         elif isinstance(message, TakeMessages):
-            taking = OperatorAction(self._jobs, message)
-            taking.begin()
-            return taking.answer
+            action = OperatorAction(self._jobs, message)
+            action.begin()
+            return action.answer
         elif isinstance(message, SuspensionRequest):
             return self._suspended.receive(ledger, message)
         elif isinstance(message, RescaleOrder):
@@ -418,9 +217,9 @@ class Partition(Behaviour):
         elif isinstance(message, BrowsePartition):
             return self._browse(message)
         elif isinstance(message, EndBrowse):
-            look = self._browses.get(message.flow_id)
-            if look is not None:
-                look.end()
+            browse = self._browses.get(message.flow_id)
+            if browse is not None:
+                browse.end()
         elif isinstance(message, DeleteMessages):
             count = sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
             return self._requests.when_stored(count)
@@ -432,16 +231,6 @@ class Partition(Behaviour):
             assert isinstance(message, CloseLedger)
             return self._closed_ledger()
         return None
-
-    def _detach(self, message: Detach) -> None:
-        self._draining.pop(message.flow_id, None)
-        discard_kept(self._ledger, message.flow_id)
-        self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
-
-    def _closed_ledger(self) -> ClosedLedger:
-        ledger = self._ledger
-        delays = ledger.redelivery_delays.waiting(self._clock.wall_ms())
-        return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
 
     def _append(self, message: Append) -> None:
         groups = self._ledger.groups
@@ -459,7 +248,7 @@ class Partition(Behaviour):
     def _settle(self, message: Settle) -> None:
         flow = self._ledger.flows.get(message.flow_id)
         if flow is None or flow.epoch != message.epoch:
-            return  # the partition has moved on: what was unsettled is somebody else's now
+            return  # stale assignment epoch: other flows have the messages by now
         outcome, cause, tries = message.outcome, message.cause, message.delivery_count
         if self._trace is not None and self._trace.held:
             held = [
@@ -473,6 +262,67 @@ class Partition(Behaviour):
             self._settled_count += count
         self._wake_waiting_partitions(flow.flow)
 
+    def _detach(self, message: Detach) -> None:
+        self._draining.pop(message.flow_id, None)
+        discard_kept(self._ledger, message.flow_id)
+        self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
+
+    def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
+        browse = PartitionBrowse(
+            runtime=self._runtime,
+            ledger=lambda: self._ledger,
+            number=self._number,
+            partition_id=self._partition_id,
+            reader=self._reader,
+            request=message,
+            waiting=self._browses,
+        )
+        browse.run()
+        return browse.answer
+
+    def _closed_ledger(self) -> ClosedLedger:
+        ledger = self._ledger
+        delays = ledger.redelivery_delays.waiting(self._clock.wall_ms())
+        return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
+
+    # --- what is decided, at the end of a turn ---
+
+    def turn_ended(self) -> None:
+        """Deliver, and carry out what the ledger decided in this turn."""
+        ledger = self._ledger
+        kept = self._suspended.deliver(ledger) if self._suspended.has_kept else None
+        wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
+        deliveries = ledger.deliver(wall_ms)
+        if kept is not None:
+            deliveries = kept + deliveries
+        if ledger.effects.taken_back:
+            self._note_taken_back()  # before some of it is delivered again
+        if ledger.effects.starved_flows:  # before a consumer returns credit for what it is sent
+            for flow in ledger.effects.starved_flows:
+                flow.window.wait(self._address)
+            ledger.effects.starved_flows.clear()
+        if deliveries:
+            self._sender.send(deliveries)
+        if self._log.active or self._log.rules.on() or self._log.holds:
+            self._maintain_log()
+        self._carry_out_effects()
+        if wall_ms > 0:
+            self._timer.set(deadline_ms(ledger), wall_ms)
+        if self._draining:
+            self._report_drained()
+        if ledger.watched_cut or ledger.rescale_holds is not None:
+            self._rescale.review(ledger)
+        if self._browses:
+            for browse in list(self._browses.values()):
+                browse.run()
+        if self._requests.is_awaited:
+            self._requests.reply(ledger, self._spool)
+        is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
+        if is_replacing or ledger.unstored.total > 0 or self._commits.on:
+            self._commits.want(is_replacing or ledger.unstored.total > 0)
+        # With nothing ready, the next message needs no turn: nothing could be delivered together with it.
+        self._address.accepts_inline = not self._ledger.has_ready()
+
     def _note_taken_back(self) -> None:
         taken_back, self._ledger.effects.taken_back = self._ledger.effects.taken_back, []
         for flow, first, end in taken_back:
@@ -481,11 +331,17 @@ class Partition(Behaviour):
             self._wake_waiting_partitions(flow)
 
     def _wake_waiting_partitions(self, flow: Flow) -> None:
-        """Let partitions go on that wait because the flow held the most it may: it holds less now."""
+        """Wake partitions that wait because the flow had all it may have in flight: it has less now."""
         if flow.window.keeps_waiting():
             wake_waiters(flow.window, self._runtime.dispatcher)
 
-    # --- effects ---
+    def _report_drained(self) -> None:
+        for flow_id, epoch in list(self._draining.items()):
+            if self._ledger.in_flight_count(flow_id) == 0 and not holds_prepared(self._jobs, flow_id):
+                del self._draining[flow_id]
+                self._queue.post(PartitionDrained(self._number, epoch))
+
+    # --- what goes out ---
 
     def _carry_out_effects(self) -> None:
         effects = self._ledger.effects
@@ -528,7 +384,7 @@ class Partition(Behaviour):
             effects.wanted_pages = []
 
     def _maintain_log(self) -> None:
-        """Trim what is kept beyond settlement, now and again while nothing else happens here."""
+        """Trim messages kept beyond settlement, from time to time when nothing else happens here."""
         self._log.maintain(self._clock.wall_ms())
         if self._log.active and not self._maintenance_pending:
             self._maintenance_pending = True
@@ -538,35 +394,192 @@ class Partition(Behaviour):
         self._maintenance_pending = False
         self._address.post(WAKE)
 
-    def _report_drained(self) -> None:
-        for flow_id, epoch in list(self._draining.items()):
-            if self._ledger.in_flight_count(flow_id) == 0 and not holds_prepared(self._jobs, flow_id):
-                del self._draining[flow_id]
-                self._queue.post(PartitionDrained(self._number, epoch))
+    # --- a new ledger, and the end ---
 
-    # --- what can be seen ---
+    def ask_for_a_new_ledger(self) -> None:
+        """Give up this ledger: have the spool send the stored state to the queue, which calls `reload`."""
+        spool = self._spool
+        if spool is None:
+            self._queue.post(PartitionStored(self._number, StoredPartition(self._partition_id)))
+            return
+        try:
+            self._notify_spool(spool)  # what consumers have settled is settled
+        except Exception as error:  # whatever is wrong with the ledger: what it could not report is delivered again
+            log.error(
+                "partition %d: inconsistent ledger, reloading from the store: %r",
+                self._partition_id,
+                error,
+                exc_info=error,
+            )
+        spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
 
-    def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
-        look = PartitionBrowse(
-            runtime=self._runtime,
-            ledger=lambda: self._ledger,
-            number=self._number,
-            partition_id=self._partition_id,
-            reader=self._reader,
-            request=message,
-            waiting=self._browses,
+    def reload(self, stored: StoredPartition) -> None:
+        """Continue with a ledger made from what the store has; no flow is attached to it."""
+        replay = self._reading.replay
+        if replay is not None:
+            stored.offer_again(replay[0], replay[1])
+        if self._trace is not None:
+            self._trace.reloaded(self._clock.wall_ms())
+        self._ledger, self._log = fresh_ledger(
+            self._ledger, self._log, stored, partition_id=self._partition_id, gate=self._gate, spool=self._spool
         )
-        look.run()
-        return look.answer
+        self._reading = RangeReader(
+            self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
+        )
+        self._jobs.use_ledger(self._ledger)
+        self._requests.use_ledger(self._ledger)
+        self._memory.use_log(self._log)
+        self._draining.clear()
+
+    def close(self, waiting: list[object]) -> None:
+        """End: return memory and, if the queue was deleted, release its messages and those that wait in the inbox."""
+        self._memory.end()
+        for job in list(self._jobs.jobs.values()):
+            job.abandon()
+        self._timer.cancel()
+        self._pressure.end()
+        self._requests.end()
+        self._commits.want(False)
+        spool = self._spool
+        if spool is None or not (self._gate.ended or self._rescale.retired):
+            return  # the messages of a stopping node, or of a partition that failed, stay in the store
+        for message in waiting:
+            # The other queues of the publish have it, and its publisher waits for an answer.
+            if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():
+                spool.post(StorePublication(message.publication))
+        self._log.abandon()
+        self._ledger.abandon()
+        spool.post(Settled(self._partition_id, [], self._ledger.effects.released_publications, [], True))
+
+    # --- what operators see ---
 
     def overview(self) -> PartitionOverview:
-        """Return how the partition stands."""
+        """Return the figures of the partition."""
         return overview_of(
             self._ledger,
             self._log,
             number=self._number,
             partition_id=self._partition_id,
-            delivered_count=self._delivering.delivered_count,
-            redelivered_count=self._delivering.redelivered_count,
+            delivered_count=self._sender.delivered_count,
+            redelivered_count=self._sender.redelivered_count,
             settled_count=self._settled_count + self._jobs.settled_count,
         )
+
+
+# --- the way out: deliveries ---
+
+
+@final
+class DeliverySender:
+    """Sends deliveries to their consumers and counts them. Who gets what is decided in the ledger."""
+
+    def __init__(self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None) -> None:
+        self.delivered_count: i64 = 0
+        self.redelivered_count: i64 = 0
+        self._clock = clock
+        self._partition = partition
+        self._number = number
+        self._trace = trace  # None: nothing of this queue is traced
+
+    def send(self, deliveries: list[Delivery]) -> None:
+        """Send deliveries to their consumers, one message for each consumer."""
+        if self._trace is not None:
+            self._trace.delivered(deliveries, self._clock.wall_ms())
+        if len(deliveries) == 1:
+            only = deliveries[0]
+            self._count(only)
+            only.flow.address.deliver_now(Deliveries(only.flow, self._partition, self._number, deliveries))
+            return
+        by_flow: dict[Flow, list[Delivery]] = {}
+        for delivery in deliveries:
+            self._count(delivery)
+            by_flow.setdefault(delivery.flow, []).append(delivery)
+        for flow, its in by_flow.items():
+            flow.address.deliver_now(Deliveries(flow, self._partition, self._number, its))
+
+    def _count(self, delivery: Delivery) -> None:
+        count = delivery.stop_row - delivery.start_row
+        self.delivered_count += count
+        if delivery.redelivered:
+            self.redelivered_count += count
+
+
+# --- a change of the number of partitions ---
+
+
+class RescalePart:
+    """Carries out the queue's rescale orders: holds the slots it gains, and reports when slots it lost are settled.
+
+    Which partition does which is decided in `queues.rescale`, what may be delivered in
+    messaging.partitions.state.rescale_holds. Its state is in the ledger.
+    """
+
+    def __init__(self, number: int, queue: Address) -> None:
+        self._number = number
+        self._queue = queue
+        self.retired = False  # the partition ends, and nothing of it is needed
+
+    def receive(self, ledger: Ledger, order: RescaleOrder) -> None:
+        """Apply an order of the queue."""
+        if isinstance(order, HoldSlots):
+            holds = ledger.rescale_holds = ledger.rescale_holds or RescaleHolds()
+            holds.close(order.number, order.slots_before, order.sources)
+        elif isinstance(order, OpenSource):
+            ledger.open_source(order.number)
+        elif isinstance(order, Retire):
+            self.retired = True
+        else:
+            assert isinstance(order, TakeCut)
+            ledger.watched_cut = order.cut or ledger.next_sequence
+            if not order.cut:
+                self._queue.post(CutTaken(self._number, ledger.watched_cut))
+
+    def review(self, ledger: Ledger) -> None:
+        """Report to the queue when everything below the cut is settled; drop holds that are over."""
+        if ledger.watched_cut and ledger.is_settled_below(ledger.watched_cut):
+            ledger.watched_cut = 0
+            self._queue.post(SourceDrained(self._number))
+        if ledger.rescale_holds is not None and ledger.rescale_holds.are_over():
+            ledger.rescale_holds = None
+
+
+# --- what operators see ---
+
+
+def overview_of(
+    ledger: Ledger,
+    log: RetainedLog,
+    *,
+    number: int,
+    partition_id: int,
+    delivered_count: int,
+    redelivered_count: int,
+    settled_count: int,
+) -> PartitionOverview:
+    """Return the figures of a partition. The counts are the partition's own, over all of its ledgers."""
+    in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
+    in_flight_count = sum(in_flight.values())
+    delayed_count = ledger.delayed.total + ledger.unstored.total + ledger.redelivery_delays.total()
+    return PartitionOverview(
+        number=number,
+        partition_id=partition_id,
+        waiting_count=ledger.waiting_count,
+        waiting_bytes=ledger.waiting_bytes,
+        ready_count=ledger.waiting_count - in_flight_count - ledger.moving.total - delayed_count,
+        delayed_count=delayed_count,
+        in_flight_count=in_flight_count,
+        memory_bytes=ledger.memory_bytes,
+        first_unsettled=ledger.floor,
+        next_sequence=ledger.next_sequence,
+        delivered_count=delivered_count,
+        redelivered_count=redelivered_count,
+        settled_count=settled_count,
+        lock_losses_count=ledger.lock_losses_count,
+        annotations_lost_count=0 if ledger.annotations is None else ledger.annotations.lost_count,
+        discards=dict(ledger.effects.discards),
+        buried=dict(ledger.effects.dead_lettered_counts),
+        in_flight_by_flow=in_flight,
+        kept_from=log.low(),
+        kept_bytes=log.settled_bytes(),
+        held_count=0 if ledger.rescale_holds is None else ledger.rescale_holds.count(),
+    )
