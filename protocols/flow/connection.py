@@ -8,8 +8,7 @@ import logging
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect
-from sluicegate.actors.messages.queues import (Assignment)
-from sluicegate.actors.messages.queues import Browsed, FlowGone, FlowState
+from sluicegate.actors.messages.queues import Assignment, Browsed, FlowGone, FlowState
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.message_vpns import MessageVpns

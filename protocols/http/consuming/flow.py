@@ -10,8 +10,7 @@ from typing import Any, Final, final
 from mypy_extensions import mypyc_attr
 
 from sluicegate.actors.messages.data import Deliveries, PublishFailed, RenewLock, SettleDurably
-from sluicegate.actors.messages.queues import (DrainFlow, FlowDrained)
-from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
+from sluicegate.actors.messages.queues import DrainFlow, FlowDrained, FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
