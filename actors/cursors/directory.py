@@ -241,9 +241,9 @@ class CursorDirectory(LoopActor):
         try:
             outcome.get()
         except ActorDeadError:
-            log.info("a queue ended while its cursors were looked after")
+            log.info("a queue was deleted while its cursors were maintained")
         except Exception:  # the next look must come, whatever became of this one
-            log.exception("looking after the cursors failed")
+            log.exception("maintenance of durable cursors failed")
         self._timer = None
         self._look_again()
 

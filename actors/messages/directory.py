@@ -1,4 +1,4 @@
-"""What is said to the directory of queues: make, find, change and end one. Anybody may ask."""
+"""Requests to the directory of queues: create, find, change and delete a queue. Any actor may send them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

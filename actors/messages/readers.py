@@ -1,4 +1,4 @@
-"""What is asked of a partition by readers of ranges, durable cursors and replays. Each goes through its queue."""
+"""Requests of range readers, durable cursors and replays to a partition. Each goes through the partition's queue."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
-"""What is said to the router: subscribe a client or a queue, join and leave shared groups, define virtual destinations.
+"""Requests to the router: subscribe clients and queues, join and leave shared groups, define virtual destinations.
 
-Anybody may ask.
+Any actor may send them.
 """
 
 from dataclasses import dataclass

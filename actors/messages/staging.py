@@ -1,4 +1,4 @@
-"""What is asked of the staging actor. A transaction is known by its name; attempts of its parts by numbers."""
+"""Requests to the staging actor. A transaction is identified by its name, attempts of its parts by numbers."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a transaction's commit says to partitions and to the spool."""
+"""Messages from the commit of a transaction to partitions and to the spool."""
 
 from typing import Final, final
 

@@ -1,4 +1,4 @@
-"""The partition actor: it hands everything to the compiled partition."""
+"""The partition actor: an interpreted shell that passes everything to the compiled partition."""
 
 from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.messages.partitions import Attach, Detach, PartitionOverview, Pause

@@ -1,4 +1,4 @@
-"""The event log: carries events to the log, and as direct messages to whoever subscribed to them."""
+"""The event log: writes events to the log and publishes them as direct messages to subscribers."""
 
 import logging
 from collections.abc import Callable

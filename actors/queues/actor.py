@@ -414,7 +414,7 @@ class QueueActor(LoopActor):
         try:
             actor.reload(stored)
         except Exception:  # of a ledger that is not whole, or one that cannot be made
-            log.exception("queue %r: a partition is not made anew", self._core.config.name)
+            log.exception("queue %r: a partition could not be reloaded", self._core.config.name)
             return False
         return True
 

@@ -1,6 +1,6 @@
-"""Consumers that acknowledge handoffs: what each is told of its partitions, and what it says to that.
+"""Handoffs and rebalances of a partitioned queue: what consumers acknowledge, and what operators are told.
 
-Only a partitioned queue hands anything over. When is decided in messaging.queues.assignment.rebalance.
+When a partition is handed over is decided in messaging.queues.assignment.rebalance.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ It all happens in one go, so that publishers on the loop see the old slot map or
 before is ahead, in the inboxes, of the orders to take a cut (in partitions that slots leave) and to hold (in those that
 gain some).
 
-Deliberately elsewhere: preparing and storing it (`rescale_plans`), what is waited for
+See also: preparing and storing it (`rescale_plans`), what is waited for
 (messaging.queues.assignment.slots), and the wait itself (messaging.partitions.state.rescale_holds).
 """
 

@@ -1,4 +1,4 @@
-"""Time for the whole node, injected: the runtime's clock is the only one that anybody reads."""
+"""Time for the whole node, injected: only the runtime's clock is ever read."""
 
 from time import monotonic_ns, time_ns
 from typing import Final, final

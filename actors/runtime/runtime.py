@@ -230,8 +230,8 @@ class ActorCell(Scheduled):
                 self._behaviour.fail()
             else:
                 self.actor.on_failure(type(error), error, error.__traceback__)
-        except Exception:  # it was not whole any more
-            log.exception("actor %s failed over its failure", self.path())
+        except Exception:  # its state was inconsistent
+            log.exception("actor %s: failure handler raised", self.path())
         if self.is_stopped():
             return
         if self._restarts is None:

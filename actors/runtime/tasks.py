@@ -49,7 +49,7 @@ class _Request(Scheduled):
         try:
             self.go_on()
         except Exception:
-            log.exception("what waited for a request failed")
+            log.exception("a callback of a finished request failed")
         return self._clock.now_ns()
 
     def go_on(self) -> None:

@@ -10,7 +10,7 @@
 A queue that is deleted in between takes its part of the transaction with it; a number of partitions that changes does
 not matter, for partitions are chosen in one go with the publishing.
 
-Deliberately elsewhere: what is gathered in a transaction, its limits and its end without a commit (the protocols).
+See also: what is gathered in a transaction, its limits and its end without a commit (the protocols).
 Outcomes other than accepted settle nothing: they are told to the partitions behind the commit.
 """
 
@@ -97,7 +97,7 @@ class TransactionCommit(Address):
             except pykka.ActorDeadError:  # its queue was deleted
                 prepared = None
             except Exception as error:  # a partition's own mistake: the others have to be told of the end
-                log.error("a partition failed in the commit of a transaction", exc_info=error)
+                log.error("a partition failed during the commit of a transaction", exc_info=error)
                 prepared = None
             if prepared is None:
                 reason = NOT_HELD

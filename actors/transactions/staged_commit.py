@@ -172,7 +172,7 @@ class StagedCommit:
                     break
                 batch = batch.select(rows)
                 continue
-            log.warning("a committed transaction waits: %s", REFUSAL_TEXTS[result.refusal])
+            log.warning("publishing of a committed transaction is delayed: %s", REFUSAL_TEXTS[result.refusal])
             await self._pause()
         safe: LoopFuture[None] = LoopFuture()
         publication = result.publication

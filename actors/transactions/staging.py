@@ -324,4 +324,4 @@ def _report(outcome: LoopFuture[None]) -> None:
     try:
         outcome.get()
     except Exception:  # the decision stands: the next start tries again
-        log.exception("a decided transaction could not be finished")
+        log.exception("a committed transaction could not be published")

@@ -5,7 +5,7 @@ rows in a publication's `open_count`, and a page is deleted when neither needs i
 and where nobody asked for a log there is none.
 
 Everything unsettled since the log began is in it. What is settled goes oldest first, once it is over the queue's
-bounds and no reader holds it. Deliberately elsewhere: reading (messaging.bulk.range_reads), who holds what
+bounds and no reader holds it. See also: reading (messaging.bulk.range_reads), who holds what
 (messaging.bulk.durable_cursors), when to look (actors.partitions.partition).
 """
 

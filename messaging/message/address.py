@@ -1,4 +1,4 @@
-"""Where a message for somebody can be left. The actor runtime supplies addresses; cores only carry them."""
+"""The address of an actor: `post(message)`. Cores store addresses; the actor runtime implements them."""
 
 
 class Address:

@@ -1,11 +1,11 @@
-"""Dying and coming back: what changes on a message that leaves for a dead message queue, or is driven back from one.
+"""Dead-lettering: what changes on a message that moves to a dead message queue, or is restored from one.
 
-A message that dies takes its death along and starts afresh: its time to live begins anew, a delay is over, and it is
-no longer eligible for a dead message queue. When it dies once more, in a dead message queue that names another, the
-first death stays on it, and the queue it leaves is added to the way it went. It never goes to a queue it died in
-before: so no configuration sends messages round in a circle. Driven back, it is what its publisher sent.
+A dead message carries its death and starts afresh: its time to live begins anew, a delay is over, and it is no longer
+eligible for a dead message queue. If it dies again, in a dead message queue that names another, its first death stays,
+and the queue it leaves is added to its path. It never goes to a queue it died in before, so no configuration sends
+messages in a circle. A restored message is what its publisher sent.
 
-Deliberately elsewhere: which messages die (messaging.partitions.ledger), and the way into the other queue (the actors).
+See also: which messages die (messaging.partitions.ledger), and the move to the other queue (the actors).
 """
 
 from sluicegate.messaging.message.headers import DeadLetter, Headers

@@ -1,4 +1,4 @@
-"""What a consumer may say of a message, and why a broker may give one up."""
+"""Outcomes that a consumer gives a message, and reasons for which the broker drops one."""
 
 from typing import Final
 

@@ -4,7 +4,7 @@ The ledger works on ranges. A read of 300 messages is one segment, one delivery 
 settlement, so its cost is by batches. It decides and never acts: what has to happen outside (settlements to persist,
 pages to read or delete, publications the journal may forget) is left in `effects` for the partition actor to fetch.
 
-Deliberately elsewhere: which flow may consume at all (messaging.queues.assignment.rebalance), quotas
+See also: which flow may consume at all (messaging.queues.assignment.rebalance), quotas
 (messaging.queues.admission), bytes at rest (storage), and the sending itself (the actors).
 """
 

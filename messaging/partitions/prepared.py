@@ -1,14 +1,14 @@
-"""Messages that a consumer has settled in a transaction whose commit is under way.
+"""Messages that a consumer has settled in a transaction whose commit is in progress.
 
-They are taken from the consumer that holds them, all or none, and lie with what leaves
-(messaging.partitions.rules.moves): nobody gets them, and their place in the journal or in a page is kept. The commit
-settles them in its own journal record; then they are gone. If it is not made, they are again with who held them, or
-wait for a consumer if that is gone.
+They are taken from the consumer, all or none, and are treated like messages that move
+(messaging.partitions.rules.moves): no consumer gets them, and their place in the journal or in a page is kept. The
+commit settles them in its own journal record, and then they are removed. If the commit fails they return to their flow,
+or become available if the flow has gone.
 
-They count for what their flow may hold all the time. If the flow is lost meanwhile, newer messages wait for the
-decision where there is an order to keep (messaging.partitions.state.flows).
+Until then they count against what their flow may have in flight. If the flow is lost meanwhile, newer messages wait for
+the commit where an order has to be kept (messaging.partitions.state.flows).
 
-Deliberately elsewhere: the transaction (the protocols), its commit (actors.transactions.commit).
+See also: the transaction (the protocols), its commit (actors.transactions.commit).
 """
 
 from typing import final

@@ -1,15 +1,15 @@
-"""Messages that stay with one consumer while its client is away.
+"""Suspended flows: messages that stay with one consumer while its client is away.
 
-A QoS 2 message of a shared subscription is completed with the client it was sent to, when that client comes back [MQTT
-4.8.2-4], and if its session ends before that, it is given to nobody [MQTT 4.8.2-5]. So the flow is *suspended*: it gets
-nothing new, and what was sent stays in flight with it. When the client is back, the flow goes on under its old id and
-epoch, and what it kept is delivered to it again; messages that are still to be delivered so are in `LedgerFlow.kept`.
-What is new waits behind them, also while their pages are read.
+A QoS 2 message of a shared subscription is completed with the client it was sent to when that client reconnects [MQTT
+4.8.2-4]. If the session ends first, the message goes to no other client [MQTT 4.8.2-5]. So the flow is *suspended*: it
+gets no new messages, and what was sent stays in flight with it. When the client is back, the flow resumes under its old
+id and epoch, and the messages it kept are delivered again, before new ones, also while their pages are read. Messages
+still to be delivered again are in `LedgerFlow.kept`.
 
-A consumer of AMQP may keep its flow bound while it is away, without credit, and then wants some of what it holds again.
-That is for others if it never comes to take it.
+An AMQP consumer may keep its flow bound while it is away, without credit, and then ask for some of its messages again.
+If it never does, other consumers get them.
 
-Deliberately elsewhere: which messages are to stay (the protocol knows what it sent), and remembering it over a restart.
+See also: which messages stay, and keeping them over a restart, are the protocol's, which knows what it sent.
 """
 
 from sluicegate.messaging.message.outcomes import DISCARD_SESSION_ENDED

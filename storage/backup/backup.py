@@ -1,7 +1,7 @@
 """Making a backup of a store that is in use, on a thread of its own: room, copy, checksum, names.
 
 The copy is written through to the disk every few MiB: a disk that is given gigabytes at once makes the commits of the
-spool wait, too. Deliberately elsewhere: how the store is copied (storage.store.copy), what a backup looks like
+spool wait, too. See also: how the store is copied (storage.store.copy), what a backup looks like
 (storage.backup.folder), bringing it back (storage.backup.restore).
 """
 

@@ -38,7 +38,7 @@ from sluicegate.storage.records.page import PageRuns
 
 # One message VPN of a spool that is read without a broker: its queues, their positions and ranges, its cursors.
 #
-# Deliberately elsewhere: the files, and what VPNs have together (storage.backup.reader).
+# See also: the files, and what VPNs have together (storage.backup.reader).
 
 
 SEQUENCE_END: Final = 1 << 64  # behind every sequence

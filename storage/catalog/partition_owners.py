@@ -7,7 +7,7 @@ else its messages depend on: the slot map, a change of the number of partitions 
 
 Of partitions without such a row that hold messages the name of the queue is not known: each becomes a queue of its own.
 
-Deliberately elsewhere: the definition such a queue gets (messaging.queues.definition), and how it is served (actors).
+See also: the definition such a queue gets (messaging.queues.definition), and how it is served (actors).
 """
 
 from collections.abc import Iterable, Mapping

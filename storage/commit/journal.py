@@ -4,7 +4,7 @@ Records go oldest first, so one that is needed keeps all that came after it. Wha
 off writes the cursors of all partitions that have changed. But it does not wait while it takes up room, or a store
 could be full of records that nobody needs.
 
-Deliberately elsewhere: what is written with a cut, and when there is a commit (storage.commit.planner).
+See also: what is written with a cut, and when there is a commit (storage.commit.planner).
 """
 
 from collections import deque

@@ -8,7 +8,7 @@ A publication that moves messages, or is a transaction, brings the settlements o
 record that has the publication, or in none: so a message that is on its way is in one of its two places, never in both
 or neither, wherever the power fails. A move takes no room for long, so it may use the reserve of a full store.
 
-Deliberately elsewhere: which publications are worth a commit and when (storage.commit.pending), which records may go
+See also: which publications are worth a commit and when (storage.commit.pending), which records may go
 (storage.commit.journal), the time between two commits (the spool actor), the bytes (storage.records.batch*), LMDB
 (storage.store.store).
 """

@@ -3,7 +3,7 @@
 What is found is an *error* when messages or positions are lost, or will be misread; a *warning* when something takes
 room, or will surprise somebody, and nothing is lost.
 
-Deliberately elsewhere: opening and reading (storage.backup.reader), what a configuration should be (gateway).
+See also: opening and reading (storage.backup.reader), what a configuration should be (gateway).
 """
 
 from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ From 2 on a row has to lie among the keys that were lost, and its seal has to be
 a page of 4 may be one that was freed: then only journal records and pages are taken from there. They are never
 rewritten, so an old copy says the same; at worst a message that was settled comes again.
 
-Deliberately elsewhere: the pages themselves (storage.integrity.pages), what is damaged (storage.integrity.walk), the
+See also: the pages themselves (storage.integrity.pages), what is damaged (storage.integrity.walk), the
 words for operators (gateway.process.salvage).
 """
 

@@ -8,7 +8,7 @@ While a copy runs, three things hold. The map must stay where it is, so whoever 
 waits for all that is under way before it aborts a transaction, so whoever has to abort ends the copy first, too. And
 what commits free cannot be used again, so a spool that is written to grows by what is settled meanwhile.
 
-Deliberately elsewhere: what becomes of the bytes (storage.backup.backup), when the map moves (storage.store.store).
+See also: what becomes of the bytes (storage.backup.backup), when the map moves (storage.store.store).
 """
 
 import socket

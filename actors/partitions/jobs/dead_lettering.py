@@ -1,6 +1,6 @@
-"""Bringing dead messages of a partition into the dead message queue, or dropping them where that cannot be.
+"""Move dead messages of a partition to the dead message queue, or drop them where that is impossible.
 
-Which messages are dead is the ledger's decision, and what changes on them is in messaging.message.dead_lettering.
+The ledger decides which messages are dead. What changes on them is in messaging.message.dead_lettering.
 """
 
 from typing import Any, Final

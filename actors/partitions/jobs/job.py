@@ -1,8 +1,7 @@
-"""Work of a partition that waits for others: for pages to be read, for a commit that moves messages elsewhere.
+"""Jobs: work of a partition over several turns, such as reading pages or waiting for the commit of a move.
 
-A job outlives the turn that began it, and the actor too when that is restarted. What it is answered with it takes
-in a turn of the partition: it leaves each answer in the partition's inbox, and the partition hands it back. What fails
-over one costs that job, which says what becomes of the messages it had in hand, and nobody else's turn.
+A job outlives the turn that started it, and a restart of the actor. Replies are queued in the partition's inbox and
+handled in its turn. An exception ends the job, which decides what becomes of its messages; the turn goes on.
 """
 
 import logging

@@ -1,9 +1,8 @@
-"""Bringing picked messages into other queues: as moves, which take them out here, or as copies.
+"""Send picked messages to other queues, as moves, which remove them here, or as copies.
 
-A move is a publication like any other, but for its settlements: the commit that writes it settles the messages here
-(storage.commit.planner). Quotas of the other queue are asked first, a batch at a time; a batch that is refused is
-halved, so that what has room gets it. What becomes of a message that is not taken is for those who derive from this to
-say.
+A move is a publication with settlements: the commit that writes it settles the messages here (storage.commit.planner).
+The gate of the other queue is asked first, one batch at a time. A batch that is refused is halved, so that the messages
+that have room are moved. Subclasses decide what becomes of a message that is not taken.
 """
 
 from typing import Any, final

@@ -1,4 +1,4 @@
-"""Deleting, moving, copying and driving back messages of a partition, as an operator chose them."""
+"""Delete, move, copy or re-drive messages of a partition that an operator chose."""
 
 from typing import Final
 

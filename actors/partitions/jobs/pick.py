@@ -1,8 +1,7 @@
-"""Picking out messages of a partition by their sequences, wherever they lie.
+"""Pick messages of a partition by their sequences, in memory or in pages.
 
-Pages are read for the picking only: they do not come into the partition's memory. A page that is damaged is passed
-over; it is set aside, and counted, when a consumer asks for it. One that a failing store cannot give is asked for
-again.
+A page that is read for picking does not enter the partition's memory. A damaged page is skipped: it is quarantined and
+counted when a consumer asks for it. A page that a failing store cannot read is requested again.
 """
 
 from typing import Any, Final, final

@@ -1,6 +1,6 @@
-"""A partition's part in the commit of a transaction: what a consumer settled in it waits here for its end.
+"""A partition's part in the commit of a transaction: settlements of a consumer wait here until the commit ends.
 
-What that means for the messages is in messaging.partitions.prepared; the commit is in `transacting`.
+What that means for the messages is in messaging.partitions.prepared; the commit is in actors.transactions.commit.
 """
 
 from typing import Any, final

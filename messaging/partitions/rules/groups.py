@@ -16,7 +16,7 @@ order published: so what goes to one consumer is one run (`messaging.partitions.
 consumers compete, and not a run for each message. Nothing is lost by that: only within a key has such a queue an
 order.
 
-Deliberately elsewhere: keys (`messaging.message.keys`), the order of redelivery within a key
+See also: keys (`messaging.message.keys`), the order of redelivery within a key
 (`messaging.partitions.state.redelivery_delay`).
 """
 

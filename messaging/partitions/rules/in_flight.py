@@ -1,10 +1,9 @@
-"""Which deliveries of what a flow holds its consumer speaks of: by sequences, and by how often these had been tried.
+"""Match a settlement to a flow's in-flight messages, by sequence and delivery count.
 
-A delivery that is not settled in time has failed. Its message comes again, perhaps to the same flow, with a higher
-count: what the consumer says of the delivery before is no word on that one.
+A delivery that is not settled in time has failed. Its message is delivered again, perhaps to the same flow, with a
+higher delivery count; a settlement of the earlier delivery does not apply to the later one.
 
-Deliberately elsewhere: outcomes (messaging.partitions.ledger), and when a time to settle is over
-(messaging.partitions.rules.expiry).
+See also: outcomes (messaging.partitions.ledger), and when a lock expires (messaging.partitions.rules.expiry).
 """
 
 from sluicegate.messaging.message.outcomes import WHICHEVER

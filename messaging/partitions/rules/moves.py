@@ -1,11 +1,11 @@
-"""Messages on their way from a partition to another queue: given to nobody, and not settled yet.
+"""Moves of messages from a partition to another queue.
 
-A message leaves in two steps. First it departs: no consumer gets it any more, no purge drops it, and its place in the
-journal or in a page is kept. When the commit that puts it into the other queue is made, which settles it here in the
-same record, it has left. If the other queue does not take it, it stays and waits for a consumer as before.
+A move has two steps. `begin_move` takes a message out of delivery: no consumer gets it, no purge drops it, and its
+place in the journal or in a page is kept. One commit puts it into the other queue and settles it here, in the same
+record; then `commit_move` removes it. If the other queue does not take it, `abort_move` makes it available again.
 
-Deliberately elsewhere: why a message departs and where to (messaging.message.dead_lettering, the actors), and what is
-written (storage.commit.planner).
+See also: why and where to a message moves (messaging.message.dead_lettering, the actors), and what is written
+(storage.commit.planner).
 """
 
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED

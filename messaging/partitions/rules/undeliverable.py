@@ -8,7 +8,7 @@ paused goes on or has a successor, so it is waited for. When a flow leaves, what
 On an exclusive queue, in a partition, and in a message group there is nobody else, so there a message that is declined
 is dead at once. What is declined is known to the ledger alone, and not over a restart.
 
-Deliberately elsewhere: where a dead message goes (messaging.message.dead_lettering).
+See also: where a dead message goes (messaging.message.dead_lettering).
 """
 
 from typing import Final

@@ -391,14 +391,13 @@ def _held(flow: LedgerFlow) -> int:
     return flow.in_flight.total
 
 
-# Commits under way that settle messages of a ledger, and deliveries that wait until they are decided.
+# Pending commits that settle messages of a ledger, and deliveries that wait for them.
 #
-# What such a commit took from its consumer is the consumer's again when the commit is not made. If the consumer was
-# lost meanwhile it is anybody's, and it is older than what others were given since. So where a ledger keeps an order,
-# nothing is delivered then before the commit is decided: that is a commit's time. It is the whole partition and not the
-# key that waits, for whoever would have to know the keys of what lies in pages.
+# When a commit fails, its messages return to the consumer. If that consumer is gone they go to any consumer, and they
+# are older than what others got since. So where a ledger keeps an order, nothing is delivered until the commit ends.
+# The whole partition waits, not only the key: keys of paged messages are not in memory.
 #
-# Deliberately elsewhere: what is taken and how it comes back (messaging.partitions.prepared).
+# See also: which messages a commit takes and how they return (messaging.partitions.prepared).
 
 
 @final

@@ -4,7 +4,7 @@ A message is looked at when it would be delivered, not when it comes: so a held 
 restart nothing has to be known of it. Deliveries pass over what is held and remember where it lies. When its source is
 drained it is ready, behind the cursor: next in turn.
 
-Deliberately elsewhere: when a source is drained (messaging.queues.assignment.slots); the deliveries themselves
+See also: when a source is drained (messaging.queues.assignment.slots); the deliveries themselves
 (messaging.partitions.ledger).
 """
 

@@ -1,4 +1,4 @@
-"""The unsettled segment of one partition as a list of segments: batches in memory, and pages in the store."""
+"""The unsettled messages of one partition as a list of segments: batches in memory, and pages in the store."""
 
 from bisect import bisect_right
 from heapq import heappop, heappush

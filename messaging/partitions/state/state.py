@@ -1,7 +1,7 @@
 """What a partition holds: the state of every message, and the accounts that follow from it.
 
 The lower half of the ledger: what a message is between its coming and its going, how one leaves, and what has to be
-told outside when it does. Deliberately elsewhere: who gets what and when (messaging.partitions.ledger).
+told outside when it does. See also: who gets what and when (messaging.partitions.ledger).
 """
 
 from typing import Final

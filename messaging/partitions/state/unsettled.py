@@ -1,7 +1,7 @@
-"""What a consumer holds: which messages its delivery ids stand for.
+"""The unsettled deliveries of a consumer: which messages its delivery ids stand for.
 
-Ids are given out in ascending runs and mostly settled in runs, so a run is one entry. They do not wrap here: a protocol
-whose ids do counts on without. Elsewhere: what a settlement does (messaging.partitions.ledger).
+Ids are assigned in ascending runs and mostly settled in runs, so a run is one entry. They do not wrap here: a protocol
+whose ids wrap counts on. See also: what a settlement does (messaging.partitions.ledger).
 """
 
 from bisect import bisect_right

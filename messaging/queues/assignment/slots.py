@@ -4,7 +4,7 @@ A queue starts with `hash modulo count`, which needs no map. When its count chan
 balance asks for, and the map is kept: two bytes for each slot, the lower one first. A doubled or halved count ends at
 the modulo again.
 
-Deliberately elsewhere: the hash (messaging.message.keys); what becomes of messages when slots move
+See also: the hash (messaging.message.keys); what becomes of messages when slots move
 (messaging.queues.assignment.slots).
 """
 
@@ -90,7 +90,7 @@ def _move(owners: list[int], key_hash: int, heir: int, surplus: list[int], room:
 # Invariants: one change at a time; a source gains no slot and a gaining partition is no source, so no two partitions
 # wait for each other. A source that retires gets nothing new at all: when it is drained it is empty, and goes.
 #
-# Deliberately elsewhere: the choice of slots (messaging.queues.assignment.slots); who does all this (the queue
+# See also: the choice of slots (messaging.queues.assignment.slots); who does all this (the queue
 # directory and its queues).
 
 

@@ -3,7 +3,7 @@
 The topic itself is at the root, and below it what definitions forward to, and what others forward from there. A
 message's way depends on nothing but the selectors that it meets, so each set of them has one route, cached.
 
-Deliberately elsewhere: how definitions come to be a tree (`messaging.routing.virtual.resolver`).
+See also: how definitions come to be a tree (`messaging.routing.virtual.resolver`).
 """
 
 from typing import Final, final

@@ -239,7 +239,7 @@ async def test_a_ledger_that_cannot_be_made_is_tried_again(
         raise ValueError("a mistake")
 
     monkeypatch.setattr(PartitionActor, "reload", fails_once)
-    caplog.handler.addFilter(lambda record: "is not made anew" not in record.getMessage())
+    caplog.handler.addFilter(lambda record: "could not be reloaded" not in record.getMessage())
     await fail(await partition_of(broker))
     consumer = await broker.connect(level=5)
     await consumer.subscribe("$queue/q", qos=1)

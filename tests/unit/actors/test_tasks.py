@@ -62,7 +62,7 @@ def test_a_turn_goes_on_when_what_waited_for_a_request_fails(
     second.set(2)
     turn(runtime)
     assert answer.get() == 4
-    assert "what waited for a request failed" in caplog.text
+    assert "a callback of a finished request failed" in caplog.text
 
 
 def test_a_request_may_wait_for_what_a_thread_does(runtime: Runtime) -> None:
