@@ -101,7 +101,7 @@ def test_every_label_that_is_asked_for_is_the_metrics_own() -> None:
 def test_what_expires_is_alerted_of_when_the_log_speaks_of_it() -> None:
     """Else an alert for a certificate that lives for a week never ends."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
-    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateCertificateExpires"]
+    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateCertificateExpiring"]
     numbers = re.search(r"clamp_max\(([0-9.]+) \*.*, ([0-9]+) \* 24 \* 3600\)", text)
     assert numbers is not None
     assert (float(numbers[1]), int(numbers[2]) * 86_400) == (SOON_SHARE, SOON_S)
@@ -139,7 +139,7 @@ def test_what_fills_up_is_alerted_of_before_publishers_are_refused() -> None:
 def test_a_queue_whose_consumers_reject_does_not_stand() -> None:
     """A rejected message is not settled: it is dead or, where the queue has no dead message queue, discarded."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
-    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateQueueStands"]
+    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateQueueStalled"]
     waiting, *moving = text.split(" unless on (queue, vpn, instance) ")
     assert "sluicegate_queue_messages_unacked" in waiting
     assert [NAME.findall(each)[0] for each in moving] == [

@@ -44,7 +44,7 @@ def told(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_goes_on(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """docs/operations.md, a full disk: a template ends neither a start nor a reload, and neither does a queue."""
+    """docs/recovery.md, a full disk: a template ends neither a start nor a reload, and neither does a queue."""
     config = load(settings=(*broker.settings, ANYBODY, DECLARED, "listeners.mqtt.max_connections=7"))
     carry_out = broker.node.store.commit
     full = True

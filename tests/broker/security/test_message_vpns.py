@@ -435,7 +435,7 @@ async def test_operators_look_at_one_vpn_at_a_time(broker: RunningBroker) -> Non
 
 @ANONYMOUS
 async def test_metrics_and_events_say_which_vpn_they_are_of(broker: RunningBroker) -> None:
-    """docs/operations.md: label vpn; an event is published in its own VPN, one of the node in `default`."""
+    """docs/metrics.md: label vpn; an event is published in its own VPN, one of the node in `default`."""
     here = await broker.connect("here", 5)
     there = await broker.connect("there", 5, user_name="x@sales")
     for client in (here, there):

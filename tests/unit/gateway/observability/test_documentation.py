@@ -1,35 +1,39 @@
-"""The tables of metrics and events in docs/operations.md agree with the code."""
+"""The tables of metrics in docs/metrics.md and of events in docs/events.md agree with the code."""
 
 import re
 from pathlib import Path
+from typing import Final
+
+import pytest
 
 from sluicegate.gateway.observability.metrics import METRICS
 from sluicegate.messaging.observability import events
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "operations.md"
-ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z_, ]*) ?\| ", re.MULTILINE)
-
-
-def test_every_metric_stands_in_the_page_with_its_type_and_labels() -> None:
-    written = [(name, kind, labels.strip()) for name, kind, labels in ROW.findall(PAGE.read_text(encoding="utf-8"))]
-    assert written == [(each.name, each.type, ", ".join(each.labels)) for each in METRICS]
-
-
-def test_the_page_names_no_metric_that_there_is_not() -> None:
-    named = set(re.findall(r"sluicegate_[a-z_]+", PAGE.read_text(encoding="utf-8")))
-    assert named - {each.name for each in METRICS} == set()
-
-
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+PAGES: Final = ["alerts.md", "events.md", "metrics.md", "operations.md", "recovery.md"]
+ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z_, ]*?) ?\| (.*) \|$", re.MULTILINE)
 EVENT_ROW = re.compile(r"^\| `((?:SYSTEM|VPN|CLIENT)_[A-Z_]+)` \| ([a-z]+) \| \S", re.MULTILINE)
 
 
-def test_every_event_stands_in_the_page_with_its_level() -> None:
+def test_the_page_has_every_metric_with_its_type_labels_and_meaning() -> None:
+    written = ROW.findall((DOCS / "metrics.md").read_text(encoding="utf-8"))
+    assert written == [(each.name, each.type, ", ".join(each.labels), each.help) for each in METRICS]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_for_operators_names_only_metrics_that_exist(page: str) -> None:
+    named = set(re.findall(r"sluicegate_[a-z_]+", (DOCS / page).read_text(encoding="utf-8")))
+    assert named - {each.name for each in METRICS} == set()
+
+
+def test_the_page_has_every_event_with_its_level() -> None:
     kinds = [each for each in vars(events).values() if isinstance(each, events.EventKind)]
-    written = EVENT_ROW.findall(PAGE.read_text(encoding="utf-8"))
+    written = EVENT_ROW.findall((DOCS / "events.md").read_text(encoding="utf-8"))
     assert written == [(each.name, each.level.lower()) for each in kinds]
 
 
-def test_the_page_names_no_event_that_there_is_not() -> None:
-    named = set(re.findall(r"`((?:SYSTEM|VPN|CLIENT)_[A-Z_]+)`", PAGE.read_text(encoding="utf-8")))
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_for_operators_names_only_events_that_exist(page: str) -> None:
+    named = set(re.findall(r"`((?:SYSTEM|VPN|CLIENT)_[A-Z_]+)`", (DOCS / page).read_text(encoding="utf-8")))
     known = {each.name for each in vars(events).values() if isinstance(each, events.EventKind)}
     assert named - known == set()

@@ -63,7 +63,7 @@ def read_pairs(line: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_client_cannot_forge_a_pair_in_a_text_or_in_a_value(root: logging.Logger, name: str) -> None:
-    """docs/operations.md, Log lines. Nor does one appear to who looks for the pair of somebody else's name."""
+    """docs/events.md, Log lines. Nor does one appear to who looks for the pair of somebody else's name."""
     stream = io.StringIO()
     set_up_logging(Log(), stream=stream)
     logging.getLogger("sluicegate.mqtt").info("client %s left", name, extra={"event": "E", "client": name})
