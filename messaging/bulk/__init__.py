@@ -1,1 +1,1 @@
-"""Readers and writers in bulk: the retained log, range reads, durable cursors, staged transactions."""
+"""Bulk readers and writers: the retained log, range reads, durable cursors, staged transactions."""

@@ -1,17 +1,17 @@
-"""Durable cursors: readers that keep their place in a queue by themselves, over restarts of theirs and ours.
+"""Durable cursors: readers that keep their position in a queue over restarts of the reader and of the broker.
 
-A cursor reads ranges of sequences (messaging.bulk.range_reads) and says from time to time how far it has come. There
-are two modes. A *tap* reads beside the queue's consumers and takes nothing from them. One in mode *consume* is the
+A cursor reads ranges of sequences (messaging.bulk.range_reads) and acknowledges its progress from time to time. There
+are two modes. A *tap* reads beside the queue's consumers and takes nothing from them. A cursor in mode *consume* is the
 queue's only consumer: what it acknowledges is settled.
 
-One binding of a cursor is live: each bind raises its epoch, and what comes under an older one is refused. A binding
-that is not heard of for a while ends; the position stays. A restart of ours is no silence of the reader's: the binding
-and what it has planned survive it, and the reader goes on where it is.
+One binding of a cursor is live: each bind raises its epoch, and requests of an older epoch are refused. A binding
+without a heartbeat for a while ends; the position stays. A restart of the broker does not count as silence of the
+reader: the binding and its pins survive, and the reader continues.
 
-What lies before a position is not needed; everything behind it is kept, until the cursor lags more than it may: then it
-is let go, loudly (`exceeded`), for a reader that never comes back must not fill the spool.
+Messages before a position are not needed; everything after it is kept, until the cursor exceeds its allowed lag. Then
+the cursor is released with an event (`exceeded`), for a reader that never returns must not fill the spool.
 
-Pure: time comes in, rows go out. Asking partitions and writing rows is actors.cursors.directory's.
+The caller brings the time and writes the rows: actors.cursors.directory, which also asks the partitions.
 """
 
 from typing import Final, NamedTuple, final
@@ -19,11 +19,11 @@ from typing import Final, NamedTuple, final
 CONSUME: Final = "consume"
 TAP: Final = "tap"
 MODES: Final = (CONSUME, TAP)
-EARLIEST: Final = "earliest"  # where a new cursor begins: with all that is there
-LATEST: Final = "latest"  # with what comes from now on
+EARLIEST: Final = "earliest"  # a new cursor begins with the oldest message
+LATEST: Final = "latest"  # a new cursor begins with the next message
 
 NAME_CHARS_MAX: Final = 200  # of cursors and instances
-BATCH_REF_CHARS_MAX: Final = 500  # a query id and a batch number, with room
+BATCH_REF_CHARS_MAX: Final = 500  # a query id and a batch number, with room to spare
 CURSORS_PER_QUEUE_MAX: Final = 100  # each is one row, and a hold in each partition
 LAG_BYTES_DEFAULT: Final = 1 << 30
 LAG_BYTES_MAX: Final = 1 << 50
@@ -32,7 +32,7 @@ HEARTBEAT_S_DEFAULT: Final = 30  # Spark's own network timeouts begin at 120 s, 
 HEARTBEAT_S_MAX: Final = 3600
 
 
-# Why a cursor is refused something: codes, as management and protocols show them.
+# Codes of refusals, as management and protocols show them.
 BAD_CURSOR: Final = "bad_cursor"
 FENCED: Final = "cursor_fenced"
 NO_SUCH_QUEUE: Final = "queue_not_found"
@@ -47,7 +47,7 @@ AHEAD: Final = "ahead"
 
 
 class CursorRefused(Exception):
-    """A cursor will not do that. `code` names the reason as management and protocols show it."""
+    """A cursor refuses a request. `code` names the reason, as management and protocols show it."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -55,18 +55,18 @@ class CursorRefused(Exception):
 
 
 class CursorFenced(CursorRefused):
-    """The binding is not the live one any more: a newer one took its place, or it was not heard of in time."""
+    """The binding is no longer the live one: a newer one replaced it, or its heartbeat was late."""
 
     def __init__(self, text: str) -> None:
         super().__init__(FENCED, text)
 
 
 class CursorLimits(NamedTuple):
-    """What a cursor may ask for, as it was bound last."""
+    """The limits of a cursor, as of its last bind."""
 
-    lag_bytes_max: int = LAG_BYTES_DEFAULT  # payload it may hold back, over all partitions
-    lag_time_ms_max: int = 0  # age of the oldest message it may hold back; 0: no such bound
-    heartbeat_ms: int = HEARTBEAT_S_DEFAULT * 1000  # a binding that says nothing for so long ends
+    lag_bytes_max: int = LAG_BYTES_DEFAULT  # payload it may retain, over all partitions
+    lag_time_ms_max: int = 0  # age of the oldest message it may retain; 0: no such bound
+    heartbeat_ms: int = HEARTBEAT_S_DEFAULT * 1000  # a binding that is silent for this long ends
 
 
 LIMITS_DEFAULT: Final = CursorLimits()
@@ -76,7 +76,7 @@ LIMITS_DEFAULT: Final = CursorLimits()
 class DurableCursor:
     """One reader of one queue.
 
-    Invariants: `epoch` and every position only rise; a pin ends at or behind the position it began at.
+    Invariants: `epoch` and every position only rise; a pin ends at or after the position it began at.
     """
 
     def __init__(self, name: str, queue: str, mode: str) -> None:
@@ -86,17 +86,17 @@ class DurableCursor:
         self.limits = CursorLimits()
         self.epoch = 0
         self.positions: dict[int, int] = {}  # partition id -> everything before is acknowledged; 1 where absent
-        self.batch_ref = ""  # what the reader calls its last acknowledgement, for operators
-        self.exceeded = False  # it lagged more than it may, and was let go
+        self.batch_ref = ""  # the reader's own name of its last acknowledgement, for operators
+        self.exceeded = False  # it lagged more than allowed, and was released
         self.bound = False
-        self.instance = ""  # who holds the binding, or held it last
-        self.pins: dict[int, int] = {}  # partition id -> rows before are planned: kept, whatever the lag
+        self.instance = ""  # holder of the binding, or the last one
+        self.pins: dict[int, int] = {}  # partition id -> end of the planned rows, which are kept whatever the lag
         self._silent_from_ms = 0
 
     # --- the binding ---
 
     def bind(self, instance: str, limits: CursorLimits, now_ms: int) -> int:
-        """Begin a binding, and end the one before; return the epoch under which to speak."""
+        """Begin a binding, and end the one before; return the new epoch."""
         self.epoch += 1
         self.instance = instance
         self.limits = limits
@@ -106,11 +106,11 @@ class DurableCursor:
         return self.epoch
 
     def resume(self, now_ms: int) -> None:
-        """Give the reader its time to be heard of, from when we can hear it again."""
+        """Restart the heartbeat deadline, from when the broker can receive again."""
         self._silent_from_ms = now_ms
 
     def heartbeat(self, epoch: int, now_ms: int) -> None:
-        """Note that a binding lives. Raises CursorFenced."""
+        """Record a heartbeat of a binding. Raises CursorFenced."""
         if epoch != self.epoch:
             raise CursorFenced(f"cursor {self.name!r}: epoch {epoch} was fenced by {self.epoch} of {self.instance!r}")
         if not self.bound:
@@ -124,11 +124,11 @@ class DurableCursor:
             self.pins.clear()
 
     def deadline_ms(self) -> int:
-        """Return when the binding ends unless it is heard of."""
+        """Return when the binding ends without a heartbeat."""
         return self._silent_from_ms + self.limits.heartbeat_ms
 
     def tick(self, now_ms: int) -> bool:
-        """Bring time; return whether the binding ended because it was silent."""
+        """Advance the clock; return whether the binding ended because it was silent."""
         if not self.bound or now_ms < self.deadline_ms():
             return False
         self.unbind(self.epoch)
@@ -137,7 +137,7 @@ class DurableCursor:
     # --- the position ---
 
     def position(self, partition_id: int) -> int:
-        """Return before which sequence everything is acknowledged."""
+        """Return the sequence before which everything is acknowledged."""
         return self.positions.get(partition_id, 1)
 
     def acknowledge(self, upto: dict[int, int], batch_ref: str) -> None:
@@ -150,11 +150,11 @@ class DurableCursor:
                 self.pins.pop(partition_id, None)
 
     def pin(self, ends: dict[int, int]) -> None:
-        """Keep what lies before these ends until it is acknowledged, whatever the lag. No ends: none is kept so."""
+        """Keep everything before these ends until it is acknowledged, whatever the lag. No ends: unpin."""
         self.pins = {each: end for each, end in ends.items() if end > self.position(each)}
 
     def measure(self, lag_bytes: int, oldest_ms: int, wall_ms: int) -> bool:
-        """Hold the lag against the bounds; return whether the cursor has just exceeded them."""
+        """Compare the lag with the limits; return whether the cursor has just exceeded them."""
         if self.exceeded or self.pins:
             return False
         limits = self.limits
@@ -163,20 +163,20 @@ class DurableCursor:
         return self.exceeded
 
     def caught_up(self, lows: dict[int, int]) -> bool:
-        """Note where partitions begin now; return whether a cursor that was let go lost nothing it has not passed."""
+        """Set where partitions begin now; return whether a released cursor lost nothing beyond its position."""
         if not self.exceeded or any(self.position(each) < low for each, low in lows.items()):
             return False
         self.exceeded = False
         return True
 
     def hold(self, partition_id: int) -> int | None:
-        """Return from where a partition has to keep messages for it; None when it was let go."""
+        """Return the sequence from which a partition has to keep messages for it; None when it was released."""
         return None if self.exceeded else self.position(partition_id)
 
     # --- at rest ---
 
     def to_row(self) -> dict[str, object]:
-        """Return what has to survive, as `cursor_from_row` reads it."""
+        """Return the persistent state, as `cursor_from_row` reads it."""
         return {
             "name": self.name,
             "queue": self.queue,
@@ -196,7 +196,7 @@ class DurableCursor:
 
 
 def cursor_from_row(row: dict[str, object]) -> DurableCursor:
-    """Return a cursor as it was stored; a binding waits for `resume`. Raises ValueError for a row that is none."""
+    """Return a cursor from its row; a binding waits for `resume`. Raises ValueError for an invalid row."""
     name, queue, mode, epoch = row.get("name"), row.get("queue"), row.get("mode"), row.get("epoch")
     positions, batch_ref, instance = row.get("positions"), row.get("batch_ref"), row.get("instance")
     limits, pins = row.get("limits"), row.get("pins", {})  # older rows have no pins
@@ -220,28 +220,28 @@ def cursor_from_row(row: dict[str, object]) -> DurableCursor:
 
 @final
 class CursorBook:
-    """All durable cursors of a node. Its actor changes it; queues that are assembled look up who reads them."""
+    """All durable cursors of a node. Its actor changes it; queues read it when they are assembled."""
 
     def __init__(self) -> None:
         self._by_queue: dict[str, dict[str, DurableCursor]] = {}
 
     def add(self, cursor: DurableCursor) -> None:
-        """Take a cursor up."""
+        """Add a cursor."""
         self._by_queue.setdefault(cursor.queue, {})[cursor.name] = cursor
 
     def find(self, queue: str, name: str) -> DurableCursor | None:
-        """Return a cursor, if there is one of that name."""
+        """Return the cursor of that name, None if there is none."""
         return self._by_queue.get(queue, {}).get(name)
 
     def remove(self, cursor: DurableCursor) -> None:
-        """Forget a cursor."""
+        """Remove a cursor."""
         its = self._by_queue[cursor.queue]
         del its[cursor.name]
         if not its:
             del self._by_queue[cursor.queue]
 
     def queues(self) -> list[str]:
-        """Return the names of the queues that are read."""
+        """Return the names of the queues that have cursors."""
         return sorted(self._by_queue)
 
     def of(self, queue: str) -> list[DurableCursor]:
@@ -251,7 +251,7 @@ class CursorBook:
 
 
 def check_bind(mode: str, name: str, instance: str, limits: CursorLimits) -> None:
-    """Raise CursorRefused, naming what is wrong and what is allowed, unless somebody may ask for such a cursor."""
+    """Raise CursorRefused, naming what is wrong and what is allowed, unless the request is valid."""
     problem = ""
     if mode not in MODES:
         problem = f"mode {mode!r}; allowed: {' or '.join(MODES)}"

@@ -1,4 +1,4 @@
-"""What a retained log is made of: consecutive sequences in a batch that the journal has, or in a page."""
+"""The segments of a retained log: consecutive sequences in a batch of the journal, or in a page."""
 
 from bisect import bisect_right
 from typing import Final, final
@@ -13,7 +13,7 @@ _BEYOND: Final = 1 << 64  # every sequence
 
 @final
 class LogSegment:
-    """Consecutive sequences `[first, end)`: the rows of one batch, or what lies of them in one page."""
+    """Consecutive sequences `[first, end)`: the rows of one batch, or a part of one page."""
 
     __slots__ = (
         "arrived_ms",
@@ -44,14 +44,14 @@ class LogSegment:
         self.batch = batch
         self.publication = publication
         self.page_first = page_first  # key of its page in the store; NO_PAGE while the journal has it
-        self.bytes_before = 0  # usage bytes that came into the log before it: the byte index
+        self.bytes_before = 0  # usage bytes appended to the log before it: the byte index
 
     def __repr__(self) -> str:
         return f"LogSegment({self.first}..{self.end - 1}, {'page' if self.batch is None else 'memory'})"
 
 
 def journaled_segment(first: int, batch: MessageBatch, publication: Publication) -> LogSegment:
-    """Return the segment of a batch that the journal has, or will have."""
+    """Return the segment of a batch that is in the journal, or will be."""
     return LogSegment(
         first,
         first + batch.count,
@@ -69,7 +69,7 @@ def paged_segment(page_first: int, first: int, end: int, usage_bytes: int, arriv
 
 
 def log_segments_of(stored: StoredPartition) -> list[LogSegment]:
-    """Return what the store held of a partition, settled or not, ascending; what lies in a page, as the page."""
+    """Return what the store held of a partition, settled or not, ascending; what is in a page, as the page."""
     pages = sorted([(each.first, each.end) for each in stored.pages])
     found = [
         paged_segment(each.first, each.first, each.end, each.usage_bytes, each.marks.arrived_ms)
@@ -83,7 +83,7 @@ def log_segments_of(stored: StoredPartition) -> list[LogSegment]:
 
 
 def _lies_in(pages: list[tuple[int, int]], sequence: int) -> bool:
-    """Return whether one of the ascending segments holds the sequence."""
+    """Return whether one of the ascending segments contains the sequence."""
     index = bisect_right(pages, (sequence, _BEYOND)) - 1
     return index >= 0 and sequence < pages[index][1]
 

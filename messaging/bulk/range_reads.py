@@ -1,9 +1,9 @@
-"""Which batches and pages answer a read of sequences, and why sequences are missing. Pure: it changes nothing.
+"""Plan reads of sequences: which batches and pages answer a read, and why sequences are missing.
 
-A read goes in chunks, each about as large as the reader asks for, and the next one when it asks again. So a reader that
-is slow costs no memory, and any number of readers may read the same range any number of times. Where the partition has
-a log (messaging.bulk.retained_log), what was stored is served until it is trimmed, whatever consumers did to it;
-without one, what is unsettled. Only what is in the store is served.
+A read is split into chunks of about the size that the reader asks for; the reader requests each next chunk. So a slow
+reader costs no memory, and any number of readers may read the same range any number of times. A partition with a
+retained log (messaging.bulk.retained_log) serves what was stored until it is trimmed, whatever consumers settled; one
+without serves what is unsettled. Only stored messages are served. Planning changes nothing.
 """
 
 from typing import Final, final
@@ -14,9 +14,9 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.outcomes import DISCARD_DAMAGED
 from sluicegate.messaging.partitions.state.gaps import Gap
 
-CHUNK_BYTES_MAX: Final = 8 << 20  # as quotas count them; a page is not cut, so a chunk may be one page larger
-CHUNK_ROWS_MAX: Final = 65_536  # a page or batch is not cut for it
-CHUNK_RANGES_MAX: Final = 4096  # segments of sequences: a chunk of single messages takes 3 ms then
+CHUNK_BYTES_MAX: Final = 8 << 20  # as quotas count them; a page is not split, so a chunk may be one page larger
+CHUNK_ROWS_MAX: Final = 65_536  # a page or batch is not split for it
+CHUNK_RANGES_MAX: Final = 4096  # of sequences: a chunk of single messages takes 3 ms then
 
 
 @final
@@ -37,7 +37,7 @@ class RangeRun:
 
 @final
 class RangePiece:
-    """Wanted sequences, ascending ranges, of one batch at hand or of one page."""
+    """Wanted sequences, ascending ranges, of one batch in memory or of one page."""
 
     __slots__ = ("batch", "first", "page_first", "wanted")
 
@@ -50,7 +50,9 @@ class RangePiece:
 
 @final
 class RangePlan:
-    """One chunk: pieces in order, and the sequence from which to go on; `synced_end` is how far one may read now."""
+    """One chunk: pieces in order, and the sequence where the next begins; `synced_end` is the end of what may be read
+    now.
+    """
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -61,7 +63,7 @@ class RangePlan:
 
 @final
 class _Source:
-    """A segment of the log or a segment of the ledger, whichever is read."""
+    """A segment of the log or of the ledger, whichever is read."""
 
     def __init__(self, first: int, end: int, size: int, batch: MessageBatch | None, page_first: int) -> None:
         self.first = first
@@ -114,7 +116,7 @@ def _source(log: RetainedLog, sequence: int) -> _Source | None:
         return _Source(segment.first, segment.end, segment.usage_bytes, segment.batch, segment.page_first)
     unsettled = log.ledger.segments.at_or_after(sequence)
     while unsettled is not None and unsettled.publication is not None and unsettled.publication.refused:
-        unsettled = log.ledger.segments.at_or_after(unsettled.end)  # its publisher was told that nobody has it
+        unsettled = log.ledger.segments.at_or_after(unsettled.end)  # its publisher was told that it was not stored
     if unsettled is None:
         return None
     page_first = NO_PAGE if unsettled.page is None else unsettled.page.first
@@ -122,7 +124,7 @@ def _source(log: RetainedLog, sequence: int) -> _Source | None:
 
 
 def _cut(batch: MessageBatch, start_row: int, stop_row: int, bytes_max: int) -> tuple[int, int]:
-    """Return behind which row about `bytes_max` end, and their size."""
+    """Return the row at which about `bytes_max` are reached, and the bytes up to there."""
     whole = batch.usage_bytes(durable=True)
     if whole <= bytes_max:
         return stop_row, whole
@@ -148,14 +150,14 @@ def runs_of(piece: RangePiece, page: list[tuple[int, MessageBatch]] | None) -> l
 
 
 def gaps_of(log: RetainedLog, plan: RangePlan, runs: list[RangeRun], damaged: list[RangePiece]) -> list[Gap]:
-    """Return every segment between the plan's ends that the runs leave out, with the reason."""
+    """Return every range between the plan's ends that the runs leave out, with the reason."""
     gaps: list[Gap] = []
     ledger = log.ledger
     for piece in damaged:
         for first, end in piece.wanted:
             if log.active and log.needs_page(piece.page_first):
                 gaps.append(Gap(first, end, DISCARD_DAMAGED))
-            else:  # a page that was deleted while it was asked for is not damaged
+            else:  # a page that was deleted while it was read is not damaged
                 unsettled = ledger.settled.outside(max(first, ledger.floor), end)
                 gaps += [Gap(start, stop, DISCARD_DAMAGED) for start, stop in unsettled]
     at = plan.first

@@ -1,12 +1,14 @@
-"""What a partition keeps for readers, whatever its consumers have settled: for replay, and for durable cursors.
+"""The retained log of a partition: messages kept for replay and durable cursors, whatever consumers have settled.
 
-The log stands beside the ledger and holds the same batches and pages as a second, independent holder: each counts its
-rows in a publication's `open_count`, and a page is deleted when neither needs it. So nothing in the ledger changes,
-and where nobody asked for a log there is none.
+The log is a second, independent holder of the ledger's batches and pages: each of the two counts its rows in a
+publication's `open_count`, and a page is deleted when neither needs it. So the ledger is unaffected, and a partition
+whose queue asks for no log has none.
 
-Everything unsettled since the log began is in it. What is settled goes oldest first, once it is over the queue's
-bounds and no reader holds it. See also: reading (messaging.bulk.range_reads), who holds what
-(messaging.bulk.durable_cursors), when to look (actors.partitions.partition).
+The log contains everything unsettled since it began. Settled messages are trimmed oldest first, once the queue's bounds
+are exceeded and no reader holds them.
+
+See also: reading (messaging.bulk.range_reads), the holds of readers (messaging.bulk.durable_cursors), and when to trim
+(actors.partitions.partition).
 """
 
 from bisect import bisect_right
@@ -29,7 +31,7 @@ from sluicegate.messaging.partitions.recovery import StoredPartition
 
 HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
 UNBOUNDED: Final = 1 << 62  # above every count of rows and bytes
-LOOKED_AT_MAX: Final = 256  # segments for each trim: what cannot go yet must not be walked over and over
+LOOKED_AT_MAX: Final = 256  # segments for each trim: what cannot be trimmed yet must not be walked again and again
 
 
 @final
@@ -37,20 +39,20 @@ class RetentionRules:
     """How long settled messages are kept. Shared by a queue's partitions; the queue changes it. 0: no such bound."""
 
     def __init__(self, *, time_ms: int = 0, size_bytes: int = 0) -> None:
-        self.time_ms = time_ms  # since the broker took the message
-        self.size_bytes = size_bytes  # what settled messages count for in quotas, in each partition
+        self.time_ms = time_ms  # since the broker received the message
+        self.size_bytes = size_bytes  # usage of the settled messages in each partition
 
     def on(self) -> bool:
-        """Return whether anything is kept without a reader that asks for it."""
+        """Return whether settled messages are kept without a reader."""
         return self.time_ms > 0 or self.size_bytes > 0
 
 
 @final
 class RetainedLog:
-    """The log of one partition. It is inactive, and costs nothing, until a rule or a reader wants it.
+    """The log of one partition. It is inactive, and costs nothing, until a rule or a reader needs it.
 
-    Invariants: segments ascend without overlap; a segment has a batch and a publication, or a page; `usage_bytes`
-    and `memory_bytes` are their sums.
+    Invariants: segments ascend without overlap; a segment has a batch and a publication, or a page; `usage_bytes` and
+    `memory_bytes` are their sums.
     """
 
     def __init__(self, ledger: Ledger, rules: RetentionRules) -> None:
@@ -59,27 +61,27 @@ class RetainedLog:
         self.active = False
         self.usage_bytes = 0
         self.memory_bytes: i64 = 0
-        self.bytes_end = 0  # what all counts for that ever came in
-        self._newest_ms = 0  # wall clock, when the last of it came, or later; 0: not known yet
+        self.bytes_end = 0  # usage of everything that was ever appended
+        self._newest_ms = 0  # wall clock, when the newest message arrived, or later; 0: not known yet
         self.holds: dict[str, int] = {}  # reader -> it needs everything from this sequence on
         self._held_from = HELD_BY_NOBODY
         self._firsts: list[int] = []
         self._segments: list[LogSegment] = []
         self._pages: set[int] = set()
-        self._pageable_from = 0  # nothing below waits for a page
+        self._pageable_from = 0  # no segment below waits for a page
         self._maintain_from = 0
         self._synced = 0
 
     # --- what comes in ---
 
     def append(self, first: int, batch: MessageBatch, publication: Publication | None) -> None:
-        """Take a batch that the ledger has just numbered."""
+        """Append a batch that the ledger has just numbered."""
         assert publication is not None, "only durable queues have a log"
         publication.opened(batch.count)
         self._add(journaled_segment(first, batch, publication))
 
     def open(self) -> None:
-        """Begin, with what the ledger holds now."""
+        """Activate the log, with what the ledger holds now."""
         assert not self.active, "a log is opened once"
         self.active = True
         for segment in self.ledger.segments.all():
@@ -91,25 +93,25 @@ class RetainedLog:
                 continue
             assert page is not None, "a durable segment is in the journal or in a page"
             last = self._segments[-1] if self._segments else None
-            if last is not None and last.page_first == page.first:  # read back, a page is several segments
+            if last is not None and last.page_first == page.first:  # read back, one page is several segments
                 self._grow(last, segment.end, size)
             else:
                 self._add(paged_segment(page.first, segment.first, segment.end, size, page.marks.arrived_ms))
 
     def restore(self, stored: StoredPartition) -> None:
-        """Begin with what the store held of the partition, settled or not. `count_rows` is still to come."""
+        """Activate the log with what the store held of the partition, settled or not. `count_rows` has to follow."""
         self.active = True
         for segment in log_segments_of(stored):
             self._add(segment)
 
     def count_rows(self) -> None:
-        """Count in each publication the rows that are here, once ledger and log could be filled: it outlives them."""
+        """Count the rows in their publications, once ledger and log are complete; publications outlive both."""
         for segment in self._segments:
             if segment.publication is not None:
                 segment.publication.open_count += segment.end - segment.first
 
     def renewed(self, ledger: Ledger) -> "RetainedLog":
-        """Return an inactive log beside another ledger of the partition, with the same rules and holds."""
+        """Return an inactive log for another ledger of the partition, with the same rules and holds."""
         log = RetainedLog(ledger, self.rules)
         log.holds = dict(self.holds)
         log._held_from = self._held_from
@@ -118,7 +120,7 @@ class RetainedLog:
     # --- what goes ---
 
     def hold(self, reader: str, sequence: int) -> None:
-        """Keep everything from `sequence` on for a reader; an earlier hold of its own is replaced."""
+        """Keep everything from `sequence` on for a reader; replaces an earlier hold of the reader."""
         self.holds[reader] = sequence
         self._held_from = min(self.holds.values())
 
@@ -128,7 +130,9 @@ class RetainedLog:
         self._held_from = min(self.holds.values()) if self.holds else HELD_BY_NOBODY
 
     def maintain(self, wall_ms: int) -> None:
-        """Open, trim or close, as rules and readers have it; what may go is left in the ledger's effects."""
+        """Open, trim or close the log as rules and readers require; what may be deleted is left in the ledger's
+        effects.
+        """
         if not self.rules.on() and not self.holds:
             if self.active:
                 self._close()
@@ -139,7 +143,7 @@ class RetainedLog:
         self._trim(wall_ms)
 
     def withdraw(self, first: int, end: int) -> None:
-        """Take out what could not be stored: its publisher knows, and no reader may see it."""
+        """Remove messages that could not be stored: the publisher was told, and no reader may see them."""
         index = self._index_of(first)
         while index < len(self._segments) and self._segments[index].first < end:
             segment = self._segments[index]
@@ -151,18 +155,18 @@ class RetainedLog:
                 index += 1
 
     def abandon(self) -> None:
-        """Release everything: the queue is gone. Only `released_publications` of the effects remains to be done."""
+        """Release everything: the queue is deleted. Of the effects only `released_publications` remains to be applied."""
         for segment in self._segments:
             if segment.publication is not None:
                 self.ledger.close(segment.publication, segment.end - segment.first)
         self._forget()
 
     def needs_page(self, page_first: int) -> bool:
-        """Return whether a page has to stay, whatever the ledger needs."""
+        """Return whether the log needs a page, whatever the ledger needs."""
         return page_first in self._pages
 
     def droppable(self, page_firsts: list[int]) -> list[int]:
-        """Return which of the pages that the ledger or this log gave up neither needs, each once."""
+        """Return the pages, given up by the ledger or the log, that neither needs any more, each once."""
         return [each for each in dict.fromkeys(page_firsts) if each not in self._pages]
 
     # --- pages ---
@@ -170,8 +174,8 @@ class RetainedLog:
     def plan_pages(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
         """Choose the oldest batches in memory, as messaging.partitions.paging.plan_pages does.
 
-        An active log has all that the ledger has in the journal, so the pages are planned from it. Between its
-        segments the ledger may have what the store refused and a consumer holds: no page reaches over that.
+        An active log contains everything that the ledger has in the journal, so pages are planned from the log. Between
+        its segments the ledger may have messages that the store refused and a consumer holds: a page never spans those.
         """
         if not self.active:
             return plan_pages(
@@ -195,7 +199,7 @@ class RetainedLog:
         return planner.finish()
 
     def pages_written(self, plan: PagePlan) -> None:
-        """Put the page in the place of what it was planned from, here and in the ledger: the store has it now."""
+        """Replace the planned segments by the page, here and in the ledger: the store has it now."""
         pages_written(self.ledger, plan)
         if not self.active:
             return
@@ -220,7 +224,7 @@ class RetainedLog:
     # --- what can be seen ---
 
     def at_or_after(self, sequence: int) -> LogSegment | None:
-        """Return the segment that holds `sequence`, else the next one, else None."""
+        """Return the segment that contains `sequence`, else the next one, else None."""
         index = self._index_of(sequence)
         return self._segments[index] if index < len(self._segments) else None
 
@@ -231,11 +235,11 @@ class RetainedLog:
         return self.ledger.floor
 
     def settled_bytes(self) -> int:
-        """Return what is kept beyond its settlement, as quotas count it."""
+        """Return the usage of what is kept beyond its settlement."""
         return max(0, self.usage_bytes - self.ledger.waiting_bytes) if self.active else 0
 
     def synced_end(self) -> int:
-        """Return the first sequence that is neither in the store nor settled; readers may go up to it."""
+        """Return the first sequence that is neither in the store nor settled: the end of what may be read."""
         segments = self.ledger.segments
         while self._synced < self.ledger.next_sequence:
             publication: Publication | None = None
@@ -257,7 +261,7 @@ class RetainedLog:
         return self._synced
 
     def settled_count(self, first: int, end: int) -> int:
-        """Return how many sequences of `[first, end)` are kept beyond their settlement."""
+        """Return the number of sequences of `[first, end)` that are kept beyond their settlement."""
         count = 0
         index = self._index_of(first)
         while index < len(self._segments) and self._segments[index].first < end:
@@ -268,7 +272,7 @@ class RetainedLog:
         return count
 
     def bytes_at(self, sequence: int) -> int:
-        """Return what that counts for which came into the log before `sequence`; within a segment by average."""
+        """Return the usage appended to the log before `sequence`; within a segment by average."""
         segment = self.at_or_after(sequence)
         if segment is None:
             return self.bytes_end
@@ -276,10 +280,10 @@ class RetainedLog:
         return segment.bytes_before + segment.usage_bytes * behind // (segment.end - segment.first)
 
     def cut(self, first: int, *, bytes_max: int, rows_max: int) -> int:
-        """Return where a range from `first` ends that has at most so much usage and so many rows. 0: no such bound.
+        """Return the end of a range from `first` of at most this usage and this many rows. 0: no such bound.
 
-        At least the rest of one segment fits by bytes, by average within it. Sequences between segments are no rows;
-        so the answer is `first` where nothing comes any more.
+        The range includes at least the rest of one segment by bytes, by average within it. Sequences between segments
+        are not rows, so the result is `first` where no message follows.
         """
         bytes_left, rows_left = bytes_max or UNBOUNDED, rows_max or UNBOUNDED
         end = first
@@ -339,19 +343,19 @@ class RetainedLog:
         if self.active:
             for unsettled in self.ledger.segments.all():
                 if unsettled.publication is not None and unsettled.publication.refused:
-                    continue  # a consumer had it before it could not be stored
+                    continue  # a consumer settled it before it could not be stored
                 found = self.at_or_after(unsettled.first)
                 assert found is not None, "everything unsettled is in the log"
                 assert found.first <= unsettled.first or unsettled.publication is not None
 
     def _add(self, segment: LogSegment) -> None:
         segment.bytes_before = self.bytes_end
-        if segment.arrived_ms > 0:  # pages of earlier releases, which do not say when they came, came before
+        if segment.arrived_ms > 0:  # pages of earlier releases have no time of arrival; they are older
             for before in reversed(self._segments):
                 if before.arrived_ms > 0:
                     break
                 before.arrived_ms = segment.arrived_ms
-        self._newest_ms = 0 if segment.batch is None else segment.arrived_ms  # the newest of a page may be just come
+        self._newest_ms = 0 if segment.batch is None else segment.arrived_ms  # the newest of a page may be new
         self._firsts.append(segment.first)
         self._segments.append(segment)
         self.bytes_end += segment.usage_bytes
@@ -368,14 +372,14 @@ class RetainedLog:
         self.bytes_end += size
 
     def _index_of(self, sequence: int) -> int:
-        """Return the place of the segment that holds `sequence`, else of the next one."""
+        """Return the index of the segment that contains `sequence`, else of the next one."""
         index = bisect_right(self._firsts, sequence) - 1
         if index >= 0 and sequence < self._segments[index].end:
             return index
         return index + 1
 
     def _trim(self, wall_ms: int) -> None:
-        """Let the oldest settled segments go that are over a bound and that nobody holds."""
+        """Remove the oldest settled segments that exceed a bound and that no reader holds."""
         too_old_ms = wall_ms - self.rules.time_ms if self.rules.time_ms else 0
         size_max = self.rules.size_bytes
         settled_bytes = self.settled_bytes()
@@ -402,18 +406,20 @@ class RetainedLog:
             self._firsts[start:index] = [segment.first for segment in kept]
 
     def _arrived_before(self, index: int, wall_ms: int) -> bool:
-        """Return whether all of a segment arrived before: the next one's oldest is not older than its newest."""
+        """Return whether all of a segment arrived before `wall_ms`: its newest is not newer than the next segment's
+        oldest.
+        """
         following = self._segments[index + 1 : index + 2]
         newest_ms = following[0].arrived_ms if following else 0
         return (newest_ms or self._newest_ms) < wall_ms
 
     def _is_live(self, first: int, end: int) -> bool:
-        """Return whether the ledger has something of `[first, end)`, which no segment of it reaches over."""
+        """Return whether the ledger has messages in `[first, end)`, a range that no ledger segment exceeds."""
         segment = self.ledger.segments.at_or_after(first)
         return segment is not None and segment.first < end
 
     def _release(self, segment: LogSegment) -> None:
-        """Count a segment out, and give up its place in the store. The caller takes it out of the lists."""
+        """Release a segment, and its page in the store. The caller removes it from the lists."""
         self.usage_bytes -= segment.usage_bytes
         if segment.batch is not None:
             self.memory_bytes -= segment.batch.memory_bytes()
@@ -424,7 +430,7 @@ class RetainedLog:
             self.ledger.effects.dropped_pages.append(segment.page_first)
 
     def _close(self) -> None:
-        """Keep no more than the ledger does."""
+        """Deactivate the log, keeping only what the ledger keeps."""
         for segment in self._segments:
             page_is_live = segment.page_first != NO_PAGE and self._is_live(segment.first, segment.end)
             if page_is_live:

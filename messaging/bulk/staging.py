@@ -1,12 +1,12 @@
-"""Staged publishing: what a transaction has brought, which of it is to be published, and which names were committed.
+"""Staged publishing: what a transaction has staged, what a commit publishes, and which names were committed.
 
-A writer with many tasks stages what each of them has, attempt by attempt: durable, and seen by nobody. Then one commit
-names the attempts that count, and these are published, in the order of their parts; the rest is dropped. A commit is
-known by its transaction's name for a long time, so that saying it again does nothing again.
+A writer with many tasks stages the messages of each task attempt: durably, but invisible to consumers. One commit names
+the attempts that count; these are published in the order of their parts, and the rest is dropped. The name of a
+committed transaction is remembered for a long time, so a repeated commit does nothing.
 
-What is staged lies in pages of a hidden partition, under sequences of its own: a settled one has been published or
-dropped. Pure: time comes in; pages, rows and publishing are actors.transactions.staging's and
-actors.transactions.staged_commit's.
+Staged messages are in pages of a hidden partition, under sequences of its own: a settled one has been published or
+dropped. The caller brings the time. actors.transactions.staging and actors.transactions.staged_commit write pages and
+rows, and publish.
 """
 
 from itertools import pairwise
@@ -14,19 +14,19 @@ from typing import Final, NamedTuple, final
 
 from sluicegate.messaging.queues.definition import ANONYMOUS
 
-STAGING_PARTITION_ID: Final = 0  # of the message VPN `default`; other partitions begin with 1
+STAGING_PARTITION_ID: Final = 0  # of the message VPN `default`; ids of other partitions begin with 1
 
-NAME_CHARS_MAX: Final = 200  # a query id and a batch number, with room
+NAME_CHARS_MAX: Final = 200  # a query id and a batch number, with room to spare
 PARTS_MAX: Final = 100_000  # attempts that one commit may name
 PART_MAX: Final = (1 << 63) - 1
-PAGES_MAX: Final = 1_000_000  # staged at a time, in all transactions: about 200 MB of accounts
+PAGES_MAX: Final = 1_000_000  # staged at a time, in all transactions: about 200 MB in memory
 TRANSACTIONS_MAX: Final = 10_000  # open at a time
-STAGE_BYTES_MAX: Final = 16 << 20  # payload of one call: it becomes one page, which is read in one piece
+STAGE_BYTES_MAX: Final = 16 << 20  # payload of one call: it becomes one page, which is read as a whole
 
-# Why something is refused: codes, as protocols show them.
+# Codes of refusals, as protocols show them.
 BAD_TRANSACTION: Final = "bad_transaction"
 TOO_MUCH_STAGED: Final = "too_much_staged"
-TOO_LARGE: Final = "stage_too_large"  # one call; no other time will do either
+TOO_LARGE: Final = "stage_too_large"  # one call; a retry will fail as well
 NOT_STAGED: Final = "not_staged"
 BUSY: Final = "transaction_busy"
 NOT_STORED: Final = "not_stored"
@@ -36,7 +36,7 @@ OF_ANOTHER: Final = "transaction_of_another_user"
 
 
 class StagingRefused(Exception):
-    """A transaction will not do that. `code` names the reason."""
+    """A transaction refuses a request. `code` names the reason."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class StagedPage(NamedTuple):
     first: int
     end: int
     usage_bytes: int
-    user: str = ANONYMOUS  # whose transaction it is, and so anybody's, as far as rows of earlier releases say
+    user: str = ANONYMOUS  # owner of the transaction; ANONYMOUS in rows of earlier releases: any user
 
 
 class CommittedName(NamedTuple):
@@ -69,37 +69,37 @@ class StagedTransaction:
 
     def __init__(self, name: str, touched_ms: int, user: str) -> None:
         self.name = name
-        self.user = user  # who began it, and alone goes on with it; ANONYMOUS: anybody
+        self.user = user  # the user that began it, and the only one that may continue it; ANONYMOUS: any user
         self.touched_ms = touched_ms
         self.pages: list[StagedPage] = []  # in the order staged
-        self.committing = False  # its commit is on the way: nothing else may happen to it
+        self.committing = False  # its commit is in progress: no other request is accepted
 
 
 @final
 class StagingArea:
     """All transactions of a node.
 
-    Invariants: a name is open or committed, never both, but while what was committed is being published; no sequence
-    is given out twice; `staged_bytes` is the sum over all pages.
+    Invariants: a name is open or committed, never both, except while its messages are being published; no sequence is
+    assigned twice; `staged_bytes` is the sum over all pages.
     """
 
     def __init__(self, *, next_sequence: int, bytes_max: int, ttl_ms: int, names_kept_ms: int) -> None:
         self.next_sequence = next_sequence
         self.bytes_max = bytes_max
-        self.ttl_ms = ttl_ms  # an open transaction that is not heard of for so long is dropped
+        self.ttl_ms = ttl_ms  # an open transaction without requests for this long is dropped
         self.names_kept_ms = names_kept_ms
         self.open: dict[str, StagedTransaction] = {}
         self.committed: dict[str, CommittedName] = {}
         self.staged_bytes = 0
         self.pages_count = 0
-        self.expired_count = 0  # transactions
+        self.expired_count = 0  # of transactions
 
     # --- staging ---
 
     def stage(
         self, name: str, part: int, attempt: int, *, user: str, count: int, usage_bytes: int, wall_ms: int
     ) -> StagedPage | None:
-        """Give a page its sequences; None when the transaction is committed already, and this was sent again.
+        """Assign sequences to a page; return None when the transaction is committed already, and this is a repetition.
 
         Raises StagingRefused.
         """
@@ -129,7 +129,7 @@ class StagingArea:
         return page
 
     def take_up(self, page: StagedPage, wall_ms: int) -> None:
-        """Count a page in: a new one, or one that a start has found."""
+        """Add a page: a new one, or one that was found at a start."""
         transaction = self.open.get(page.transaction)
         if transaction is None:
             transaction = self.open[page.transaction] = StagedTransaction(page.transaction, wall_ms, page.user)
@@ -138,7 +138,7 @@ class StagingArea:
         self.pages_count += 1
 
     def drop(self, page: StagedPage) -> None:
-        """Count a page out: it was published or dropped, or could not be stored. With its last one a name is gone."""
+        """Remove a page that was published or dropped, or could not be stored. The last page takes the name with it."""
         transaction = self.open[page.transaction]
         transaction.pages.remove(page)
         self.staged_bytes -= page.usage_bytes
@@ -153,7 +153,7 @@ class StagingArea:
     ) -> list[StagedPage] | None:
         """Return the pages of the named attempts, in the order to publish; None when it is committed already.
 
-        Raises StagingRefused. Until `decided` or `give_up_commit` nothing else happens to the transaction.
+        Raises StagingRefused. Until `decided` or `give_up_commit` the transaction accepts no other request.
         """
         self._check(name, user)
         if name in self.committed:
@@ -177,7 +177,7 @@ class StagingArea:
         return self.resume_commit(name, attempts)
 
     def resume_commit(self, name: str, attempts: list[tuple[int, int]]) -> list[StagedPage]:
-        """Return the pages of what is decided, or about to be, in the order to publish."""
+        """Return the pages of a commit that is decided, or about to be, in the order to publish."""
         transaction = self.open.get(name)
         if transaction is None:
             transaction = self.open[name] = StagedTransaction(name, 0, self.committed[name].user)
@@ -188,7 +188,7 @@ class StagingArea:
         return pages
 
     def give_up_commit(self, name: str) -> None:
-        """The commit was refused: the transaction goes on as it was."""
+        """The commit was refused: the transaction continues as it was."""
         transaction = self.open[name]
         transaction.committing = False
         if not transaction.pages:
@@ -199,7 +199,7 @@ class StagingArea:
         self.committed[name] = CommittedName(decided_ms, messages_count, self.open[name].user)
 
     def published(self, name: str) -> None:
-        """Everything named was published, and the rest dropped."""
+        """All named attempts were published, and the rest dropped."""
         del self.open[name]
 
     # --- ends ---
@@ -217,18 +217,18 @@ class StagingArea:
         return list(transaction.pages)
 
     def expired(self, wall_ms: int) -> list[str]:
-        """Return the open transactions that were not heard of for too long."""
+        """Return the open transactions without requests for too long."""
         return [
             each.name for each in self.open.values() if not each.committing and each.touched_ms + self.ttl_ms <= wall_ms
         ]
 
     def forgotten(self, wall_ms: int) -> list[str]:
-        """Return the committed names that need not be known any longer."""
+        """Return the committed names that are old enough to forget."""
         oldest_ms = wall_ms - self.names_kept_ms
         return [name for name, each in self.committed.items() if each.decided_ms < oldest_ms and name not in self.open]
 
     def _check(self, name: str, user: str) -> None:
-        """Raise StagingRefused unless a user may have a transaction called so."""
+        """Raise StagingRefused unless a user may have a transaction of this name."""
         check_name(name)
         known = self.open.get(name) or self.committed.get(name)
         if known is not None and known.user not in (ANONYMOUS, user):
@@ -249,7 +249,7 @@ class StagingArea:
 
 
 def check_name(name: str) -> None:
-    """Raise StagingRefused unless a transaction may be called so."""
+    """Raise StagingRefused unless a transaction may have this name."""
     if not 1 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
         text = f"name {name[:40]!r} of {len(name)} characters; allowed: 1 to {NAME_CHARS_MAX} printable ones"
         raise StagingRefused(BAD_TRANSACTION, text)

@@ -1,1 +1,1 @@
-"""What a client may do: ACL profiles, limits, the rights of one connection, and the roster of clients."""
+"""The rights of clients: ACL profiles, limits, the rights of one connection, and the roster of clients."""

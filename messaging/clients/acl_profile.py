@@ -1,9 +1,9 @@
-"""ACL profiles: which addresses, topics and share names a client may use. Named as Solace names them.
+"""ACL profiles: the addresses, topics and share names that a client may use. Named as in Solace.
 
-Each of the four kinds has a default action and exceptions, for which the opposite holds. An exception may have a whole
-level that stands for the client it is asked about: `$client-username` or `$client-id`.
+Each of the four kinds has a default action, and exceptions for which the opposite holds. A whole level of an exception
+may stand for the client that asks: `$client-username` or `$client-id`.
 
-Who asks, and remembers the answers, is `messaging.clients.rights`.
+`messaging.clients.rights` evaluates the profile and caches the answers.
 """
 
 import ipaddress
@@ -27,10 +27,10 @@ _NOBODY: Final = Level(LITERAL, "/")  # no topic has a level with a slash in it
 
 @final
 class TopicRules:
-    """A default action for topics, and the filters of those for which the opposite holds.
+    """A default action for topics, and filters of the topics for which the opposite holds.
 
-    A subscription may match many topics. It is permitted when all of them are: where the default is to disallow, one
-    exception has to cover it; where it is to allow, it may not overlap any exception.
+    A subscription may match many topics. It is permitted when all of them are: with default `disallow`, one exception
+    has to cover it; with default `allow`, it may not overlap any exception.
     """
 
     def __init__(self, exceptions: list[TopicFilter], *, allows_by_default: bool) -> None:
@@ -40,7 +40,7 @@ class TopicRules:
 
     @property
     def allows_all(self) -> bool:
-        """Whether there is nothing to ask."""
+        """Whether every topic is allowed."""
         return self.allows_by_default and not self.exceptions
 
     def allows_topic(self, topic: str) -> bool:
@@ -57,7 +57,7 @@ class TopicRules:
         return any(covers(exception, topic_filter) for exception in self.exceptions)
 
     def of_client(self, user: str, client: str) -> "TopicRules":
-        """Return the rules for one client: its names in the place of the variables."""
+        """Return the rules for one client, with the variables replaced by its names."""
         if not self._has_variables:
             return self
         permits = not self.allows_by_default
@@ -73,8 +73,9 @@ def _of_client(exception: TopicFilter, user: str, client: str, *, permits: bool)
     levels: list[Level] = []
     for level in exception.levels:
         if _is_variable(level):
-            # A name is text, whatever wildcards it holds; what a client without one says is nobody's. Nor is it let in
-            # by a name where wildcards do not lead: to `$client-id/>` a client called `$queue` would be to all queues.
+            # A name is literal text, whatever wildcards it contains; an exception with the variable of a name that the
+            # client lacks matches nothing. Nor does a name reach what wildcards do not: `$client-id/>` would open all
+            # queues to a client called `$queue`.
             name = user if level.text == CLIENT_USERNAME else client
             is_nobodys = not name or (permits and not levels and hidden_from_wildcards(name))
             levels.append(_NOBODY if is_nobodys else Level(LITERAL, name))
@@ -85,7 +86,7 @@ def _of_client(exception: TopicFilter, user: str, client: str, *, permits: bool)
 
 @final
 class AddressRules:
-    """A default action for the addresses of clients, and the networks for which the opposite holds."""
+    """A default action for client addresses, and networks for which the opposite holds."""
 
     def __init__(
         self, exceptions: list[ipaddress.IPv4Network | ipaddress.IPv6Network], *, allows_by_default: bool
@@ -94,7 +95,7 @@ class AddressRules:
         self.exceptions = exceptions
 
     def allows(self, host: str) -> bool:
-        """Return whether a client of this address may connect. What is no address is in no network."""
+        """Return whether a client of this address may connect. A text that is not an address is in no network."""
         if not self.exceptions:
             return self.allows_by_default
         try:
@@ -102,14 +103,14 @@ class AddressRules:
         except ValueError:
             return self.allows_by_default
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped  # a client of IPv4 on a socket for both
+            address = address.ipv4_mapped  # an IPv4 client on a dual-stack socket
         is_exception = any(address in network for network in self.exceptions)
         return self.allows_by_default != is_exception
 
 
 @final
 class AclProfile:
-    """What the clients of some client usernames may connect from, publish, subscribe and share."""
+    """What the clients of a username may connect from, publish to, subscribe to and share."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class AclProfile:
 
 
 def permissive(name: str) -> AclProfile:
-    """Return a profile that forbids nothing."""
+    """Return a profile that allows everything."""
     return AclProfile(
         name,
         connect=AddressRules([], allows_by_default=True),
@@ -142,5 +143,5 @@ def permissive(name: str) -> AclProfile:
 
 
 def parse_exception(topic: str, syntax: str) -> TopicFilter:
-    """Return an exception written in one of the syntaxes `smf` and `mqtt`. Raises TopicError."""
+    """Parse an exception in syntax `smf` or `mqtt`. Raises TopicError."""
     return parse_filter(topic, Syntax(syntax))

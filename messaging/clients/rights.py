@@ -1,9 +1,10 @@
-"""What one connected client may do: its profiles, asked on its behalf, with the answers remembered.
+"""What one connected client may do: answers from its profiles, cached for topics.
 
-Of publishing it is asked once a batch, and looks a topic up that it was asked before. A refusal is counted and told at
-the one place where it is given, so whoever gets one only has to say it in the protocol's words.
+A publish asks once for each batch, and the answer for a topic is cached. A refusal is counted and reported where it is
+decided, so a caller only translates it into its protocol.
 
-How many of a name may connect is `messaging.clients.roster`; what a queue permits is `messaging.queues.definition`.
+`messaging.clients.roster` limits the connections of a username; `messaging.queues.definition` says what a queue
+permits.
 """
 
 from collections.abc import Callable
@@ -19,15 +20,15 @@ from sluicegate.messaging.topics.syntax import TOPIC_REMEMBERED_CHARACTERS_MAX, 
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
 
-_NO_VERDICTS: Final[dict[str, bool]] = {}  # of all clients that asked for none yet
+_NO_VERDICTS: Final[dict[str, bool]] = {}  # of all clients that have published to no topic yet
 
-# Why something was denied, in metrics and in the audit log.
+# Why a client was denied something, in metrics and in the audit log.
 NOT_AUTHENTICATED: Final = "not_authenticated"
 FOREIGN_ORIGIN: Final = "foreign_origin"  # a web page that may not use the port
-FOREIGN_HOST: Final = "foreign_host"  # a name of the broker that it does not know, where nobody has to log in
+FOREIGN_HOST: Final = "foreign_host"  # an unknown host name, where no login is required
 LOGINS_BUSY: Final = "logins_busy"
 BUSY: Final = "503 Too Many Logins: more passwords wait to be checked than can be in time; try again later"
-VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # a client named one that is not there, or not its own
+VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # the VPN does not exist, or is not the client's own
 VPN_DOWN: Final = "message_vpn_unavailable"
 CONNECT_ACL: Final = "connect_acl"
 USERNAME_SHUT_DOWN: Final = "client_username_shutdown"
@@ -56,21 +57,21 @@ _VERDICT_REASONS: Final = {REFUSED_PUBLISH_ACL: PUBLISH_ACL, REFUSED_GUARANTEED_
 
 @final
 class Denials:
-    """Everything that clients were denied, counted, and told to whoever listens."""
+    """Counts the denials and reports each to a listener."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}  # by reason
-        self.listener: Callable[[str, str, str], None] | None = None  # is told reason, client name and text
+        self.listener: Callable[[str, str, str], None] | None = None  # gets reason, client name and text
 
     def deny(self, reason: str, client: str, text: str) -> None:
-        """Note that a client was denied something. The text says what, and holds no secret."""
+        """Report a denial. The text says what was denied, and contains no secret."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         if self.listener is not None:
             self.listener(reason, client, text)
 
 
 class ClientDenied(Exception):
-    """A client may not do what it asked for. `reason` is one of those above; the text may be shown to it."""
+    """A client may not do what it asked for. `reason` is a constant above; the text may be shown to the client."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -80,7 +81,7 @@ class ClientDenied(Exception):
 
 @final
 class LoginsBusy(ClientDenied):
-    """A password is not looked at: it would wait too long. This tells nothing of its name."""
+    """A password is not checked, for the queue of logins is full. The answer reveals nothing about the username."""
 
     def __init__(self) -> None:
         super().__init__(LOGINS_BUSY, BUSY)
@@ -88,7 +89,7 @@ class LoginsBusy(ClientDenied):
 
 @final
 class ClientRights:
-    """The rights of one connection. What is named `check` raises ClientDenied, counted and told."""
+    """The rights of one connection. A method named `check_...` raises ClientDenied, counted and reported."""
 
     def __init__(
         self,
@@ -104,15 +105,15 @@ class ClientRights:
         self.user = user
         self.client = client
         self.profile = profile
-        self.admitted_ms = now_ms  # of the clock that timers go by
+        self.admitted_ms = now_ms  # on the clock of timers
         self._denials = denials
         self._quota = quota  # of the message VPN
-        self._verdicts: dict[str, bool] = _NO_VERDICTS  # topics that may, or may not, be published to
+        self._verdicts: dict[str, bool] = _NO_VERDICTS  # topics, and whether they may be published to
         self.acl = acl
         self._publish = acl.publish.of_client(user, client)
         self._subscribe = acl.subscribe.of_client(user, client)
         self._share_names = acl.share_names.of_client(user, client)
-        self._credit = profile.max_msg_rate * 1000  # thousandths of messages that may be taken; below 0: too many were
+        self._credit = profile.max_msg_rate * 1000  # thousandths of messages that may be taken; below 0: over the rate
         self._refilled_ms = now_ms
         self.limits_publishing = self._limits_publishing()
 
@@ -121,11 +122,11 @@ class ClientRights:
 
     @property
     def verdicts_count(self) -> int:
-        """How many topics it remembers the answer for."""
+        """The number of cached topics."""
         return len(self._verdicts)
 
     def renew(self, profile: ClientProfile, acl: AclProfile) -> None:
-        """Go by changed profiles from now on; what the client has, it keeps."""
+        """Apply changed profiles; what the client already has, it keeps."""
         was_limited = self.profile.max_msg_rate != UNLIMITED
         self.profile = profile
         self.acl = acl
@@ -148,19 +149,19 @@ class ClientRights:
     # --- publishing ---
 
     def publish_verdict(self, batch: MessageBatch) -> int:
-        """Return ADMITTED, or why a batch, or some of it, may not be published. Of one message it is counted and told.
+        """Return ADMITTED, or why a batch, or part of it, may not be published.
 
-        What is admitted counts against the rate.
+        A refusal is counted and reported if the batch has one message. Admitted messages count against the rate.
         """
         verdict = self.verdict_on(batch)
         if verdict == ADMITTED:
             self.count_taken(batch.count)
-        elif batch.count == 1:  # else they are asked about again, one by one
+        elif batch.count == 1:  # a larger batch is split, and each message is checked again
             self._denials.deny(_VERDICT_REASONS[verdict], self.client, f"publish to {batch.topic_of(0)!r}")
         return verdict
 
     def verdict_on(self, batch: MessageBatch) -> int:
-        """Return ADMITTED, or why a batch, or some of it, may not be published. Tells nobody, and counts nothing."""
+        """Return ADMITTED, or why a batch, or part of it, may not be published, without counting or reporting it."""
         if batch.qos != AT_MOST_ONCE and not self.profile.allow_guaranteed_msg_send_enabled:
             return REFUSED_GUARANTEED_SEND
         if self._publish.allows_all:
@@ -174,7 +175,7 @@ class ClientRights:
         return ADMITTED
 
     def may_publish(self, topic: str) -> bool:
-        """Return whether a topic may be published to; a queue's is its own, as in `$queue/orders`. Tells nobody."""
+        """Return whether the client may publish to a topic, or to a queue as in `$queue/orders`. Reports nothing."""
         known = self._verdicts.get(topic)
         if known is None:
             known = self._publish.allows_topic(topic)
@@ -186,23 +187,23 @@ class ClientRights:
         return known
 
     def check_publish(self, topic: str, *, guaranteed: bool = False) -> None:
-        """Ask whether a client may begin to publish to a topic, guaranteed messages too."""
+        """Raise unless a client may begin to publish to a topic, with guaranteed messages where asked."""
         if guaranteed and not self.profile.allow_guaranteed_msg_send_enabled:
             self._deny(GUARANTEED_SEND, REFUSAL_TEXTS[REFUSED_GUARANTEED_SEND])
         if not self.may_publish(topic):
             self._deny(PUBLISH_ACL, f"403 Publish ACL Denied: {topic!r}")
 
     def count_taken(self, count: int) -> None:
-        """Count messages against the rate that were taken from the client, also those that are published later."""
+        """Count messages taken from the client against the rate, including those that are published later."""
         if self.profile.max_msg_rate != UNLIMITED:
             self._credit -= count * 1000
 
     def is_ahead(self) -> bool:
-        """Return whether more was published than the rate allows, so that the client has to wait."""
+        """Return whether the client has exceeded its rate and has to wait."""
         return self.profile.max_msg_rate != UNLIMITED and self._credit < 0
 
     def refill(self, now_ms: int) -> None:
-        """Bring time. What was not used is kept for one second."""
+        """Advance the clock. Unused rate is kept for one second."""
         rate = self.profile.max_msg_rate
         self._credit = min(rate * 1000, self._credit + (now_ms - self._refilled_ms) * rate)
         self._refilled_ms = now_ms
@@ -210,10 +211,10 @@ class ClientRights:
     # --- subscriptions, flows and queues ---
 
     def may_subscribe(self, topic_filter: TopicFilter) -> bool:
-        """Return whether a filter may be subscribed to. Tells nobody.
+        """Return whether a filter may be subscribed to. Reports nothing.
 
-        Topics of queues may not, by anybody: what is sent to a queue is for those whom the queue permits. Nor may
-        temporary topics and reply topics, but by whom they were made for.
+        No client may subscribe to the topic of a queue: the queue's permissions decide who receives its messages. Only
+        the client that a temporary topic or reply topic was made for may subscribe to it.
         """
         if reaches_others(topic_filter):
             return False
@@ -230,10 +231,11 @@ class ClientRights:
         selector: str = "",
         replaced_bytes: int = 0,
     ) -> None:
-        """Ask whether a client that has `count` other subscriptions to topics may have one for this filter.
+        """Raise unless a client that has `count` other subscriptions to topics may subscribe to this filter.
 
-        `is_new`: the message VPN does not have it yet. `is_own`: the topic was made for this client. `selector`: one
-        that it does not have yet. `replaced_bytes`: usage of the subscription that it takes the place of; 0: of none.
+        `is_new`: the message VPN does not have the subscription yet. `is_own`: the topic was made for this client.
+        `selector`: a selector that the VPN does not have yet. `replaced_bytes`: usage of the subscription that this one
+        replaces; 0: none.
         """
         if not (is_own or self.may_subscribe(topic_filter)):
             self._deny(SUBSCRIBE_ACL, f"403 Subscription ACL Denied: {topic_filter.text!r}")
@@ -246,9 +248,9 @@ class ClientRights:
             self._check_quota([topic_filter] if is_new or replaced_bytes else [], int(is_new), beside_bytes)
 
     def check_collecting(self, topics: list[TopicFilter], more_count: int) -> None:
-        """Ask whether a queue that a client makes, or changes, may collect these topics, which it did not before.
+        """Raise unless a queue that a client creates or changes may subscribe to these further topics.
 
-        It has then `more_count` subscriptions more than before, or less than none.
+        `more_count` is how many subscriptions the queue gains; it may be negative.
         """
         for topic_filter in topics:
             if not self.may_subscribe(topic_filter):
@@ -262,48 +264,48 @@ class ClientRights:
             self._deny(SUBSCRIPTION_COUNT, f"400 Max Num Subscriptions Exceeded: {refusal}")
 
     def may_share(self, share_name: str) -> bool:
-        """Return whether a client may be a member of shares of this name. Tells nobody."""
+        """Return whether a client may join shared subscriptions of this name. Reports nothing."""
         return self.profile.allow_shared_subscriptions_enabled and self._share_names.allows_topic(share_name)
 
     def check_share(self, share_name: str) -> None:
-        """Ask whether a client may be a member of shares of this name."""
+        """Raise unless a client may join shared subscriptions of this name."""
         if not self.profile.allow_shared_subscriptions_enabled:
             self._deny(SHARED_SUBSCRIPTIONS, "403 Shared Subscription Permission Denied: by the client profile")
         if not self._share_names.allows_topic(share_name):
             self._deny(SHARE_NAME_ACL, f"403 Subscription ACL Denied: share name {share_name!r}")
 
     def may_keep_messages(self) -> bool:
-        """Return whether a client may have guaranteed messages kept for a subscription of its own. Tells nobody."""
+        """Return whether guaranteed messages may be stored for a subscription of the client. Reports nothing."""
         profile = self.profile
         return profile.allow_guaranteed_msg_receive_enabled and profile.allow_guaranteed_endpoint_create_enabled
 
     def check_receiving(self) -> None:
-        """Ask whether a client may receive guaranteed messages, or look at them."""
+        """Raise unless a client may receive or browse guaranteed messages."""
         if not self.profile.allow_guaranteed_msg_receive_enabled:
             text = "403 Permission Denied: the client profile does not allow to receive guaranteed messages"
             self._deny(GUARANTEED_RECEIVE, text)
 
     def check_flow(self, count: int) -> None:
-        """Ask whether a client that has `count` flows on queues may have one more."""
+        """Raise unless a client that has `count` flows on queues may have one more."""
         self.check_receiving()
         count_max = self.profile.max_egress_flow_count
         if count >= count_max:
             self._deny(EGRESS_FLOWS, f"503 Max Egress Flows Exceeded: the client profile allows {count_max}")
 
     def check_publisher_flow(self, count: int) -> None:
-        """Ask whether a client that has `count` publisher flows may have one more."""
+        """Raise unless a client that has `count` publisher flows may have one more."""
         count_max = self.profile.max_ingress_flow_count
         if count >= count_max:
             self._deny(INGRESS_FLOWS, f"503 Max Ingress Flows Exceeded: the client profile allows {count_max}")
 
     def check_endpoint(self) -> None:
-        """Ask whether a client may make queues, those of its subscriptions among them."""
+        """Raise unless a client may create queues, including those of its subscriptions."""
         if not self.profile.allow_guaranteed_endpoint_create_enabled:
             text = "403 Permission Denied: the client profile does not allow to create endpoints"
             self._deny(ENDPOINT_CREATE, text)
 
     def check_transaction(self) -> None:
-        """Ask whether a client may begin transactions."""
+        """Raise unless a client may begin transactions."""
         if not self.profile.allow_transacted_sessions_enabled:
             self._deny(TRANSACTIONS, "403 Permission Denied: the client profile does not allow transactions")
 

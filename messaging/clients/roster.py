@@ -1,11 +1,11 @@
-"""The roster: which client usernames there are with which profiles, and who is connected under them.
+"""The roster: the client usernames with their profiles, and the clients connected under each.
 
-It lies on the loop, as gates and budgets do: the node gives it the names, and each that changes; connections ask it
-to be admitted and leave it when they end, the queue directory asks it before it makes a queue for a client. Who a
-client is has been proven before, by `protocols.security.authentication`.
+The roster lives on the loop, like gates and budgets. The node sets the usernames and each change to them. Connections
+ask it for admission and leave when they end; the queue directory asks it before it creates a queue for a client.
+`protocols.security.authentication` has authenticated the user before.
 
-Invariants: the connections of a name and of a profile are counted exactly; what has no entry has the profiles of the
-name `default`, which exist always.
+Invariants: the connections of a username and of a profile are counted exactly; a username without an entry has the
+profiles of the username `default`, which always exist.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ DEFAULT: Final = "default"
 
 @dataclass(frozen=True)
 class ClientUsername:
-    """A name under which clients connect, and what it stands for."""
+    """A username that clients connect under, and its profiles."""
 
     name: str
     enabled: bool = True
@@ -40,26 +40,26 @@ class ClientUsername:
     acl_profile: str = DEFAULT
 
 
-_NO_ACCOUNT: Final = ClientUsername("")  # what every name stands for that has no entry
+_NO_ACCOUNT: Final = ClientUsername("")  # for every name without an entry
 
 
 @final
 class _Connected:
-    """Who is connected under one username."""
+    """The connections under one username."""
 
     def __init__(self) -> None:
-        self.rights: dict[ClientRights, bool] = {}  # of each connection, and whether another of its name takes it over
+        self.rights: dict[ClientRights, bool] = {}  # of each connection, and whether another client takes it over
         self.counts: dict[str, int] = {}  # connections that are taken over, by client name
 
 
 @final
 class ClientRoster:
-    """Everybody who is connected to a message VPN, and everybody who might be."""
+    """The clients of a message VPN: those that are connected, and the usernames that may connect."""
 
     def __init__(self, vpn: str = DEFAULT_VPN, quota: VpnQuota | None = None) -> None:
-        self.vpn = vpn  # whose clients these are
+        self.vpn = vpn  # of these clients
         self.quota = quota or VpnQuota()
-        self.is_up = True  # the message VPN lets clients in
+        self.is_up = True  # the message VPN admits clients
         self.denials = Denials()
         self.count = 0  # connections
         self._usernames: dict[str, ClientUsername] = {}
@@ -69,9 +69,9 @@ class ClientRoster:
         self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
 
     def configure(self, usernames: list[ClientUsername], profiles: list[ClientProfile], acls: list[AclProfile]) -> None:
-        """Go by these from now on, for those who are connected as well. Profiles that names refer to are among them.
+        """Set usernames and profiles, also for connected clients. The profiles that usernames refer to are among them.
 
-        Whose name is gone keeps what it may do until it is sent away: strangers may do more, perhaps.
+        A client whose username is gone keeps its rights until it is disconnected: the defaults may allow more.
         """
         before, self._usernames = self._usernames, {each.name: each for each in usernames}
         self._profiles = {DEFAULT: ClientProfile(name=DEFAULT)} | {each.name: each for each in profiles}
@@ -81,9 +81,9 @@ class ClientRoster:
                 self._renew(user)
 
     def set_username(self, name: str, username: ClientUsername | None) -> bool:
-        """Go by another account of this name, None: by none. Its profiles are there, and others' connections as before.
+        """Set the account of a username; None removes it. Other usernames' connections stay. Its profiles exist.
 
-        Return whether it was let in, and is no more. One that is gone is as in `configure`.
+        Return whether the username was enabled and no longer is. A removed username is treated as in `configure`.
         """
         before = self._usernames.pop(name, None)
         if username is not None:
@@ -92,7 +92,7 @@ class ClientRoster:
         return before is not None and before.enabled and (username is None or not username.enabled)
 
     def set_client_profile(self, name: str, profile: ClientProfile | None) -> None:
-        """Go by another client profile of this name, for who is connected with it as well. None: nobody has it."""
+        """Replace a client profile, also for the clients connected with it. None: no username uses it."""
         if profile is None:
             self._profiles.pop(name, None)
             return
@@ -102,7 +102,7 @@ class ClientRoster:
                 self._renew(user)
 
     def set_acl_profile(self, name: str, acl: AclProfile | None) -> None:
-        """Go by another ACL profile of this name, for who is connected with it as well. None: nobody has it."""
+        """Replace an ACL profile, also for the clients connected with it. None: no username uses it."""
         if acl is None:
             self._acls.pop(name, None)
             return
@@ -112,10 +112,10 @@ class ClientRoster:
                 self._renew(user)
 
     def admit(self, user: str, client: str, host: str, now_ms: int, *, takes_over: bool = False) -> ClientRights:
-        """Let a client in, who has proven to be this user; empty: anonymous. `leave` lets it go. Raises ClientDenied.
+        """Admit a client that is authenticated as this user; empty: anonymous. Raises ClientDenied. `leave` ends it.
 
-        `host` is the address it comes from. With `takes_over` it ends the connection of the same client name that came
-        with it, too, so that one does not count.
+        `host` is the address of the client. With `takes_over` the client ends an existing connection of the same client
+        name, which then does not count.
         """
         if not self.is_up:
             self._refuse(VPN_DOWN, client, f"503 Message VPN Unavailable: {self.vpn!r} is shut down")
@@ -158,7 +158,7 @@ class ClientRoster:
         return rights
 
     def leave(self, rights: ClientRights) -> None:
-        """Let a client go. It was admitted, and has not left yet."""
+        """Remove a client that was admitted and has not left yet."""
         connected = self._connected[rights.user]
         if connected.rights.pop(rights):
             left = connected.counts[rights.client] - 1
@@ -171,13 +171,13 @@ class ClientRoster:
         self._count(rights.profile.name, -1)
 
     def let_in(self) -> frozenset[str]:
-        """Return the names of the accounts that are not shut down."""
+        """Return the usernames that are enabled."""
         return frozenset([name for name, username in self._usernames.items() if username.enabled])
 
     def rights_of(self, user: str | None, client: str) -> ClientRights | None:
-        """Return what a client of this name may do: one that is connected, else one that came as this user.
+        """Return the rights of a connected client, else those it would have as this user. Admits nobody.
 
-        Without a user only who is connected is known; None: nobody is. Nobody is admitted by this.
+        Without a user, return None unless the client is connected.
         """
         for name, connected in self._connected.items():
             if user in (None, name):
@@ -193,7 +193,7 @@ class ClientRoster:
         )
 
     def check_endpoint(self, rights: ClientRights, owned_count: int, total_count: int) -> None:
-        """Raise ClientDenied unless a client may make one more queue, where its user owns `owned_count` of all."""
+        """Raise ClientDenied unless a client may create one more queue; its user owns `owned_count` of `total_count`."""
         user, client, profile = rights.user, rights.client, rights.profile
         if not profile.allow_guaranteed_endpoint_create_enabled:
             text = f"403 Permission Denied: profile {profile.name!r} does not allow to create endpoints"
@@ -207,12 +207,12 @@ class ClientRoster:
             self._refuse(ENDPOINT_COUNT, client, text)
 
     def connected_count(self, user: str) -> int:
-        """Return how many connections a user has."""
+        """Return the number of connections of a user."""
         connected = self._connected.get(user)
         return 0 if connected is None else len(connected.rights)
 
     def _renew(self, user: str) -> None:
-        """Have the connections of a user go by what it stands for now."""
+        """Apply the current profiles of a user to its connections."""
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
         connected = self._connected.get(user)

@@ -1,7 +1,7 @@
-"""What all clients of a message VPN may have together. What one client may have is its profile's matter.
+"""The quotas of a message VPN, for all its clients together. A client profile limits one client.
 
-Connections are counted by the roster, queues by their directory, subscriptions by the topic space, MQTT sessions by
-theirs.
+The roster counts connections, the queue directory queues, the topic space subscriptions, and the session directory MQTT
+sessions.
 """
 
 from typing import Final, final
@@ -15,22 +15,22 @@ COUNT_MAX: Final = 1 << 40  # no quota
 
 @final
 class VpnQuota:
-    """The quotas of one message VPN; a configuration changes them while it is in use. What is there already stays."""
+    """The quotas of one message VPN. A configuration may change them at any time; what exists already stays."""
 
     def __init__(self, space: TopicSpace | None = None) -> None:
         self.connection_count_max = COUNT_MAX
         self.endpoint_count_max = COUNT_MAX
         self.subscription_count_max = COUNT_MAX
         self.subscription_bytes_max = COUNT_MAX
-        self.session_count_max = COUNT_MAX  # of MQTT, that outlive their connections
+        self.session_count_max = COUNT_MAX  # of MQTT sessions that outlive their connections
         self.session_bytes_max = COUNT_MAX  # of all MQTT sessions
-        self._space = space  # whose subscriptions count; None: none do
+        self._space = space  # counts the subscriptions; None: not counted
 
     def subscriptions_refusal(self, filters: list[TopicFilter], count: int, beside_bytes: int = 0) -> str:
-        """Return why there may not be `count` more subscriptions, of clients or queues, with these filters among them.
+        """Return why `count` more subscriptions with these filters are refused; empty: they are not.
 
-        Beside their filters they count for `beside_bytes`, which is negative where they replace others. What takes no
-        more than before is never refused for its bytes. Empty: there may.
+        They are of clients or queues. Beside their filters they count for `beside_bytes`, which is negative where they replace others. Subscriptions
+        that take no more than before are never refused for their bytes.
         """
         space = self._space
         if space is None:

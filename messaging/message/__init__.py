@@ -1,3 +1,4 @@
-"""A message, a batch of them, a publication: the values that everything else carries.
+"""Values that all other packages carry: a message, a batch of messages, a publication.
 
-Imports nothing of ours. Every room may import it."""
+Imports nothing of ours. Every room may import it.
+"""

@@ -4,17 +4,17 @@
 class Address:
     """The inbox of an actor on this node's loop.
 
-    A class and no protocol: compiled code calls a method of a class directly, and that of a protocol by its name.
+    A class and not a Protocol: compiled code calls a method of a class directly, and a method of a Protocol by name.
     """
 
     def post(self, message: object) -> None:
-        """Leave a message. Never blocks; a message to a stopped actor is counted and dropped."""
+        """Queue a message. Never blocks; a message to a stopped actor is counted and dropped."""
         raise AssertionError("an address is the inbox of somebody")
 
     def deliver_now(self, message: object) -> None:
-        """Leave a message that may also be handled before this returns, by a receiver that has nothing else to do."""
+        """Queue a message that an idle receiver may handle before this returns."""
         self.post(message)
 
     def deliver_now_if_idle(self, message: object) -> None:
-        """Deliver now if no actor waits for its turn, else post: for a message that takes what others wait for."""
+        """Deliver now if no actor waits for its turn, else post: for a message that takes what other actors wait for."""
         self.post(message)

@@ -1,8 +1,8 @@
-"""The unit that travels between actors: a run of messages, held in columns.
+"""The unit that travels between actors: a run of messages, stored in columns.
 
-One object per message would put a million tracked objects before the garbage collector for every million messages
-that wait. A batch is a handful of objects, whatever its length: payloads are bytes, topics are shared strings, and
-the rare attributes stand in a column that is absent when no row has any.
+One object per message would give the garbage collector a million tracked objects for every million waiting messages. A
+batch is a handful of objects, whatever its length: payloads are bytes, topics are shared strings, and the rare
+attributes are in a column that is absent when no row has any.
 """
 
 from typing import Final
@@ -22,22 +22,22 @@ AT_MOST_ONCE: Final = 0  # a direct message: never spooled, never acknowledged
 AT_LEAST_ONCE: Final = 1  # a guaranteed message
 EXACTLY_ONCE: Final = 2  # a guaranteed message whose publisher asked for MQTT's QoS 2
 
-BYTES_PER_ROW: Final = 48  # a bytes object's head and its place in the column
+BYTES_PER_ROW: Final = 48  # header of a bytes object and its slot in the column
 BYTES_PER_BATCH: Final = 640  # the batch, its columns, its segment and its publication
 
 
 class UnequalColumns(ValueError):
-    """Columns of one batch have different numbers of rows: a mistake of whoever filled them."""
+    """Columns of one batch have different numbers of rows: a mistake of the caller."""
 
 
-# A class of which each message that comes alone makes one keeps the last instance that was freed for the next, which
-# costs some 250 instructions less than memory of the allocator's.
+# The class keeps its last freed instance for the next one: messages that come alone make one each, and allocation costs
+# some 250 instructions more.
 @mypyc_attr(free_list_len=1)
 class MessageBatch:
-    """A run of messages of one publisher, in the order published. Immutable once built, but for `encodings`.
+    """A run of messages of one publisher, in the order published. Immutable once built, except `encodings`.
 
-    Invariants: `count >= 1`; a column that is present has `count` rows; `topic` is the topic of every row when
-    `topics` is None, and empty otherwise.
+    Invariants: `count >= 1`; a column that is present has `count` rows; `topic` is the topic of every row when `topics`
+    is None, and empty otherwise.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MessageBatch:
         payload_bytes: i64,
         possible_duplicate: bool = False,
     ) -> None:
-        """Take over the columns. Raises UnequalColumns: half a message must get neither to a queue nor to the disk."""
+        """Take over the columns. Raises UnequalColumns, so that no incomplete message reaches a queue or the disk."""
         self.count: i64 = len(payloads)
         if topics is not None and len(topics) != self.count:
             raise UnequalColumns(f"{self.count} payloads with {len(topics)} topics")
@@ -69,12 +69,12 @@ class MessageBatch:
         self.publisher = publisher  # client id, for No Local and for the message's origin
         self.received_ms = received_ms  # wall clock
         self.payload_bytes = payload_bytes
-        # The publisher sent them before, and whether they were delivered then nobody knows: a crash came in between.
+        # The publisher sent them before, and it is unknown whether they were delivered then: a crash came in between.
         self.possible_duplicate = possible_duplicate
-        # Wire forms shared by every subscriber of one dialect. The key is the protocol's own; the value is its bytes.
+        # Wire forms shared by every subscriber of one dialect. The key belongs to the protocol; the value is its bytes.
         self.encodings: dict[int, bytes] | None = None
-        self._memory_bytes: i64 = 0  # 0: nobody has asked
-        self._content_bytes: i64 = -1  # -1: nobody has asked
+        self._memory_bytes: i64 = 0  # 0: not computed yet
+        self._content_bytes: i64 = -1  # -1: not computed yet
 
     def payloads(self) -> list[bytes]:
         """Return the payload column. Callers must not change it."""
@@ -104,14 +104,14 @@ class MessageBatch:
         return self._content_bytes
 
     def usage_bytes(self, *, durable: bool) -> i64:
-        """Return what the messages count for against the limits of a durable queue, or of one that is in memory only.
+        """Return the usage of the messages against the limits of a durable queue, or of a queue that is in memory only.
 
-        It is what is in them, and a share for each (messaging.message.usage).
+        The usage is the size of the content plus a share for each message (messaging.message.usage).
         """
         return self.content_bytes() + self.count * (STORED_MESSAGE_BYTES if durable else MEMORY_MESSAGE_BYTES)
 
     def usage_bytes_of(self, row: int, *, durable: bool) -> i64:
-        """Return what one of the messages counts for."""
+        """Return the usage of one message."""
         size = len(self.payloads()[row]) + text_bytes(self.topic_of(row))
         headers = self.headers_of(row)
         if headers is not None:
@@ -119,7 +119,7 @@ class MessageBatch:
         return size + (STORED_MESSAGE_BYTES if durable else MEMORY_MESSAGE_BYTES)
 
     def memory_bytes(self) -> i64:
-        """Return about how much memory the batch takes: payloads, topics, headers, their objects, and its own."""
+        """Return an estimate of the memory of the batch: payloads, topics, headers, their objects, and its own."""
         if self._memory_bytes == 0:
             self._memory_bytes = self.payload_bytes + BYTES_PER_ROW * self.count + BYTES_PER_BATCH
             self._memory_bytes += topics_bytes(self.topic, self.topics, 1)
@@ -162,7 +162,7 @@ class MessageBatch:
         )
 
     def arriving(self, received_ms: int) -> "MessageBatch":
-        """Return the same messages as they arrive at another time. Columns are shared, not copied."""
+        """Return the same messages with another time of arrival. Columns are shared, not copied."""
         return MessageBatch(
             topic=self.topic,
             topics=self.topics,
@@ -182,7 +182,7 @@ class MessageBatch:
 
 
 def _memory_of(column: list[Headers | None]) -> i64:
-    """Return about how much memory headers take. Rows that follow each other often share them."""
+    """Return an estimate of the memory of headers. Rows that follow each other often share them."""
     size: i64 = 0
     last: Headers | None = None
     for headers in column:

@@ -1,9 +1,9 @@
-"""Dead-lettering: what changes on a message that moves to a dead message queue, or is restored from one.
+"""Dead-lettering: the changes to a message that moves to a dead message queue, or is restored from one.
 
-A dead message carries its death and starts afresh: its time to live begins anew, a delay is over, and it is no longer
-eligible for a dead message queue. If it dies again, in a dead message queue that names another, its first death stays,
-and the queue it leaves is added to its path. It never goes to a queue it died in before, so no configuration sends
-messages in a circle. A restored message is what its publisher sent.
+A dead message carries a record of its death and starts afresh: its time to live begins anew, a delay is over, and it is
+no longer eligible for a dead message queue. If it dies again, in a dead message queue that names another, its first
+death stays, and the queue it leaves is added to its path. It never goes to a queue it died in before, so no
+configuration sends messages in a circle. A restored message is as its publisher sent it.
 
 See also: which messages die (messaging.partitions.ledger), and the move to the other queue (the actors).
 """
@@ -12,7 +12,7 @@ from sluicegate.messaging.message.headers import DeadLetter, Headers
 
 
 def is_eligible(headers: Headers | None, *, respects_flag: bool) -> bool:
-    """Return whether a message may go to a dead message queue; unless told otherwise, a queue lets each of them."""
+    """Return whether a message may go to a dead message queue. By default a queue permits each of its messages."""
     return not respects_flag or (headers is not None and headers.dmq_eligible)
 
 
@@ -22,7 +22,7 @@ def was_dead_in(dead: DeadLetter | None, target: str) -> bool:
 
 
 def with_death(headers: Headers | None, death: DeadLetter, *, received_ms: int) -> Headers:
-    """Return the headers of a message that dies now. `received_ms` is when its queue got it; times are wall clock."""
+    """Return the headers of a message that dies now. `received_ms` is when its queue took it; times are wall clock."""
     before = None if headers is None else headers.dead
     renewed = _restarted(headers, received_ms, death.died_ms)
     renewed.dmq_eligible = False
@@ -44,7 +44,7 @@ def with_death(headers: Headers | None, death: DeadLetter, *, received_ms: int) 
 
 
 def restored(headers: Headers, *, received_ms: int, wall_ms: int) -> Headers:
-    """Return the headers of a dead message that goes back to where it died, or elsewhere, to be tried again."""
+    """Return the headers of a dead message that goes back to the queue it died in, or to another, to be tried again."""
     death = headers.dead
     renewed = _restarted(headers, received_ms, wall_ms)
     if death is not None:

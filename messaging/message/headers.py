@@ -1,18 +1,12 @@
-"""The attributes of one message that its topic and payload do not say.
+"""The attributes of one message beside its topic and payload.
 
-Most device traffic has none, and then no `Headers` object exists at all: a batch keeps a column of them only when
-some row needs one. Values are normalised, so every protocol finds them under the same name; the form they arrived
-in travels along as `native`, so a consumer of the same protocol gets it back byte for byte.
+Most device traffic has none, and then no `Headers` object exists at all: a batch has a column of them only when some
+row needs one. Values are normalised, so every protocol finds them under the same name. The form in which they arrived
+travels along as `native`, so a consumer of the same protocol gets it back byte for byte.
 """
 
 from collections.abc import Mapping
 from typing import Final, final
-
-# What a dead message carries along: why it died, where, and how often it was tried.
-#
-# It is a field of the headers and no user property, so that no publisher can pretend to it, and what the publisher did
-# write stays as it was. Consumers of every protocol see it as the properties that `properties` names. Deliberately
-# elsewhere: putting it on a message and taking it off (messaging.message.dead_lettering).
 
 
 REASON: Final = "sluicegate-dead-reason"
@@ -24,12 +18,18 @@ CLIENT: Final = "sluicegate-dead-client"
 CAUSE: Final = "sluicegate-dead-cause"
 VIA: Final = "sluicegate-dead-via"
 
-CAUSE_CHARS_MAX: Final = 256  # of what a consumer says; AMQP clients may give any text
+CAUSE_CHARS_MAX: Final = 256  # of the consumer's text; AMQP clients may give any text
 
 
 @final
 class DeadLetter:
-    """The death of one message: the first one, when it died again in a dead message queue. Never changed."""
+    """The death of a message: why, where, and after how many tries. The first one, if it died again. Never changed.
+
+    It is a field of the headers and not a user property, so a publisher cannot forge it, and the user properties stay
+    as published. Consumers of every protocol see it as the properties that `properties` returns.
+
+    See also: adding it to a message and removing it (messaging.message.dead_lettering).
+    """
 
     __slots__ = ("cause", "client", "delivery_count", "died_ms", "partition", "queue", "reason", "via", "was_eligible")
 
@@ -47,17 +47,17 @@ class DeadLetter:
         via: tuple[str, ...],
     ) -> None:
         self.reason = reason  # a DISCARD_... of messaging.message.outcomes
-        self.queue = queue  # where it could not be delivered: where a re-drive brings it back
+        self.queue = queue  # where it could not be delivered: the target of a re-drive
         self.partition = partition  # number of its partition there
         self.delivery_count = delivery_count  # deliveries that failed or were rejected, as far as is known
         self.died_ms = died_ms  # wall clock
-        self.client = client  # the consumer that had it last; empty when none is to blame
-        self.cause = cause[:CAUSE_CHARS_MAX]  # why the consumer rejected it, in its own words; empty: it did not say
+        self.client = client  # the consumer that had it last; empty when no consumer caused the death
+        self.cause = cause[:CAUSE_CHARS_MAX]  # why the consumer rejected it, in its own words; empty: not said
         self.was_eligible = was_eligible  # Headers.dmq_eligible as published
         self.via = via  # dead message queues it has died in since, in that order
 
     def properties(self) -> list[tuple[str, str | int]]:
-        """Return names and values as consumers see them."""
+        """Return the names and values that consumers see."""
         shown: list[tuple[str, str | int]] = [
             (REASON, self.reason),
             (QUEUE, self.queue),
@@ -89,24 +89,24 @@ class DeadLetter:
 
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
-PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
-USER_PROPERTIES_MAX: Final = 1024  # of one message that a client publishes; a selector looks through them for a name
+PRIORITY_DEFAULT: Final = 4  # JMS: for a message without a priority
+USER_PROPERTIES_MAX: Final = 1024  # of one published message; a selector searches them for a name
 PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
-TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
+TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: a later time means never
 
-ORIGINAL_DESTINATION: Final = "x-opt-original-destination"  # user property of copies: where the message was sent
+ORIGINAL_DESTINATION: Final = "x-opt-original-destination"  # user property of copies: the destination of the original
 
-QUEUE_REPLY: Final = "#q/"  # begins `Headers.reply_to` where that is a queue
+QUEUE_REPLY: Final = "#q/"  # prefix of `Headers.reply_to` where that is a queue
 
 NATIVE_NONE: Final = 0
 NATIVE_MQTT5: Final = 1  # a property section without length prefix, message expiry and topic alias
-NATIVE_AMQP: Final = 2  # what an AMQP message had around its payload; see protocols.amqp.messages.decode
+NATIVE_AMQP: Final = 2  # the sections of an AMQP message around its payload; see protocols.amqp.messages.decode
 
-# Memory, about: of an object with all its fields, of a text or bytes beside what it says, of a pair and its place.
+# Memory, estimated: an object with all its fields, a str or bytes object without its content, a pair and its slot.
 BYTES_PER_HEADERS: Final = 200
 BYTES_PER_TEXT: Final = 49
 BYTES_PER_PROPERTY: Final = 64
-BYTES_PER_DEATH: Final = 400  # its texts are mostly those of others
+BYTES_PER_DEATH: Final = 400  # its texts are mostly shared with others
 
 UserPropertyValue = str | bytes | int | float | bool | None
 
@@ -164,25 +164,25 @@ class Headers:
         self.expires_at_ms = expires_at_ms  # wall clock; 0: never
         self.not_before_ms = not_before_ms  # wall clock; no queue delivers it earlier. 0: at once
         self.priority = priority  # 0 (lowest) to 9
-        self.payload_is_text = payload_is_text  # the publisher says the payload is UTF-8 text
+        self.payload_is_text = payload_is_text  # the publisher declares that the payload is UTF-8 text
         self.content_type = content_type
         self.correlation = correlation
         self.reply_to = reply_to  # a topic, or a queue: QUEUE_REPLY and its name
         self.message_id = message_id
-        self.timestamp_ms = timestamp_ms  # as the sender set it, at most TIME_MS_MAX; 0: it did not
+        self.timestamp_ms = timestamp_ms  # as the sender set it, at most TIME_MS_MAX; 0: not set
         self.dmq_eligible = dmq_eligible
         self.deliver_to_one = deliver_to_one
         self.eliding_eligible = eliding_eligible
-        self.dead = dead  # why it lies in a dead message queue; None anywhere else
+        self.dead = dead  # why it is in a dead message queue; None anywhere else
         self.user_properties = user_properties  # in the publisher's order, names may repeat
         self.native_format = native_format
         self.native = native
-        self._memory_bytes = 0  # 0: nobody has asked
+        self._memory_bytes = 0  # 0: not computed yet
 
     def memory_bytes(self) -> int:
-        """Return about how much memory this takes, with what it alone refers to.
+        """Return an estimate of the memory of the headers and of the objects that only they refer to.
 
-        It is looked at once: many messages of a client that look alike share their headers.
+        It is computed once: many similar messages of a client share their headers.
         """
         if self._memory_bytes == 0:
             self._memory_bytes = self._counted_bytes()
@@ -205,7 +205,7 @@ class Headers:
         return size
 
     def copy(self) -> "Headers":
-        """Return headers that are equal and can be changed, until their own batch is published."""
+        """Return an equal copy that may be changed until its own batch is published."""
         return Headers(
             partition_key=self.partition_key,
             key_hash=self.key_hash,
@@ -257,12 +257,6 @@ class Headers:
     __hash__ = None  # type: ignore[assignment]  # compared by value in tests only
 
 
-# What only the form says in which a message came: fields that have no place among the normalised headers.
-#
-# A protocol that keeps such a form in `Headers.native` derives a reader from `NativeFields`; the node hands the readers
-# to whoever asks messages for such fields (`messaging.selectors.selector`), or puts properties of the broker's on them.
-
-
 SUBJECT: Final = "subject"
 TO: Final = "to"
 USER_ID: Final = "user-id"
@@ -273,18 +267,23 @@ FIELDS: Final = (SUBJECT, TO, USER_ID, CONTENT_ENCODING, GROUP_SEQUENCE, REPLY_T
 
 
 class NativeFields:
-    """Reads the native form of one protocol. A class and no protocol, as `Address` is."""
+    """Reads the fields of a native form that have no place among the normalised headers.
+
+    A protocol that stores such a form in `Headers.native` derives a reader. The node gives the readers to selectors
+    (`messaging.selectors.selector`), and to code that adds broker properties to messages. A class and not a Protocol,
+    for the reason given in `Address`.
+    """
 
     def field(self, native: bytes, name: str) -> UserPropertyValue:
         """Return one of FIELDS, or None when the message does not have it."""
         raise AssertionError("a form is some protocol's")
 
     def annotation(self, native: bytes, key: str) -> UserPropertyValue:
-        """Return a value that somebody on the way put on the message, or None."""
+        """Return a value that an intermediary put on the message, or None."""
         raise AssertionError("a form is some protocol's")
 
     def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
-        """Return the form with a value put on the message, or put in place of another."""
+        """Return the form with a value added to the message, or replaced."""
         raise AssertionError("a form is some protocol's")
 
 
@@ -295,9 +294,10 @@ def marked(
     *,
     without: tuple[str, ...] = (),
 ) -> Headers:
-    """Return the headers of a message that gets user properties in place of those of the same names, or `without`.
+    """Return headers with these user properties in place of those of the same names, and `without` some.
 
-    Its native form gets them as annotations, if it is one of `natives`: all others hold what the headers hold, and go.
+    A native form listed in `natives` gets them as annotations. Any other native form repeats the headers, and is
+    dropped.
     """
     changed = Headers() if headers is None else headers.copy()
     names = [*without, *[name for name, _ in marks]]

@@ -1,7 +1,6 @@
-"""The key of a message on one queue: what its publisher gave, else what the queue finds in its source of keys.
+"""The key of a message on one queue: the key that its publisher set, else the key from the queue's key source.
 
-What a queue finds is not written with the message: its topic and publisher are, and each queue that gets it has a
-source of its own.
+A key from a key source is not stored with the message: topic and publisher are, and each queue has its own source.
 """
 
 import re
@@ -11,13 +10,8 @@ import xxhash
 
 from sluicegate.messaging.message.batch import MessageBatch
 
-# Where a queue takes the partition key of a message from whose publisher gave none.
-#
-# MQTT 3.1 and 3.1.1 know no properties, so their publishers cannot say a key: it is a level of the topic, or the
-# publisher's client id. What a queue makes of it, and of a key that the publisher gave, is `messaging.message.keys`.
 
-
-PROPERTY: Final = "property"  # the key that the publisher gave, and no other
+PROPERTY: Final = "property"  # the key that the publisher set, and no other
 CLIENT_ID: Final = "client-id"
 TOPIC_LEVEL_MAX: Final = 200  # as many as a topic may have
 FORM: Final = re.compile(r"property|client-id|topic-level:([1-9][0-9]{0,2})")
@@ -26,12 +20,16 @@ NO_HASH: Final = -1
 
 
 class KeySourceInvalid(ValueError):
-    """A text names no source of keys."""
+    """A text is not a key source."""
 
 
 @final
 class KeySource:
-    """A source that is looked at when a publisher gave no key."""
+    """The part of a message that serves as its partition key when the publisher set none.
+
+    MQTT 3.1 and 3.1.1 have no properties, so their publishers cannot set a key: it is a level of the topic, or the
+    client identifier of the publisher.
+    """
 
     __slots__ = ("topic_level",)
 
@@ -53,7 +51,7 @@ class KeySource:
 
 
 def key_source_from(text: str) -> KeySource | None:
-    """Return the source that a text names, None for the property alone. Raises KeySourceInvalid."""
+    """Return the key source that a text names, None for the property alone. Raises KeySourceInvalid."""
     found = FORM.fullmatch(text)
     level = 0 if found is None or found[1] is None else int(found[1])
     if found is None or level > TOPIC_LEVEL_MAX:
@@ -62,7 +60,7 @@ def key_source_from(text: str) -> KeySource | None:
 
 
 def key_hashes(source: KeySource, batch: MessageBatch) -> list[int]:
-    """Return what a source finds for each row, or NO_HASH: hashed once for each topic, or for the publisher."""
+    """Return the hash for each row, or NO_HASH: computed once for each topic, or for the publisher."""
     topics = batch.topics
     if topics is None or source.topic_level == 0:
         return [source.hash_of(batch.topic, batch.publisher)] * batch.count
@@ -86,16 +84,15 @@ def key_in(source: KeySource | None, batch: MessageBatch, row: int) -> str | Non
     return None if source is None else source.key(batch.topic_of(row), batch.publisher) or None
 
 
-# From a partition key to a partition: the 16-bit key hash and the map of hash slots.
-#
-# The hash is stored with the message, so that re-routing after a rescale or into a dead message queue needs no key.
-
-
 HASH_SLOTS: Final = 1 << 16
 
 
 def key_hash(partition_key: str) -> int:
-    """Return the 16-bit hash of a partition key: xxh3_64 of its UTF-8 bytes, folded by exclusive or."""
+    """Return the 16-bit hash of a partition key: xxh3_64 of its UTF-8 bytes, folded by exclusive or.
+
+    The hash selects the partition through the map of hash slots. It is stored with the message, so that re-routing
+    after a rescale or into a dead message queue needs no key.
+    """
     wide: int = xxhash.xxh3_64_intdigest(partition_key.encode())
     wide ^= wide >> 32
     return (wide ^ (wide >> 16)) & 0xFFFF

@@ -1,7 +1,7 @@
-"""One guaranteed publish on its way into queues: who matched, what is still open, whom to confirm.
+"""One guaranteed publish on its way into queues: where it matched, what is still open, and the publisher to confirm.
 
-A publication is shared by the publisher's connection, the partitions it went to and the spool. All of them run on
-the node's loop, so its counters need no lock.
+The publisher's connection, the partitions it went to and the spool share a publication. All of them run on the node's
+loop, so its counters need no lock.
 """
 
 from typing import Final, final
@@ -28,12 +28,12 @@ class PublicationMatch:
 
 @final
 class Publication:
-    """A guaranteed batch and its fate.
+    """A guaranteed batch and its state.
 
     `unsequenced_count` partitions have yet to number their rows; the last of them hands the publication to the spool.
-    `open_count` is the number of (row, durable partition) pairs that are neither settled nor paged: at zero the
-    journal needs the publication no more, and one that was never written need not be. Until it is, `undelivered_count`
-    is the number of pairs that no consumer was ever given.
+    `open_count` is the number of (row, durable partition) pairs that are neither settled nor paged: at zero the journal
+    no longer needs the publication, and one that was never written need not be. Until it is written,
+    `undelivered_count` is the number of pairs that were never delivered to a consumer.
     """
 
     __slots__ = (
@@ -55,30 +55,30 @@ class Publication:
     def __init__(self, batch: MessageBatch, *, publisher: Address | None, token: int, partitions_count: i64) -> None:
         self.batch = batch
         self.publisher = publisher  # the address to confirm to; None after recovery
-        self.token = token  # what the publisher calls this publish
+        self.token = token  # the publisher's own id of this publish
         self.matches: list[PublicationMatch] = []
         self.unsequenced_count = partitions_count
         self.open_count: i64 = 0
         self.undelivered_count: i64 = 0
         self.record_number: i64 = UNWRITTEN
         self.confirmed = False
-        self.refused = False  # the store could not take it
-        # Both are written by the very commit that writes the publication.
+        self.refused = False  # the store could not write it
+        # The commit that writes the publication writes both of these.
         self.session_rows: list[tuple[bytes, bytes]] | None = None
-        # What it settles in other partitions: these messages came from there, or their publisher consumed them.
+        # Sequences in other partitions that it settles: its messages came from there, or its publisher consumed them.
         # Partition, first, end.
         self.settlements: list[tuple[int, int, int]] | None = None
-        self.only_moves = False  # it brings no more into the spool than it takes out
+        self.only_moves = False  # it removes as much from the spool as it adds
 
     def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:
-        """Note that a partition numbered its rows; return whether it was the last to do so."""
+        """Record that a partition numbered its rows; return whether it was the last."""
         self.note_match(partition_id, first_sequence, rows)
         self.opened(self.batch.count if rows is None else len(rows))
         self.unsequenced_count -= 1
         return self.unsequenced_count == 0
 
     def opened(self, count: i64) -> None:
-        """Note rows that need the publication from now on, and that no consumer has."""
+        """Count rows that need the publication from now on and that no consumer has yet."""
         self.open_count += count
         self.undelivered_count += count
 
@@ -87,12 +87,12 @@ class Publication:
         return self.undelivered_count == 0 and self.session_rows is None and self.settlements is None
 
     def not_sequenced(self) -> bool:
-        """Note that a partition is gone before it numbered its rows; return whether it was the last awaited."""
+        """Record that a partition stopped before it numbered its rows; return whether it was the last one awaited."""
         self.unsequenced_count -= 1
         return self.unsequenced_count == 0
 
     def note_match(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> None:
-        """Remember where rows went."""
+        """Record the rows of a partition."""
         self.matches.append(PublicationMatch(partition_id, first_sequence, rows))
 
     def __repr__(self) -> str:

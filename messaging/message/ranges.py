@@ -1,17 +1,17 @@
-"""A set of integers kept as disjoint half-open ranges: in-flight sequences, settled sequences above the floor.
+"""A set of integers, stored as disjoint half-open ranges: in-flight sequences, settled sequences above the floor.
 
-Acknowledgements come in runs, so a set that holds a million sequences usually holds a handful of ranges, and every
-operation costs by ranges touched, not by members.
+Acknowledgements come in runs, so a set of a million sequences usually has a handful of ranges. The cost of every
+operation depends on the ranges touched, not on the members.
 
-Most sets hold one range or none, and have no lists: where each message comes alone, a set that is filled and emptied
-for it takes 100 instructions in place of 700. More ranges lie in two flat lists. A change in the middle moves what lies
-behind it: nothing to speak of with the 10,000 messages a consumer may hold by default, 5 us more with 100,000 ranges.
+Most sets have one range or none, and use no lists: for messages that come alone, filling and emptying a set takes 100
+instructions instead of 700. More ranges are in two flat lists. A change in the middle moves what follows it: negligible
+with the 10,000 messages a consumer may hold by default, 5 us more with 100,000 ranges.
 """
 
 from bisect import bisect_right
 from typing import Final, final
 
-_NONE: Final[list[int]] = []  # what sets without lists have in common
+_NONE: Final[list[int]] = []  # shared by all sets without lists
 
 
 @final
@@ -50,11 +50,11 @@ class RangeSet:
         return self._ends[0] if self._starts else self._end
 
     def end(self) -> int:
-        """Return what follows the highest member; there is one."""
+        """Return the highest member plus one; there is one."""
         return self._ends[-1] if self._starts else self._end
 
     def ranges_count(self) -> int:
-        """Return how many ranges there are."""
+        """Return the number of ranges."""
         return len(self._starts) if self._starts or self.total == 0 else 1
 
     def ranges(self) -> list[tuple[int, int]]:
@@ -64,7 +64,7 @@ class RangeSet:
         return list(zip(self._starts, self._ends, strict=True))
 
     def add(self, first: int, end: int) -> int:
-        """Add `[first, end)`; return how many members are new."""
+        """Add `[first, end)`; return the number of new members."""
         if first >= end:
             return 0
         if self.total == 0:
@@ -81,7 +81,7 @@ class RangeSet:
             self._ends = [self._end]
         starts = self._starts
         ends = self._ends
-        if first > ends[-1]:  # beyond everything held: what a stream of deliveries does
+        if first > ends[-1]:  # above all members: the usual case, a stream of deliveries
             starts.append(first)
             ends.append(end)
             self.total += end - first
@@ -97,7 +97,7 @@ class RangeSet:
             ends.insert(low, end)
             self.total += end - first
             return end - first
-        if high - low == 1:  # it makes that one longer: what comes out of order fills gaps from their edges
+        if high - low == 1:  # it extends that one: out-of-order additions fill gaps from their edges
             start = starts[low]
             stop = ends[low]
             added = 0
@@ -121,7 +121,7 @@ class RangeSet:
         return added
 
     def take_lowest(self, first: int, end: int) -> bool:
-        """Remove `[first, end)` if the lowest range begins with it, as acknowledgements in order do; else nothing."""
+        """Remove `[first, end)` if the lowest range begins with it, as for acknowledgements in order; else do nothing."""
         if first >= end or self.total == 0:
             return False
         starts = self._starts
@@ -134,7 +134,7 @@ class RangeSet:
             if first != starts[0] or end > ends[0]:
                 return False
             if end == ends[0]:
-                starts.pop(0)  # `del` is a call of Python's, four times as much, in compiled code
+                starts.pop(0)  # in compiled code, `del` calls into Python and costs four times as much
                 ends.pop(0)
             else:
                 starts[0] = end
@@ -142,12 +142,12 @@ class RangeSet:
         return True
 
     def discard(self, first: int, end: int) -> None:
-        """Remove the members of `[first, end)` that are here."""
+        """Remove the members of `[first, end)`."""
         if not self.take_lowest(first, end):
             self.remove(first, end)
 
     def remove(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Remove the members of `[first, end)` that are here; return them as ranges, ascending."""
+        """Remove the members of `[first, end)`; return them as ranges, ascending."""
         if self.take_lowest(first, end):
             return [(first, end)]
         removed: list[tuple[int, int]] = []
@@ -181,7 +181,7 @@ class RangeSet:
         return removed
 
     def count_within(self, first: int, end: int) -> int:
-        """Return how many members lie in `[first, end)`."""
+        """Return the number of members in `[first, end)`."""
         if not self._starts:
             if self.total == 0 or end <= self._first or first >= self._end:
                 return 0
@@ -218,7 +218,7 @@ class RangeSet:
         return missing
 
     def next_range(self, member: int) -> tuple[int, int]:
-        """Return the members from `member` on up to the first gap behind them; `(0, 0)` when there are none."""
+        """Return the first range of members at or above `member`, cut at `member`; `(0, 0)` when there is none."""
         if self.total == 0 or member >= self.end():
             return 0, 0
         if not self._starts:
@@ -227,7 +227,7 @@ class RangeSet:
         return max(self._starts[index], member), self._ends[index]
 
     def first_outside(self, first: int, end: int) -> tuple[int, int]:
-        """Return the first stretch of `[first, end)` without members; `(end, end)` when there is none."""
+        """Return the first range of `[first, end)` without members; `(end, end)` when there is none."""
         start, stop = self.next_range(first)
         if start <= first < stop:
             first = stop

@@ -1,6 +1,6 @@
-"""Why a message is not taken: the verdicts of admission, what publishers are told, and who is told at all.
+"""The verdicts of admission, their texts for publishers, and which verdicts a publisher is told.
 
-The checks themselves, in their order, are `messaging.queues.admission`.
+`messaging.queues.admission` makes the checks and defines their order.
 """
 
 from typing import Final
@@ -11,15 +11,15 @@ REFUSED_VPN_FULL: Final = 2  # the message VPN's quota
 REFUSED_QUEUE_FULL: Final = 3  # the queue's own quota
 REFUSED_MESSAGE_TOO_LARGE: Final = 4
 REFUSED_SHUT_DOWN: Final = 5  # the queue's ingress is off
-REFUSED_LOW_PRIORITY: Final = 6  # the queue holds too many for one more of low priority
+REFUSED_LOW_PRIORITY: Final = 6  # the queue is too full for a message of low priority
 REFUSED_QUEUE_COUNT: Final = 7  # messages in the queue
 REFUSED_SPOOL_COUNT: Final = 8  # messages in the node's spool
 REFUSED_NOT_FOUND: Final = 9
-REFUSED_NO_MATCH: Final = 10  # nobody subscribes to the topic, and the VPN says that publishers are to know
-REFUSED_NOT_STORED: Final = 11  # admitted, and then the store could not write it
-REFUSED_PUBLISH_ACL: Final = 12  # the client's ACL profile keeps it from publishing to the topic
-REFUSED_GUARANTEED_SEND: Final = 13  # its client profile lets it publish direct messages only
-REFUSED_SPOOL_FAILED: Final = 14  # the spool cannot be written, for another reason than room
+REFUSED_NO_MATCH: Final = 10  # the topic has no subscriber, and the VPN is set to report that to publishers
+REFUSED_NOT_STORED: Final = 11  # admitted, but the store could not write it
+REFUSED_PUBLISH_ACL: Final = 12  # the client's ACL profile does not permit publishing to the topic
+REFUSED_GUARANTEED_SEND: Final = 13  # the client profile permits direct messages only
+REFUSED_SPOOL_FAILED: Final = 14  # the spool cannot be written, for another reason than space
 REFUSED_RETAINED_FULL: Final = 15  # bytes of the message VPN's retained messages
 REFUSED_RETAINED_COUNT: Final = 16  # their number
 
@@ -68,21 +68,21 @@ REJECT_ALWAYS: Final = 2
 
 
 def refuses_publisher(verdict: int, reject_behavior: int) -> bool:
-    """Return whether a publisher hears of a queue's verdict, or the message is only dropped there."""
+    """Return whether a verdict of a queue is reported to the publisher; else the queue alone drops the message."""
     if verdict in (REFUSED_SPOOL_FULL, REFUSED_VPN_FULL, REFUSED_SPOOL_COUNT, REFUSED_SPOOL_FAILED):
-        return True  # whatever the queue says: no queue can take it
+        return True  # whatever the queue's setting: no queue can take it
     if verdict == REFUSED_SHUT_DOWN:
         return reject_behavior == REJECT_ALWAYS
     return reject_behavior != REJECT_NEVER
 
 
 def refusal_text(verdict: int, refused_by: str, limit: str = "") -> str:
-    """Return what a publisher is told: `refused_by` is the queue that said no, `limit` what it allows; or empty."""
+    """Return the text for a publisher: `refused_by` is the queue that refused, `limit` its limit; may be empty."""
     text = limited_text(verdict, limit)
     return f"{text} ({refused_by})" if refused_by else text
 
 
 def limited_text(verdict: int, limit: str) -> str:
-    """Return why a message is not taken, and what is allowed, where that is a number."""
+    """Return why a message is refused, with the limit where there is one."""
     text = REFUSAL_TEXTS[verdict]
     return f"{text}, at most {limit}" if limit else text

@@ -1,7 +1,7 @@
-"""What a message counts for against quotas and limits of memory.
+"""The usage of a message: what it counts for against quotas and memory limits.
 
-A message counts for all that somebody has to keep for it: payload, topic, properties, and a share for its record. So
-a message without payload is not free. The rule is additive: whatever cuts a batch in two, the two count what it did.
+A message counts for everything that is stored for it: payload, topic, properties, and a share for its record. So a
+message without payload is not free. The rule is additive: the parts of a split batch count as much as the batch.
 """
 
 from typing import Final
@@ -10,25 +10,25 @@ from mypy_extensions import i64
 
 from sluicegate.messaging.message.headers import Headers
 
-# Beside its bytes, of each message. On disk: its share of a record of its own, of its sequence and settlement. In
-# memory: the objects that hold a message which came alone. A durable queue writes to pages what memory has no room for.
+# For each message, beside its bytes. On disk: its share of a record, of its sequence and of its settlement. In memory:
+# the objects of a message that came alone. A durable queue writes to pages what memory has no room for.
 STORED_MESSAGE_BYTES: Final = 128
 MEMORY_MESSAGE_BYTES: Final = 512
 
 
-SELECTOR_FACTOR: Final = 50  # of a selector's text, for what it is compiled to
+SELECTOR_FACTOR: Final = 50  # of a selector's text, for its compiled form
 
-WIDE_CHARACTER_BYTES: Final = 4  # of each character of a text that is not ASCII: what Python may need for it
+WIDE_CHARACTER_BYTES: Final = 4  # of each character of a text that is not ASCII: the most that Python may need for it
 
 
 def text_bytes(text: str) -> i64:
-    """Return what a text counts for: its characters, four times as many unless all are ASCII."""
+    """Return the usage of a text: its characters, times four unless all are ASCII."""
     size: i64 = len(text)
     return size if text.isascii() else WIDE_CHARACTER_BYTES * size
 
 
 def topics_bytes(topic: str, topics: list[str] | None, count: i64) -> i64:
-    """Return what the topics of `count` messages count for: all have `topic`, or each has one of `topics`."""
+    """Return the usage of the topics of `count` messages: all have `topic`, or each has one of `topics`."""
     if topics is None:
         return text_bytes(topic) * count
     size: i64 = 0
@@ -38,17 +38,17 @@ def topics_bytes(topic: str, topics: list[str] | None, count: i64) -> i64:
 
 
 def share_bytes(share_name: str) -> int:
-    """Return what the name of its group counts for, beside its filter, with each member of a shared subscription."""
+    """Return the usage of a share name, beside its filter, for each member of a shared subscription."""
     return int(2 * text_bytes(share_name))
 
 
 def selector_bytes(text: str) -> int:
-    """Return what a selector counts for with its subscription: its text, and what that is compiled to."""
+    """Return the usage of a selector with its subscription: its text, and its compiled form."""
     return SELECTOR_FACTOR * len(text)
 
 
 def headers_bytes(column: list[Headers | None]) -> i64:
-    """Return what the headers of messages count for, also where several share them: on disk each has its own."""
+    """Return the usage of the headers of messages, also where several share them: on disk each has its own."""
     size: i64 = 0
     for headers in column:
         if headers is not None:

@@ -1,26 +1,26 @@
-"""Message VPNs by name, and whose a row of the store is.
+"""Message VPNs by name, and the VPN of a stored row.
 
-A VPN other than `default` has its name before the keys of its rows, between two zero bytes. No other key begins with
-one, so the rows of a store that knew no VPNs are those of `default`.
+A VPN other than `default` prefixes the keys of its rows with its name between two zero bytes. No other key begins with
+a zero byte, so the rows of a store from before VPNs belong to `default`.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-DEFAULT_VPN: Final = "default"  # exists always
+DEFAULT_VPN: Final = "default"  # always exists
 NAME_CHARS_MAX: Final = 32  # as Solace's
-NAME_PATTERN: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"  # it stands in topics of events, and in paths of settings
+NAME_PATTERN: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"  # it is used in the topics of events and in the paths of settings
 
 _MARK: Final = b"\0"
 
 
 def row_prefix(vpn: str) -> bytes:
-    """Return what stands before the keys of a VPN's rows."""
+    """Return the prefix of the keys of a VPN's rows."""
     return b"" if vpn == DEFAULT_VPN else _MARK + vpn.encode() + _MARK
 
 
 def rows_by_vpn(rows: Iterable[tuple[bytes, bytes]]) -> dict[str, dict[bytes, bytes]]:
-    """Return the rows of each VPN that has any, under their keys without the prefix."""
+    """Return the rows of each VPN that has any, with the prefix removed from their keys."""
     found: dict[str, dict[bytes, bytes]] = {}
     for key, value in rows:
         vpn = DEFAULT_VPN

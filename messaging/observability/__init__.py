@@ -1,1 +1,1 @@
-"""What operators are told: events, thresholds, traces. Values only; who sends or stores them is elsewhere."""
+"""Values for operators: events, thresholds, traces. Other packages send and store them."""

@@ -1,7 +1,7 @@
-"""What a broker tells its operators: the kinds of events, their texts and topics, and how many may come at once.
+"""The events that a broker reports to operators: kinds, texts, topics, and rate limits.
 
-Names, scopes and topics are those that operators know from Solace. Emitting and publishing are `actors.runtime.events`;
-when a quantity crosses its threshold is `messaging.message.thresholds`.
+Names, scopes and topics are those that operators know from Solace. `actors.runtime.events` emits and publishes them;
+`messaging.message.thresholds` decides when a quantity crosses its threshold.
 """
 
 from typing import Final, final
@@ -20,18 +20,18 @@ NOBODY: Final = "-"
 SMF_PREFIX: Final = "#LOG"
 MQTT_PREFIX: Final = "$SYS/LOG"
 CLIENT_LEVEL_CHARS_MAX: Final = 200  # of a client's name in a topic
-# These have a meaning in topics of some protocol, or none at all in MQTT's.
+# These have a meaning in the topics of some protocol, or are not allowed in MQTT topics.
 ESCAPED_IN_TOPICS: Final = "%/+#*>\0"
 
 _MORE_THAN_A_WORD: Final = frozenset(" '\"=\\")
 
-RATE_PER_S: Final = 50  # of one kind: a thousand devices that reconnect at once are news once
+RATE_PER_S: Final = 50  # of one kind: a thousand devices that reconnect at once are one incident
 BURST: Final = 200
 
 
 @final
 class EventKind:
-    """One kind of event. `name` is unique and begins with its scope. A flood of it is cut where it is `limited`."""
+    """One kind of event. `name` is unique and begins with its scope. `limited` kinds are rate-limited."""
 
     __slots__ = ("level", "limited", "name", "scope")
 
@@ -47,8 +47,8 @@ class EventKind:
 
 
 SYSTEM_STARTUP_COMPLETE: Final = EventKind("SYSTEM_SYSTEM_STARTUP_COMPLETE", NOTICE)
-SYSTEM_SPOOL_CHANGED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_CHG", WARNING)  # it takes messages no more, or again
-SYSTEM_SPOOL_FAILED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_FAILED", ERROR)  # ours: not for want of room
+SYSTEM_SPOOL_CHANGED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_CHG", WARNING)  # it stops taking messages, or resumes
+SYSTEM_SPOOL_FAILED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_FAILED", ERROR)  # ours: not for lack of space
 SYSTEM_SPOOL_HIGH: Final = EventKind("SYSTEM_AD_MSG_SPOOL_HIGH", WARNING)
 SYSTEM_SPOOL_HIGH_CLEAR: Final = EventKind("SYSTEM_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
 SYSTEM_SPOOL_QUOTA_EXCEEDED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_QUOTA_EXCEED", WARNING)
@@ -61,11 +61,11 @@ SYSTEM_MESSAGES_EXCEEDED: Final = EventKind("SYSTEM_AD_MSG_COUNT_UTILIZATION_EXC
 SYSTEM_UNACKED_HIGH: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_HIGH", WARNING)
 SYSTEM_UNACKED_HIGH_CLEAR: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_HIGH_CLEAR", INFO)
 SYSTEM_UNACKED_EXCEEDED: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_EXCEED", WARNING)
-# Ours: clients have begun to send more than is held of all of them together.
+# Ours: clients have begun to send more than the limit on what all of them have in memory.
 SYSTEM_UNFINISHED_EXCEEDED: Final = EventKind("SYSTEM_CLIENT_UNFINISHED_BYTES_EXCEED", WARNING)
 SYSTEM_TLS_FAILED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL", NOTICE)
 SYSTEM_LOGIN_DENIED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_DENIED", NOTICE)  # at the admin port
-# Ours: what an operator changed, or may not. Only who has an account causes it, and an audit with holes is none.
+# Ours: what an operator changed, or was refused. Only account holders cause it, and an audit must have no gaps.
 SYSTEM_ADMIN_COMMAND: Final = EventKind("SYSTEM_ADMIN_COMMAND", INFO, limited=False)
 
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue
@@ -79,33 +79,33 @@ VPN_BINDS_HIGH: Final = EventKind("VPN_AD_BIND_COUNT_HIGH", WARNING)
 VPN_BINDS_HIGH_CLEAR: Final = EventKind("VPN_AD_BIND_COUNT_HIGH_CLEAR", INFO)
 VPN_QUEUE_CREATED: Final = EventKind("VPN_AD_QENDPT_CREATE", INFO)
 VPN_QUEUE_DELETED: Final = EventKind("VPN_AD_QENDPT_DELETE", INFO)
-# Ours: a queue has its messages, and nobody knows what else it is to be; that is known again, or the queue is gone.
+# Ours: a queue has its messages, but its definition is unknown; later it is known again, or the queue is gone.
 VPN_DEFINITION_LOST: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST", ERROR)
 VPN_DEFINITION_LOST_CLEAR: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST_CLEAR", INFO)
-VPN_DEAD_MSG_STUCK: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED", ERROR)  # ours: over a fault; it is tried again
+VPN_DEAD_MSG_STUCK: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED", ERROR)  # ours: after a fault; it is retried
 VPN_DEAD_MSG_STUCK_CLEAR: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR", INFO)
-VPN_MESSAGE_UNWRITABLE: Final = EventKind("VPN_AD_MSG_UNWRITABLE", ERROR)  # ours: rejected over a fault
+VPN_MESSAGE_UNWRITABLE: Final = EventKind("VPN_AD_MSG_UNWRITABLE", ERROR)  # ours: rejected after a fault
 VPN_REBALANCE_STARTED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_STARTED", INFO)
 VPN_REBALANCE_COMPLETED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED", INFO)
 VPN_REST_CONSUMER_UP: Final = EventKind("VPN_REST_CONSUMER_UP", INFO)
 VPN_REST_CONSUMER_DOWN: Final = EventKind("VPN_REST_CONSUMER_DOWN", WARNING)
-# Ours: the address of a web server is none that may be pushed to.
+# Ours: the address of a web server is not permitted as a push target.
 VPN_REST_TARGET_REFUSED: Final = EventKind("VPN_REST_CONSUMER_TARGET_REFUSED", WARNING)
 VPN_QUEUE_BINDING_UP: Final = EventKind("VPN_REST_DELIVERY_POINT_BINDING_UP", INFO)
 VPN_QUEUE_BINDING_DOWN: Final = EventKind("VPN_REST_DELIVERY_POINT_BINDING_DOWN", WARNING)
-VPN_CURSOR_LAG_EXCEEDED: Final = EventKind("VPN_AD_CURSOR_LAG_EXCEED", WARNING)  # ours: a durable cursor was let go
+VPN_CURSOR_LAG_EXCEEDED: Final = EventKind("VPN_AD_CURSOR_LAG_EXCEED", WARNING)  # ours: a durable cursor was released
 VPN_CURSOR_LAG_CLEAR: Final = EventKind("VPN_AD_CURSOR_LAG_CLEAR", INFO)
 VPN_CURSOR_BINDING_LOST: Final = EventKind("VPN_AD_CURSOR_BINDING_LOST", NOTICE)  # no heartbeat in time
 
 CLIENT_CONNECTED: Final = EventKind("CLIENT_CLIENT_CONNECT", INFO)
 CLIENT_DISCONNECTED: Final = EventKind("CLIENT_CLIENT_DISCONNECT", INFO)
-# A publisher flow is a client's way in for guaranteed messages.
+# A publisher flow carries the guaranteed messages of a client.
 CLIENT_FLOW_OPENED: Final = EventKind("CLIENT_CLIENT_OPEN_FLOW", INFO)
 CLIENT_FLOW_CLOSED: Final = EventKind("CLIENT_CLIENT_CLOSE_FLOW", INFO)
 CLIENT_BOUND: Final = EventKind("CLIENT_CLIENT_BIND_SUCCESS", INFO)
 CLIENT_BIND_FAILED: Final = EventKind("CLIENT_CLIENT_BIND_FAILED", NOTICE)
 CLIENT_UNBOUND: Final = EventKind("CLIENT_CLIENT_UNBIND", INFO)
-# Solace keeps the next four in its ACL log.
+# Solace has the next four in its ACL log.
 CLIENT_CONNECT_FAILED: Final = EventKind("CLIENT_CLIENT_CONNECT_FAIL", NOTICE)
 CLIENT_PUBLISH_DENIED: Final = EventKind("CLIENT_CLIENT_PUBLISH_DENIED", NOTICE)
 CLIENT_SUBSCRIBE_DENIED: Final = EventKind("CLIENT_CLIENT_SUBSCRIBE_DENIED", NOTICE)
@@ -113,7 +113,7 @@ CLIENT_PERMISSION_DENIED: Final = EventKind("CLIENT_CLIENT_PERMISSION_DENIED", N
 CLIENT_PARTITION_ASSIGNED: Final = EventKind("CLIENT_AD_PARTITIONED_QUEUE_ASSIGNED", INFO)
 
 
-# What an audit asks for: who came in or did not, what was denied, what was made and deleted.
+# For audits: clients admitted or refused, actions denied, objects created and deleted.
 AUDITED: Final = frozenset(
     {
         SYSTEM_TLS_FAILED,
@@ -136,7 +136,7 @@ AUDITED: Final = frozenset(
 
 @final
 class Event:
-    """One thing that happened."""
+    """One event that occurred."""
 
     __slots__ = ("client", "description", "details", "kind", "vpn", "wall_ms")
 
@@ -152,10 +152,10 @@ class Event:
     ) -> None:
         self.kind = kind
         self.description = description
-        self.vpn = vpn  # NOBODY for what concerns the node
+        self.vpn = vpn  # NOBODY for the node
         self.client = client  # its name, or NOBODY
         self.wall_ms = wall_ms
-        self.details = details  # what of the description machines look for, by name
+        self.details = details  # parts of the description by name, for programs
 
     def text(self) -> str:
         """Return the line that is logged and published: `SCOPE: EVENT: vpn client description`."""
@@ -176,22 +176,22 @@ class Event:
 
 
 def as_word(name: str) -> str:
-    """Return a name that a client chose as one word of a text: in quotes, and escaped, where it could be read as more.
+    """Return a name that a client chose as one word of a text: quoted and escaped where it could be read as more.
 
-    Else a name such as `a connected, b` would say what did not happen.
+    Otherwise a name such as `a connected, b` would report what did not happen.
     """
     return name if name and name.isprintable() and _MORE_THAN_A_WORD.isdisjoint(name) else repr(name)
 
 
 def topic_level(name: str) -> str:
-    """Return a client's name as one level of a topic: percent-encoded where it would be more or less than that."""
+    """Return a client's name as one level of a topic, percent-encoded where it would not be exactly one."""
     shown = name[:CLIENT_LEVEL_CHARS_MAX]
     return "".join([f"%{ord(each):02X}" if each in ESCAPED_IN_TOPICS else each for each in shown])
 
 
 @final
 class EventAllowance:
-    """How many events of one kind may still come: BURST at once, RATE_PER_S in the long run.
+    """A rate limit for events of one kind: BURST at once, RATE_PER_S in the long run.
 
     Invariant: `0 <= left <= BURST`.
     """
@@ -203,7 +203,7 @@ class EventAllowance:
         self._filled_ms = now_ms
 
     def take(self, now_ms: int) -> bool:
-        """Use one; return False when there is none left."""
+        """Use one; return False when none is left."""
         refill = (now_ms - self._filled_ms) * RATE_PER_S
         self._filled_ms = now_ms
         left = min(BURST * 1000, self._left_thousandths + refill)

@@ -1,10 +1,10 @@
-"""The trace that a message belongs to, in the words of the W3C: `traceparent`, `tracestate` and `baggage`.
+"""The W3C trace context of a message: `traceparent`, `tracestate` and `baggage`.
 
-They are user properties of a message, so they come in and go out with every protocol that has those, unchanged: a
-consumer's span has the publisher's span for its parent, or is linked to it. Where a protocol has a place of its own for
-them (HTTP's headers, AMQP's annotations), its codec makes user properties of it, and the other way round.
+They are user properties of a message. Every protocol that has user properties carries them unchanged: a consumer's span
+has the publisher's span as its parent, or is linked to it. Where a protocol has its own place for them (HTTP headers,
+AMQP annotations), its codec converts them to and from user properties.
 
-The rules are W3C Trace Context (2021) 3.2; what is not valid is no context, and travels like any property.
+The rules are W3C Trace Context (2021) 3.2; an invalid value is no context, and travels like any property.
 """
 
 from typing import Final, final
@@ -13,17 +13,17 @@ from sluicegate.messaging.message.headers import Headers, UserPropertyValue
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
-BAGGAGE: Final = "baggage"  # W3C Baggage: of the applications; only carried
+BAGGAGE: Final = "baggage"  # W3C Baggage, for applications; only carried
 TRACE_FIELDS: Final = (TRACEPARENT, TRACESTATE, BAGGAGE)
 
-TRACEPARENT_CHARS: Final = 55  # of version 00; later versions may say more behind these
+TRACEPARENT_CHARS: Final = 55  # of version 00; later versions may append to it
 TRACE_ID_AT: Final = 3
 LOW_HALF_AT: Final = 19  # of the trace id
 SPAN_ID_AT: Final = 36
 FLAGS_AT: Final = 53
 TRACE_ID_DIGITS: Final = 32
 SPAN_ID_DIGITS: Final = 16
-TRACESTATE_CHARS_MAX: Final = 512  # what everybody has to pass on (3.3.1.5); one that is longer is not taken into spans
+TRACESTATE_CHARS_MAX: Final = 512  # the length that must be passed on (3.3.1.5); spans do not take a longer one
 
 _DIGITS: Final = "0123456789abcdef"  # upper case is not allowed
 _NO_TRACE: Final = "0" * TRACE_ID_DIGITS
@@ -39,8 +39,8 @@ class TraceContext:
     def __init__(self, trace_id: str, parent_id: str, *, is_sampled: bool, tracestate: str = "") -> None:
         self.trace_id = trace_id
         self.parent_id = parent_id
-        self.is_sampled = is_sampled  # the publisher has spans of this trace recorded
-        self.tracestate = tracestate  # of tracing systems, for each other; empty: there is none
+        self.is_sampled = is_sampled  # the publisher records spans of this trace
+        self.tracestate = tracestate  # vendor data of tracing systems; empty: none
 
     def traceparent(self) -> str:
         """Return the form in which it travels."""
@@ -51,7 +51,7 @@ class TraceContext:
 
 
 def context_of(headers: Headers) -> TraceContext | None:
-    """Return the context that a message brought, None when it has none that is valid."""
+    """Return the context of a message, None when it has no valid one."""
     context = read_traceparent(traceparent_in(headers))
     if context is not None and headers.user_properties is not None:
         context.tracestate = _tracestate_in(headers.user_properties)
@@ -59,7 +59,7 @@ def context_of(headers: Headers) -> TraceContext | None:
 
 
 def traceparent_in(headers: Headers) -> str:
-    """Return the text that may be a context, empty when there is none: for whoever wants to know little of many."""
+    """Return the text that may be a context, empty when there is none. Cheaper than `context_of`."""
     properties = headers.user_properties
     if properties is not None:
         for name, value in properties:
@@ -69,7 +69,7 @@ def traceparent_in(headers: Headers) -> str:
 
 
 def read_traceparent(value: str) -> TraceContext | None:
-    """Return what a traceparent says, None when it is not valid (3.2.2)."""
+    """Parse a traceparent; return None when it is not valid (3.2.2)."""
     if len(value) < TRACEPARENT_CHARS:
         return None
     if value[2] != "-" or value[SPAN_ID_AT - 1] != "-" or value[FLAGS_AT - 1] != "-":

@@ -1,7 +1,7 @@
-"""What is noted of traced messages while they pass: small records, of which spans are made elsewhere, later.
+"""Records of traced messages: small values from which spans are made later, elsewhere.
 
-Times are wall clock milliseconds. A span that others are below has its id from here, as 64 bits; the others get theirs
-when they are made. Names and attributes of spans are `gateway.observability.trace_spans`.
+Times are wall clock milliseconds. A span with children gets its id here, as 64 bits; other spans get theirs when they
+are made. `gateway.observability.trace_spans` has the names and attributes of spans.
 """
 
 from typing import Final, final
@@ -9,14 +9,14 @@ from typing import Final, final
 from sluicegate.messaging.observability.trace_context import TraceContext
 
 WRITTEN: Final = "written"  # its commit is on disk
-ELIDED: Final = "elided"  # its consumers had settled it before it had to be written
-NOT_STORED: Final = "not_stored"  # the store could not take it, and the publisher was told
-GIVEN_BACK: Final = "given_back"  # its consumer went, or took too long: the queue has it again
+ELIDED: Final = "elided"  # its consumers settled it before it had to be written
+NOT_STORED: Final = "not_stored"  # the store refused it, and the publisher was told
+GIVEN_BACK: Final = "given_back"  # its consumer disconnected, or took too long: it is in the queue again
 
 
 @final
 class PublishTraced:
-    """Messages of one context came in a batch, and were handed to everybody who is to have them, or refused."""
+    """Messages of one context arrived in a batch, and were routed to all their destinations, or refused."""
 
     def __init__(
         self,
@@ -32,25 +32,25 @@ class PublishTraced:
     ) -> None:
         self.context = context
         self.vpn = vpn
-        self.topic = topic  # of the first of them
+        self.topic = topic  # of the first message
         self.client = client
         self.qos = qos
         self.received_ms = received_ms
-        self.is_begun = is_begun  # the context is ours: its parent id is that of this very span
+        self.is_begun = is_begun  # the context was made here: its parent id is the id of this span
         self.count = 1
-        self.payload_bytes = payload_bytes  # of all of them
-        self.refusal = ""  # what the publisher was told; empty: nothing was refused
-        self.is_routed = True  # False: nobody is there for them
+        self.payload_bytes = payload_bytes  # of all messages
+        self.refusal = ""  # the reason given to the publisher; empty: not refused
+        self.is_routed = True  # False: no destination exists for them
 
     def add(self, payload_bytes: int) -> None:
-        """Count one more of them."""
+        """Count one more message."""
         self.count += 1
         self.payload_bytes += payload_bytes
 
 
 @final
 class SpoolTraced:
-    """Messages of one context reached the store, or need it no more."""
+    """Messages of one context reached the store, or no longer need it."""
 
     def __init__(self, context: TraceContext, *, received_ms: int, done_ms: int, outcome: str) -> None:
         self.context = context
@@ -62,7 +62,7 @@ class SpoolTraced:
 
 @final
 class DeliveryTraced:
-    """A message left a queue for a consumer, and what that said of it, once it has."""
+    """A message left a queue for a consumer."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class DeliveryTraced:
         delivered_ms: int,
     ) -> None:
         self.context = context
-        self.delivery_id = delivery_id  # of the span of the delivery, under which that of the settlement is
+        self.delivery_id = delivery_id  # of the delivery's span, the parent of the settlement's
         self.vpn = vpn
         self.queue = queue
         self.partition = partition
@@ -98,7 +98,7 @@ class DeliveryTraced:
 
 @final
 class SettlementTraced:
-    """What became of a delivery."""
+    """The outcome of a delivery."""
 
     def __init__(self, delivery: DeliveryTraced, *, outcome: str, settled_ms: int) -> None:
         self.delivery = delivery
@@ -108,14 +108,14 @@ class SettlementTraced:
 
 @final
 class MoveTraced:
-    """A message is on its way from a queue to another: dead, or because an operator wants it so."""
+    """A message moves from a queue to another: dead-lettered, or moved by an operator."""
 
     def __init__(self, context: TraceContext, *, vpn: str, queue: str, target: str, reason: str, moved_ms: int) -> None:
         self.context = context
         self.vpn = vpn
         self.queue = queue
         self.target = target
-        self.reason = reason  # why it is dead; empty: it is not
+        self.reason = reason  # why it is dead-lettered; empty: it is not
         self.moved_ms = moved_ms
 
 
@@ -124,7 +124,7 @@ TraceRecord = PublishTraced | SpoolTraced | DeliveryTraced | SettlementTraced | 
 
 @final
 class TraceBuffer:
-    """Records that wait to be made into spans. Beyond its bound they are dropped, and counted."""
+    """Records that wait to become spans. Beyond its limit they are dropped and counted."""
 
     def __init__(self, *, records_max: int) -> None:
         self.records_max = records_max
@@ -132,14 +132,14 @@ class TraceBuffer:
         self._records: list[TraceRecord] = []
 
     def add(self, record: TraceRecord) -> None:
-        """Keep a record, if there is room."""
+        """Add a record, if there is room."""
         if len(self._records) < self.records_max:
             self._records.append(record)
         else:
             self.dropped_count += 1
 
     def take(self) -> list[TraceRecord]:
-        """Return everything that waits; it waits no more."""
+        """Return all records and clear the buffer."""
         records = self._records
         self._records = []
         return records

@@ -1,11 +1,11 @@
-"""Which messages are traced, and what is noted when they come in and when the store has them.
+"""Select the messages to trace, and record when they arrive and when the store has them.
 
-A message is traced by what it carries: each place that it passes looks at its context again and decides alike, so that
-nothing about traces is kept for messages that wait, in memory or on disk. All of it is asked for a batch; one without
-headers costs a look at that.
+A message is traced by its trace context: each place that the message passes reads the context and decides alike, so
+waiting messages carry no tracing state, in memory or on disk. The checks are made for a batch; a batch without headers
+costs one look at its header column.
 
-What is noted of queues and consumers is `messaging.partitions.trace`; spans are made by
-`gateway.observability.trace_spans`.
+See also: records of queues and consumers (`messaging.partitions.trace`), and spans
+(`gateway.observability.trace_spans`).
 """
 
 from collections.abc import Mapping
@@ -37,27 +37,27 @@ _BEHIND_ALL_DIGITS: Final = "g"
 
 @final
 class TraceSampler:
-    """Chooses by the names and the meaning of OpenTelemetry's samplers `traceidratio` and `parentbased_traceidratio`.
+    """Samples traces with the names and the meaning of OpenTelemetry's `traceidratio` and `parentbased_traceidratio`.
 
-    With `is_parent_based` whoever began a trace has decided. Otherwise, and for traces that begin here, a share of
-    `ratio` is taken, by the trace's id, so that everybody with the same ratio takes the same ones.
+    With `is_parent_based` the application that began a trace has decided. Otherwise, and for traces that begin here, a
+    share of `ratio` is sampled by trace id, so that all parties with the same ratio sample the same traces.
     """
 
     def __init__(self, *, ratio: float, is_parent_based: bool, begins: bool, seed: int) -> None:
-        self.begins = begins and ratio > 0.0  # messages without context get one
+        self.begins = begins and ratio > 0.0  # messages without a context get one
         self.is_parent_based = is_parent_based
         self._bound = round(ratio * _IDS)  # of the lower half of a trace id
         self._bound_digits = f"{self._bound:016x}" if self._bound < _IDS else _BEHIND_ALL_DIGITS
         self._gap_max = 2.0 / ratio - 2.0 if ratio > 0.0 else 0.0
-        self._gap_rest = 0.0  # what the last gap was longer than the messages passed by for it
+        self._gap_rest = 0.0  # how much the last gap exceeded the messages it skipped
         self._seed = seed
         self._drawn = 0
         self._gap = self._next_gap()
 
     def takes(self, traceparent: str) -> bool:
-        """Return whether the messages of a trace are traced here, if this text is a context at all.
+        """Return whether the messages of a trace are traced here, if this text is a trace context at all.
 
-        One character decides, or sixteen: most are not taken, and to read all of it takes ten times as long.
+        One character decides, or sixteen: most messages are not sampled, and a full parse takes ten times as long.
         """
         if self.is_parent_based:
             return traceparent[TRACEPARENT_CHARS - 1] in _SAMPLED_DIGITS
@@ -70,12 +70,12 @@ class TraceSampler:
         return drawn or 1
 
     def new_context(self) -> TraceContext:
-        """Return the context of a trace that begins here."""
+        """Return the context of a new trace."""
         low = self.id() % self._bound
         return TraceContext(f"{self.id():016x}{low or 1:016x}", f"{self.id():016x}", is_sampled=True)
 
     def next_to_begin(self, start: int, count: int) -> int:
-        """Return the first of the rows from `start` that begins a trace; `count` when none of them does."""
+        """Return the first row from `start` that begins a trace; `count` when none does."""
         row = start + self._gap
         if row >= count:
             self._gap = row - count
@@ -84,7 +84,7 @@ class TraceSampler:
         return row
 
     def _next_gap(self) -> int:
-        """Return how many messages to pass by: evenly spread, so that on average the ratio is met."""
+        """Return how many messages to skip: evenly distributed, so that the ratio is met on average."""
         gap = self._gap_rest + self._gap_max * (self.id() / _IDS)
         whole = int(gap)
         self._gap_rest = gap - whole
@@ -93,7 +93,7 @@ class TraceSampler:
 
 @final
 class Tracing:
-    """Traces of one message VPN; that of the node itself, whose VPN has no name, is for the spool."""
+    """Traces of one message VPN; that of the node, with an empty VPN name, is for the spool."""
 
     def __init__(
         self,
@@ -108,23 +108,23 @@ class Tracing:
         self.buffer = buffer
         self.vpn = vpn
         self._sampler = sampler
-        self._topics = topics  # of messages that are traced; none: all
-        self._queues = queues  # whose deliveries are noted; none: all
+        self._topics = topics  # of traced messages; empty: all
+        self._queues = queues  # whose deliveries are recorded; empty: all
         self._natives = natives
         self._wanted: dict[str, bool] = {}  # by topic
 
     def of(self, vpn: str) -> "Tracing":
-        """Return the same for a message VPN."""
+        """Return the same settings for a message VPN."""
         return Tracing(
             self.buffer, self._sampler, topics=self._topics, queues=self._queues, natives=self._natives, vpn=vpn
         )
 
     def wants_queue(self, name: str) -> bool:
-        """Return whether deliveries of a queue are to be noted."""
+        """Return whether deliveries of a queue are recorded."""
         return not self._queues or any(matches(each, name) for each in self._queues)
 
     def new_span_id(self) -> int:
-        """Return an id for a span that others are below."""
+        """Return an id for a span that has children."""
         return self._sampler.id()
 
     def context(self, batch: MessageBatch, headers: Headers | None, row: int) -> TraceContext | None:
@@ -139,14 +139,14 @@ class Tracing:
     # --- publishing ---
 
     def begin(self, batch: MessageBatch, publishes: list[PublishTraced]) -> MessageBatch:
-        """Note the traced messages of a batch in `publishes`, and give some without context one.
+        """Record the traced messages of a batch in `publishes`, and give some messages without a context one.
 
-        Return the batch, made anew if it has changed.
+        Return the batch, or a new one if it has changed.
         """
         column = batch.headers()
         if column is not None:
             self._note_publishes(batch, column, publishes)
-        if not self._sampler.begins or not batch.publisher:  # without one it is the broker's own word
+        if not self._sampler.begins or not batch.publisher:  # without a publisher it is a message of the broker itself
             return batch
         count = batch.count
         row = self._sampler.next_to_begin(0, count)
@@ -166,7 +166,7 @@ class Tracing:
         return batch if changed is None else batch.with_headers(changed)
 
     def published(self, publishes: list[PublishTraced], refusal: int, *, is_routed: bool) -> None:
-        """Keep what was noted of a batch, with what became of it."""
+        """Keep the records of a batch, with its outcome."""
         for record in publishes:
             record.refusal = "" if refusal == ADMITTED else REFUSAL_TEXTS[refusal]
             record.is_routed = is_routed
@@ -212,7 +212,7 @@ class Tracing:
     # --- the store ---
 
     def stored(self, batch: MessageBatch, outcome: str, wall_ms: int) -> None:
-        """Note the traced messages of a batch whose fate in the store is known."""
+        """Record the traced messages of a batch whose outcome in the store is known."""
         column = batch.headers()
         if column is None:
             return

@@ -1,1 +1,1 @@
-"""Which destinations get a message on a topic: routes, Deliver-To-One, and virtual destinations."""
+"""Find the destinations of a message: routes, Deliver-To-One, and virtual destinations."""

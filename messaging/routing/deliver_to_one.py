@@ -1,13 +1,13 @@
-"""Deliver-To-One: of the clients that get a direct copy of a message, its publisher wants one only to have it.
+"""Deliver-To-One: send a direct message to one of the clients that subscribe to its topic, as its publisher asked.
 
-Who it is: every subscription that is deliver-always gets the message all the same; of the other clients those of the
-best priority that are connected take turns. A client gets one copy at most, also when it has its turn and a
-deliver-always subscription; the turn counts. Messages for queues and for shared groups are not concerned (but for a
-queue that is one client's subscription, with `QueueTarget.turns`), and nobody who is away is waited for.
+Every deliver-always subscription gets the message. Of the other clients, the connected ones of the best priority take
+turns. A client gets at most one copy, also when it has the turn and a deliver-always subscription; the turn counts.
+Deliver-To-One does not concern messages for queues and shared groups, except a queue that is the subscription of one
+client (`QueueTarget.turns`). It does not wait for a disconnected client.
 
-Subscriptions say the rest: `Subscription.priorities` is what one asked for, `Subscriber.priority` is for those that
-asked for nothing. A turn is remembered with the client that had it, not with a topic: so a client that gets messages
-of a thousand topics gets its share of them, and not each topic's first.
+`Subscription.priorities` is what a subscription asked for; `Subscriber.priority` applies to subscriptions that asked
+for nothing. A turn is remembered with the client, not with a topic: a client that subscribes to a thousand topics gets
+its share of them, not the first message of each.
 """
 
 from typing import Final, final
@@ -20,7 +20,7 @@ PRIORITY_BEST: Final = 1
 PRIORITY_WORST: Final = 4
 PRIORITIES_ALLOWED: Final = "P1 (the best) to P4, or DA (deliver always)"
 
-SHARINGS_CACHED_MAX: Final = 1024  # routes, of one publisher; all of them go when there are more
+SHARINGS_CACHED_MAX: Final = 1024  # routes, of one publisher; the cache is cleared when it is full
 
 _BY_TEXT: Final = {"P1": 1, "P2": 2, "P3": 3, "P4": 4, "DA": DELIVER_ALWAYS}
 
@@ -45,7 +45,8 @@ def priority_text(priority: int) -> str:
 def priorities_of(texts: list[str]) -> tuple[int, ...]:
     """Return what the texts of one subscription ask for: a priority, deliver-always, or both. Raises PriorityInvalid.
 
-    Both make it two subscriptions to the same topic. None of them: as the client's other subscriptions.
+    With both, the subscription counts as two subscriptions to the same topic. With neither, the client's priority
+    applies.
     """
     if not texts:
         return ()
@@ -59,7 +60,7 @@ def priorities_of(texts: list[str]) -> tuple[int, ...]:
 def whose_turn(
     space: TopicSpace, batch: MessageBatch, row: int, receivers: list[Subscriber]
 ) -> tuple[list[Subscriber], Subscriber | None]:
-    """Return who of these receivers gets a message for one in any case, and whose turn it is. No turn is taken."""
+    """Return the receivers that get a message in any case, and the receiver whose turn it is. No turn is taken."""
     sharing = _Sharing(_matching(space, batch, row))
     there = set(receivers)
     candidates = sharing.candidates(there)
@@ -67,7 +68,7 @@ def whose_turn(
 
 
 def asks_for_one(batch: MessageBatch, rows: list[int] | None) -> bool:
-    """Return whether the publisher of some of these rows (None: all) wants Deliver-To-One."""
+    """Return whether the publisher of some of these rows (None: all) asked for Deliver-To-One."""
     column = batch.headers()
     if column is None:
         return False
@@ -77,19 +78,20 @@ def asks_for_one(batch: MessageBatch, rows: list[int] | None) -> bool:
 
 @final
 class DeliverToOne:
-    """Shares the messages of one publisher out."""
+    """Distribute the Deliver-To-One messages of one publisher."""
 
     def __init__(self, space: TopicSpace) -> None:
         self._space = space
-        self._generation = -1  # of the space, that what follows was found under
+        self._generation = -1  # generation of the topic space that the entries below belong to
         self._sharings: dict[Route, _Sharing] = {}
 
     def hands(
         self, route: Route, batch: MessageBatch, rows: list[int], receivers: list[Subscriber]
     ) -> dict[Subscriber, list[int]]:
-        """Return which rows each of the receivers gets, in the order given.
+        """Return the rows that each receiver gets, in the order given.
 
-        `receivers` are the clients of the route that get direct copies; rows that do not ask for one go to all.
+        `receivers` are the clients of the route that get direct copies. Rows that do not ask for Deliver-To-One go to
+        all.
         """
         hands: dict[Subscriber, list[int]] = {}
         candidates: list[Subscriber] = []
@@ -123,7 +125,7 @@ class DeliverToOne:
         return hands
 
     def _sharing(self, route: Route, batch: MessageBatch, row: int) -> "_Sharing":
-        """Return who shares on a route, which is the one of this row."""
+        """Return the clients that share the messages of the route of this row."""
         if self._generation != self._space.generation or len(self._sharings) >= SHARINGS_CACHED_MAX:
             self._sharings.clear()
             self._generation = self._space.generation
@@ -135,7 +137,7 @@ class DeliverToOne:
 
 @final
 class _Sharing:
-    """The clients that subscribe to a topic, by the best priority that each of them has."""
+    """The clients that subscribe to a topic, by the best priority of each."""
 
     def __init__(self, subscriptions: list[Subscription]) -> None:
         always: dict[Subscriber, None] = {}
@@ -155,7 +157,7 @@ class _Sharing:
                 self._tiers.append(of_tier)
 
     def candidates(self, receivers: set[Subscriber]) -> list[Subscriber]:
-        """Return the connected clients of the best priority that has any, whose turn was longest ago first."""
+        """Return the connected clients of the best priority that has any, the least recently chosen first."""
         for tier in self._tiers:
             connected = [each for each in tier if each.address is not None and each in receivers]
             if connected:
@@ -169,7 +171,7 @@ def _last_turn(subscriber: Subscriber) -> int:
 
 
 def _matching(space: TopicSpace, batch: MessageBatch, row: int) -> list[Subscription]:
-    """Return the clients' subscriptions that a message meets, those with a queue of their own among them."""
+    """Return the client subscriptions that match a message, including those with a queue of their own."""
     topic = batch.topic_of(row)
     met: list[Subscription] = []
     for found in space.matching(topic):

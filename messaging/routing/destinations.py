@@ -1,6 +1,6 @@
-"""What may stand behind a subscription: a client's connection, a queue, a shared group.
+"""The destinations of subscriptions: the connection of a client, a queue, a shared group.
 
-Who has which, and who gets a message on a topic, is `messaging.routing.routes`.
+`messaging.routing.routes` holds the subscriptions and finds the receivers of a topic.
 """
 
 from typing import Final, final
@@ -30,7 +30,7 @@ class PartitionTarget:
 
 @final
 class QueueTarget:
-    """A queue as publishers see it. Its actor keeps the fields true."""
+    """A queue as publishers see it. The queue's actor keeps the fields up to date."""
 
     def __init__(self, name: str, gate: QueueGate, pressure: Pressure, *, durable: bool) -> None:
         self.name = name
@@ -42,12 +42,12 @@ class QueueTarget:
         self.slots: bytes | None = (
             None  # of messaging.queues.assignment.slots; None: the hash modulo the number of partitions
         )
-        self.key_source: KeySource | None = None  # of the keys that publishers did not give
-        self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
-        self.selector: Selector | None = None  # what it takes of its topics' messages; None: all
-        self.turns: Subscriber | None = None  # its place among sharers of Deliver-To-One messages; None: it gets all
+        self.key_source: KeySource | None = None  # of keys that publishers did not set
+        self.exceptions: list[TopicFilter] = []  # messages on topics that match one of these do not enter the queue
+        self.selector: Selector | None = None  # selects among the messages of its topics; None: all
+        self.turns: Subscriber | None = None  # the client it shares Deliver-To-One messages as; None: it gets all
         self.priorities: tuple[int, ...] = ()  # there: 1 to 4, DELIVER_ALWAYS, or both
-        self.watcher: Address | None = None  # who hears of its consumers: those that select say what comes into it
+        self.watcher: Address | None = None  # is told of its consumers: their selectors decide what enters the queue
 
     def partition_of(self, key_hash: int) -> int:
         """Return the partition for a key hash."""
@@ -64,15 +64,15 @@ class QueueTarget:
 
 @final
 class Subscriber:
-    """A client with subscriptions: its connection for direct messages, its queue for guaranteed ones."""
+    """A client with subscriptions: its connection takes direct messages, its queue guaranteed ones."""
 
     def __init__(self, client: str, key: str = "") -> None:
         self.client = client  # as operators see it
-        self.key = key or client  # nobody else has it; a client of MQTT goes by its identifier, in which is no NUL
-        self.address: Address | None = None  # None while the client is away
+        self.key = key or client  # unique; for MQTT the client identifier, which contains no NUL
+        self.address: Address | None = None  # None while the client is disconnected
         self.pressure: Pressure | None = None  # of its connection
         self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
-        self.priority = 1  # for Deliver-To-One, where its subscription asks for nothing: 1 to 4, or DELIVER_ALWAYS
+        self.priority = 1  # for Deliver-To-One, where a subscription names none: 1 to 4, or DELIVER_ALWAYS
         self.last_turn = 0  # number of the last Deliver-To-One message that it was chosen for
 
     def __repr__(self) -> str:
@@ -90,8 +90,8 @@ class Subscription:
     ) -> None:
         self.subscriber = subscriber
         self.qos = qos
-        self.selector = selector  # None: it wants every message
-        self.priorities = priorities  # for Deliver-To-One: 1 to 4, DELIVER_ALWAYS, or both; empty: the client's own
+        self.selector = selector  # None: every message
+        self.priorities = priorities  # for Deliver-To-One: 1 to 4, DELIVER_ALWAYS, or both; empty: the client's one
 
 
 @final
@@ -103,38 +103,38 @@ class ShareGroup:
         self.filter_text = filter_text
         self.members: dict[str, Subscriber] = {}  # key -> member; changed by `join` and `leave`
         self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
-        self.queue_members: dict[str, None] = {}  # keys of members that get direct messages by the queue, too
-        self._order: list[Subscriber] = []  # the members as they joined
+        self.queue_members: dict[str, None] = {}  # keys of members that get direct messages through the queue as well
+        self._order: list[Subscriber] = []  # the members in the order they joined
         self._turn = 0
 
     def join(self, member: Subscriber) -> None:
-        """Take in a client, or the one that is this client now."""
+        """Add a client, or replace the member that has its key."""
         if member.key in self.members:
             self._order.remove(self.members[member.key])
         self.members[member.key] = member
         self._order.append(member)
 
     def leave(self, key: str) -> None:
-        """Let a member go."""
+        """Remove a member."""
         self._order.remove(self.members.pop(key))
         self.queue_members.pop(key, None)
 
     def queue_of(self, member: Subscriber) -> QueueTarget | None:
-        """Return the queue by which a member gets the direct messages that are its turn; None: by its address."""
+        """Return the queue through which a member gets direct messages; None: it gets them at its address."""
         return self.queue if member.key in self.queue_members else None
 
     def next_member(self) -> Subscriber | None:
-        """Return the connected member whose turn it is, or None when all are away. The turn is taken."""
+        """Return the connected member whose turn it is, and take the turn; None when all are disconnected."""
         member, turn = self._whose_turn()
         self._turn = turn
         return member
 
     def whose_turn(self) -> Subscriber | None:
-        """Return the connected member whose turn it is, or None when all are away. It stays its turn."""
+        """Return the connected member whose turn it is, without taking the turn; None when all are disconnected."""
         return self._whose_turn()[0]
 
     def _whose_turn(self) -> tuple[Subscriber | None, int]:
-        """Return who is next, and where the turn is then."""
+        """Return the next member, and the position of the turn after it."""
         count = len(self._order)
         for step in range(count):
             member = self._order[(self._turn + step) % count]
@@ -149,11 +149,8 @@ class ShareGroup:
 Destination = Subscription | QueueTarget | ShareGroup
 
 
-# Dealing direct messages out to the members of a shared group, one after the other.
-
-
 def deal_to_members(group: ShareGroup, batch: MessageBatch) -> list[tuple[Subscriber, MessageBatch]]:
-    """Return what each connected member gets of a batch; nothing when all are away. Turns are taken."""
+    """Distribute a batch over the connected members and take their turns; return nothing when all are disconnected."""
     hands: dict[Subscriber, list[int]] = {}
     for row in range(batch.count):
         member = group.next_member()

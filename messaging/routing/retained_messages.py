@@ -1,9 +1,9 @@
-"""The retained messages of a message VPN: by topic, and within limits of their bytes and their number.
+"""The retained messages of a message VPN, by topic, within limits on their size and number.
 
-What one counts for is what a message counts for in a queue that is never written (messaging.message.usage), its topic
-once more, for the words of the tree that finds it, and NODE_BYTES for each level that no other topic has. How the tree
-is walked is `messaging.topics.retained`; who is told of a refusal, and who has its message delivered and not retained
-instead, is `actors.publishing.publisher`. Not thread-safe.
+A retained message counts as much as a message in a queue that is never written (messaging.message.usage), plus its
+topic again for the words of the tree, plus NODE_BYTES for each level that no other topic shares. The tree is
+`messaging.topics.retained`; `actors.publishing.publisher` reports refusals, or delivers a message without retaining it.
+Not thread-safe.
 """
 
 from typing import Final, final
@@ -19,11 +19,11 @@ from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.topics.retained import RetainedScan, RetainedTopics
 from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX, TopicFilter
 
-# Of rows on their way to the store, which no limit of what is retained bounds: those of one topic may be many. It is as
-# much as the largest MQTT packet that is taken by default, and a sixth of a second of a disk that writes 100 MB in one.
-UNWRITTEN_HIGH_BYTES: Final = 16 << 20  # from here on who retains something is not read from
-UNWRITTEN_LOW_BYTES: Final = 4 << 20  # until no more is left than this
-ROW_BYTES: Final = 512  # of each, for the objects that bring it there
+# Rows on their way to the store. The limits on retained messages do not bound them: there may be many for one topic.
+# The mark is the largest MQTT packet taken by default, and what a disk of 100 MB/s writes in a sixth of a second.
+UNWRITTEN_HIGH_BYTES: Final = 16 << 20  # above this, publishers of retained messages are not read from
+UNWRITTEN_LOW_BYTES: Final = 4 << 20  # until no more than this is left
+ROW_BYTES: Final = 512  # of each, for the objects that carry it to the store
 
 NODE_BYTES: Final = 256  # measured: 230 to 305, with the table of a level that has one below it
 
@@ -41,10 +41,10 @@ class RetainedMessage:
 
 @final
 class RetainedMessages:
-    """What is retained, and how much more may be.
+    """The retained messages, and the room that is left.
 
-    Whatever takes no more room than before is admitted: a message in the place of one that is not smaller, a deletion.
-    What is beyond a limit that was lowered stays. Invariant: `usage_bytes` is the sum of what all of them count for.
+    A message that takes no more room than before is always admitted: one that replaces a message at least as large, and
+    a deletion. What exceeds a lowered limit stays. Invariant: `usage_bytes` is the sum of the usage of all messages.
     """
 
     def __init__(self) -> None:
@@ -54,33 +54,32 @@ class RetainedMessages:
         self.not_retained: dict[int, int] = {}  # verdict -> messages that were delivered only
         self.usage_exceeded = Exceedance(no_refusal_listener)
         self.count_exceeded = Exceedance(no_refusal_listener)
-        self.pressure: Final = Pressure(high_bytes=UNWRITTEN_HIGH_BYTES, low_bytes=UNWRITTEN_LOW_BYTES)  # of the store
-        self.unwritten_bytes: i64 = 0  # of rows that are on their way there
-        self._taken_bytes: i64 = 0  # in all, of what was new or larger
+        self.pressure: Final = Pressure(high_bytes=UNWRITTEN_HIGH_BYTES, low_bytes=UNWRITTEN_LOW_BYTES)  # by the store
+        self.unwritten_bytes: i64 = 0  # of rows on their way to the store
+        self._taken_bytes: i64 = 0  # total of what was new or grew
         self._taken_count: i64 = 0
         self._messages_bytes: i64 = 0
         self._topics: Final[RetainedTopics[RetainedMessage]] = RetainedTopics()
 
     def bound(self, usage_bytes_max: i64, count_max: i64) -> None:
-        """Let there be so much from now on."""
+        """Set the limits."""
         self.usage_bytes_max = usage_bytes_max
         self.count_max = count_max
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of retained messages."""
         return self._topics.count
 
     @property
     def usage_bytes(self) -> i64:
-        """What they count for."""
+        """The usage of all retained messages."""
         return self._messages_bytes + NODE_BYTES * (self._topics.node_count - 1)
 
     def verdict(self, batches: list[MessageBatch]) -> int:
         """Return ADMITTED, or why not all of these may be retained.
 
-        Several messages are looked at as if they had nothing in common: of one that is refused with others more may be
-        admitted alone.
+        Several messages are judged as if they shared nothing: some that are refused together may be admitted alone.
         """
         if self._is_roomy(batches):
             return ADMITTED
@@ -108,7 +107,7 @@ class RetainedMessages:
         return ADMITTED
 
     def _is_roomy(self, batches: list[MessageBatch]) -> bool:
-        """Return whether there is room however long the topics are: mostly there is, and nothing is looked up."""
+        """Return whether there is room in the worst case of topic lengths: mostly there is, and no topic is looked up."""
         size = self.usage_bytes
         count: i64 = self._topics.count
         for batch in batches:
@@ -117,11 +116,11 @@ class RetainedMessages:
         return size <= self.usage_bytes_max and count <= self.count_max
 
     def limit(self, verdict: int) -> str:
-        """Return what is allowed that a verdict is about."""
+        """Return the limit that a verdict refers to."""
         return str(self.count_max) if verdict == REFUSED_RETAINED_COUNT else f"{self.usage_bytes_max} bytes"
 
     def note_refusal(self, verdict: int, *, hears: bool) -> None:
-        """Count a message that is refused; or only not retained, of which its publisher hears nothing."""
+        """Count a message that is refused, or delivered without being retained; `hears`: its publisher is told."""
         counts = self.refused if hears else self.not_retained
         counts[verdict] = counts.get(verdict, 0) + 1
         if verdict == REFUSED_RETAINED_FULL:
@@ -130,7 +129,7 @@ class RetainedMessages:
             self.count_exceeded.refused(taken=self._taken_count, limit=self.count_max)
 
     def put(self, topic: str, message: RetainedMessage) -> None:
-        """Retain a message, in the place of another one of its topic, whatever the limits say."""
+        """Retain a message in the place of the one on its topic. Checks no limit."""
         before = self._topics.get(topic)
         usage_before = self.usage_bytes
         self._topics.put(topic, message)
@@ -142,18 +141,18 @@ class RetainedMessages:
         self._taken_bytes += max(0, self.usage_bytes - usage_before)
 
     def row_leaves(self, row_bytes: i64) -> None:
-        """Note a row, or several, that the store is to write."""
+        """Count a row, or several, that the store is to write."""
         self.unwritten_bytes += row_bytes
         self.pressure.level(self.unwritten_bytes, 0)
 
     def row_is_done(self, row_bytes: i64) -> list[Address]:
-        """Note that they are written, or never will be; return the publishers that may go on."""
+        """Count rows that are written, or never will be; return the publishers that may continue."""
         self.unwritten_bytes -= row_bytes
         assert self.unwritten_bytes >= 0, "a row is done once"
         return self.pressure.level(self.unwritten_bytes, 0)
 
     def remove(self, topic: str) -> bool:
-        """Delete what is retained on a topic; return whether there was something."""
+        """Delete the retained message of a topic; return whether there was one."""
         before = self._topics.get(topic)
         if before is None:
             return False
@@ -161,11 +160,11 @@ class RetainedMessages:
         return self._topics.remove(topic)
 
     def get(self, topic: str) -> RetainedMessage | None:
-        """Return what is retained on one topic."""
+        """Return the retained message of a topic."""
         return self._topics.get(topic)
 
     def scan(self, topic_filter: TopicFilter) -> RetainedScan[RetainedMessage]:
-        """Return a walk over what the filter matches, nothing of which is done yet."""
+        """Return a lazy walk over the messages that the filter matches."""
         return self._topics.scan(topic_filter)
 
     def check(self) -> None:
@@ -179,5 +178,5 @@ class RetainedMessages:
 
 
 def usage_of_row(batch: MessageBatch, row: int) -> i64:
-    """Return what one message counts for while it is retained, but for the levels of its topic."""
+    """Return the usage of one message while it is retained, without the levels of its topic."""
     return batch.usage_bytes_of(row, durable=False) + text_bytes(batch.topic_of(row))

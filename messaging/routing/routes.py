@@ -1,10 +1,9 @@
-"""Topic space: who gets a message on a topic.
+"""The topic space: find the receivers of a message by its topic.
 
-It joins the subscription index with what stands behind a subscription, `messaging.routing.destinations`. Routes are
-resolved once per topic and kept until a subscription changes. The router actor changes the space; everybody who
-publishes on this node's loop reads it. What virtual and composite destinations add to a topic's route is made by a
-`TopicExpander`, `messaging.routing.virtual.resolver`; without one, or with nothing to add, routes are what they are
-without.
+It joins the subscription index with the destinations of subscriptions (`messaging.routing.destinations`). A route is
+resolved once per topic and cached until a subscription changes. Only the router actor changes the space; every
+publisher on the node's loop reads it. A `TopicExpander` (`messaging.routing.virtual.resolver`) adds virtual and
+composite destinations; without one, or where it adds nothing, a route consists of the subscriptions alone.
 """
 
 from collections.abc import Hashable, Mapping
@@ -28,14 +27,10 @@ from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex, subscription_bytes
 from sluicegate.messaging.topics.syntax import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
 
-# What definitions of virtual destinations add to a route: copies under other topics, and what a refusal means.
-#
-# Routes themselves are `messaging.routing.routes`; how they come to have this, `messaging.routing.virtual.resolver`.
-
 
 @final
 class Forwarding:
-    """How a message goes out that definitions send on: what else a publisher has to know of a route. Immutable."""
+    """What a publisher has to know of a route whose messages definitions forward. Immutable."""
 
     __slots__ = (
         "copies",
@@ -60,49 +55,49 @@ class Forwarding:
         is_nowhere: bool,
     ) -> None:
         self.copies = copies  # what goes out under topics of its own
-        self.spared = spared  # queues that go without when they refuse
-        self.missing = missing  # target queues that there are not: the message is refused
-        self.lost = lost  # and those that go without
-        self.is_partial = is_partial  # what queues took before one refused stays theirs
-        self.is_concurrent = is_concurrent  # then also what queues take behind that one
-        self.is_nowhere = is_nowhere  # its definitions' selectors leave the message nobody
-        self.unmatched_count = sum([copy.route.is_empty for copy in copies])  # copies that nobody subscribes to
+        self.spared = spared  # queues that are skipped when they refuse
+        self.missing = missing  # target queues that do not exist: the message is refused
+        self.lost = lost  # target queues that do not exist and are skipped
+        self.is_partial = is_partial  # queues that took the message before one refused keep it
+        self.is_concurrent = is_concurrent  # then the queues after that one take it as well
+        self.is_nowhere = is_nowhere  # the selectors of its definitions leave the message no receiver
+        self.unmatched_count = sum([copy.route.is_empty for copy in copies])  # copies without a subscriber
 
 
 @final
 class Copy:
-    """A message under another topic: what definitions make of it, and who gets that."""
+    """A message under another topic, made by a definition, and its route."""
 
     __slots__ = ("marks", "route", "topic")
 
     def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]], route: "Route") -> None:
         self.topic = topic
-        self.marks = marks  # user properties that it has beyond the message's own
+        self.marks = marks  # user properties that the copy adds to those of the message
         self.route = route
 
 
 class Way(NamedTuple):
-    """A step on the way of a message that a definition sends on, or would, for explanations."""
+    """A step of a forwarded message, or of one that could be forwarded, for explanations."""
 
     topic: str  # where it leads; a queue's own topic for a queue
     definition: str  # in words
-    obstacle: str  # why this message does not go there; empty: it does
-    condition: str  # which messages do; empty: all
-    spares: bool  # a queue that refuses goes without
+    obstacle: str  # why this message does not take the step; empty: it does
+    condition: str  # which messages take the step; empty: all
+    spares: bool  # a queue that refuses is skipped
 
 
 NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic
 ROUTES_CACHED_MAX: Final = 65_536  # topics; the whole cache goes when it is full, or when a subscription changes
-PLACES_CACHED_MAX: Final = 1 << 22  # in their routes, where thousands may stand in each: some 32 MiB
+PLACES_CACHED_MAX: Final = 1 << 22  # in the cached routes, where thousands may stand in each: some 32 MiB
 
 
 @final
 class Route:
-    """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once.
+    """The receivers of the messages of one topic. Immutable; each subscriber, queue and group appears once.
 
-    Where somebody selects among the messages, or copies are made of them, it is nobody's route: `choices` has that of
-    each message.
+    Where subscriptions have selectors, or copies are made, the route itself is for no message: `choices` has the route
+    of each message.
     """
 
     __slots__ = (
@@ -127,26 +122,26 @@ class Route:
         choices: "RouteChoices | None" = None,
         forwarding: Forwarding | None = None,
     ) -> None:
-        self.choices = choices  # None: it is the same for all messages
-        self.forwarding = forwarding  # None: no definition sends on what comes this way
+        self.choices = choices  # None: the same route for all messages
+        self.forwarding = forwarding  # None: no definition forwards these messages
         self.direct = direct  # clients that subscribed for direct messages only
         self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
-        self.takers = [queue.turns for queue in queues if queue.turns is not None]  # places of queues that take turns
+        self.takers = [queue.turns for queue in queues if queue.turns is not None]  # clients of queues that take turns
         self.is_empty = not (direct or guaranteed or queues or groups or choices is not None or forwarding is not None)
-        self.places_count = len(direct) + len(guaranteed) + len(queues) + len(groups)  # what keeping it costs
+        self.places_count = len(direct) + len(guaranteed) + len(queues) + len(groups)  # the cost of caching it
         if choices is not None:
             self.places_count += choices.places_count()
         if forwarding is not None:
             self.places_count += sum([copy.route.places_count for copy in forwarding.copies])
-        # Where a guaranteed message goes when nobody else gets it: what most topics have.
+        # The route of a guaranteed message without another receiver; most topics have it.
         self.only_queue: QueueTarget | None = None
         if not direct and not groups and forwarding is None and len(guaranteed) + len(queues) == 1:
             self.only_queue = queues[0] if queues else guaranteed[0].queue
 
     def all_queues(self) -> list[QueueTarget]:
-        """Return every queue that a guaranteed message goes into, those of its copies too, each once."""
+        """Return every queue that gets a guaranteed message or one of its copies, each once."""
         found = dict.fromkeys(self.queues)
         for subscriber in self.guaranteed:
             if subscriber.queue is not None:
@@ -165,7 +160,7 @@ class Route:
 
 @final
 class Matches:
-    """The subscriptions that match one topic, by what stands behind them."""
+    """The subscriptions that match one topic, grouped by destination."""
 
     __slots__ = ("granted", "groups", "queues", "selecting")
 
@@ -176,23 +171,23 @@ class Matches:
         self.groups: dict[ShareGroup, None] = {}
 
     def places_count(self) -> int:
-        """Return how many places a route may have for them."""
+        """Return an upper bound for the receivers in a route of these subscriptions."""
         return len(self.granted) + len(self.selecting) + len(self.queues) + len(self.groups)
 
 
 class RouteChoices:
-    """The routes of a topic whose messages do not all go the same way: one for each set of selectors that one meets."""
+    """The routes of a topic whose messages take different routes: one for each set of selectors that a message matches."""
 
     def __init__(self) -> None:
-        self._selectors: dict[Selector, int] = {}  # each once, with its place
+        self._selectors: dict[Selector, int] = {}  # each once, with its position
         self._routes: dict[int, Route] = {}
 
     def bit_of(self, selector: Selector) -> int:
-        """Return the bit of a selector in the sets that `made` is asked for."""
+        """Return the bit of a selector in the sets that `made` takes."""
         return 1 << self._selectors.setdefault(selector, len(self._selectors))
 
     def met_by(self, batch: MessageBatch, row: int) -> int:
-        """Return the selectors that the message in a row of a batch meets."""
+        """Return the selectors that the message in a row of a batch matches."""
         met = 0
         for selector, place in self._selectors.items():
             if selector.matches(batch, row):
@@ -200,7 +195,7 @@ class RouteChoices:
         return met
 
     def route(self, batch: MessageBatch, row: int) -> Route:
-        """Return who gets the message in a row of a batch."""
+        """Return the route of the message in a row of a batch."""
         met = self.met_by(batch, row)
         route = self._routes.get(met)
         if route is None:
@@ -210,16 +205,16 @@ class RouteChoices:
         return route
 
     def places_count(self) -> int:
-        """Return how many places there may be in the routes that are kept, of which each has so many of selectors."""
+        """Return an upper bound for the receivers in the cached routes and their selectors."""
         routes_count = CHOICES_CACHED_MAX if len(self._selectors) > 8 else 1 << len(self._selectors)
         return routes_count * (1 + len(self._selectors) + self.others_count())
 
     def others_count(self) -> int:
-        """Return how many places each route may have beside those of its selectors."""
+        """Return an upper bound for the receivers in each route, apart from those with selectors."""
         return 0
 
     def made(self, met: int) -> Route:
-        """Return the route of messages that meet exactly these selectors."""
+        """Return the route of messages that match exactly these selectors."""
         raise AssertionError("choices are between routes")
 
 
@@ -236,11 +231,11 @@ class SelectingChoices(RouteChoices):
             self._asking.append((self.bit_of(found.selector), found))
 
     def others_count(self) -> int:
-        """Return how many there are that do not select, or have a selector that another has too."""
+        """Return the number of subscriptions that have no selector, or share one with another."""
         return self._matches.places_count()
 
     def made(self, met: int) -> Route:
-        """Return the route of messages that meet exactly these selectors."""
+        """Return the route of messages that match exactly these selectors."""
         granted = dict(self._matches.granted)
         queues = dict(self._matches.queues)
         for bit, found in self._asking:
@@ -254,14 +249,14 @@ class SelectingChoices(RouteChoices):
 
 
 class TopicExpander:
-    """What definitions add to the route of a topic. A class and no protocol, as `Address` is."""
+    """Adds virtual destinations to the route of a topic. A class and not a Protocol, for the reason given in `Address`."""
 
     def expanded(self, topic: str, matches: Matches) -> Route | None:
-        """Return the route of a topic that these subscriptions match; None when no definition has a say in it."""
+        """Return the route of a topic with these matching subscriptions; None when no definition applies to it."""
         raise AssertionError("an expander has definitions")
 
     def ways(self, topic: str, batch: MessageBatch, row: int) -> tuple[list[Way], str]:
-        """Return where definitions send a message on from a topic, and what keeps it from the topic's subscribers."""
+        """Return where definitions forward a message of a topic, and why the topic's own subscribers do not get it."""
         raise AssertionError("an expander has definitions")
 
 
@@ -270,29 +265,29 @@ class TopicSpace:
     """The subscriptions and retained messages of one message VPN."""
 
     def __init__(self, natives: Mapping[int, NativeFields] = NO_FORMS, vpn: str = DEFAULT_VPN) -> None:
-        self.row_prefix = row_prefix(vpn)  # before the keys of what is stored of it
-        self.natives = natives  # by `Headers.native_format`, of forms in which copies of messages have to be marked
+        self.row_prefix = row_prefix(vpn)  # before the keys of the VPN's stored rows
+        self.natives = natives  # by `Headers.native_format`: how to mark copies in native form
         self.retained = RetainedMessages()
-        self.refuses_unmatched = False  # guaranteed messages that nobody subscribes to
-        self.offline_count = 0  # direct messages dropped because their client, or their whole group, was away
-        self.unmatched_count = 0  # messages dropped because nobody subscribes to their topic
-        self.unmatched_refused_count = 0  # and refused
-        self.selects = False  # some topic has, or had, a route that is not the same for all of a publisher's messages
+        self.refuses_unmatched = False  # guaranteed messages without a subscriber are refused
+        self.offline_count = 0  # direct messages dropped because their client, or a whole group, was disconnected
+        self.unmatched_count = 0  # messages dropped because their topic has no subscriber
+        self.unmatched_refused_count = 0  # unmatched messages that were refused
+        self.selects = False  # some topic has, or had, a route that differs between messages of a publisher
         self.generation = 0  # rises with every change of a subscription
         self.turns_count = 0  # Deliver-To-One messages for which a client was chosen
-        self.filtered_count = 0  # messages that a definition sends on, and whose selectors leave them nobody
-        self.missing_count = 0  # messages for target queues that there are not, refused or not
+        self.filtered_count = 0  # forwarded messages whose selectors leave them no receiver
+        self.missing_count = 0  # messages for target queues that do not exist, refused or not
         self.expander: TopicExpander | None = None  # changed by `expand_with`
         self.tracing: Tracing | None = None  # None: no message is traced
-        self.subscriptions_bytes = 0  # that they, and members of groups, count for
+        self.subscriptions_bytes = 0  # usage of the subscriptions and of group members
         self._selectors_bytes: dict[tuple[TopicFilter, Hashable], int] = {}  # of subscriptions that have one
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
-        self._places_count = 0  # in them
+        self._places_count = 0  # in the cached routes
 
     @property
     def subscriptions_count(self) -> int:
-        """How many subscriptions there are, of clients, queues and groups."""
+        """The number of subscriptions of clients, queues and groups."""
         return self._index.count
 
     def subscribe(self, topic_filter: TopicFilter, key: Hashable, destination: Destination) -> bool:
@@ -301,7 +296,7 @@ class TopicSpace:
         selector: Selector | None = None
         if isinstance(destination, Subscription):
             selector = destination.selector
-            if topic_filter.is_everything():  # who subscribes to that looks on, and has no turns
+            if topic_filter.is_everything():  # a subscriber to everything is a monitor, and takes no turns
                 destination.priorities = (DELIVER_ALWAYS,)
         elif isinstance(destination, QueueTarget):
             selector = destination.selector
@@ -312,7 +307,7 @@ class TopicSpace:
         return is_new
 
     def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:
-        """Remove a subscription; return whether there was one."""
+        """Remove a subscription; return whether it existed."""
         self._changed()
         was_there = self._index.discard(topic_filter, key)
         if was_there:
@@ -321,7 +316,7 @@ class TopicSpace:
         return was_there
 
     def count_member(self, share_name: str, topic_filter: TopicFilter, *, joins: bool) -> None:
-        """Count a member of a group, or one that leaves: the group itself is one subscription, however many it has."""
+        """Count a member that joins or leaves a group; the group itself is one subscription, whatever its size."""
         size = subscription_bytes(topic_filter) + share_bytes(share_name)
         self.subscriptions_bytes += size if joins else -size
 
@@ -334,12 +329,12 @@ class TopicSpace:
             self.subscriptions_bytes += size
 
     def expand_with(self, expander: TopicExpander | None) -> None:
-        """Resolve all routes anew, with what these definitions add; told again when a queue makes them mean more."""
+        """Resolve all routes again, with these definitions; called again when a queue changes what they resolve to."""
         self._changed()
         self.expander = expander
 
     def route(self, topic: str) -> Route:
-        """Return who gets messages on a topic: with `choices`, who may get them."""
+        """Return the route of a topic; with `choices`, it lists all possible receivers."""
         route = self._routes.get(topic)
         if route is None:
             route = self._resolve(topic)
@@ -353,7 +348,7 @@ class TopicSpace:
         return route
 
     def route_of_row(self, batch: MessageBatch, row: int) -> Route:
-        """Return who gets the message in a row of a batch."""
+        """Return the route of the message in a row of a batch."""
         route = self.route(batch.topic_of(row))
         choices = route.choices
         return route if choices is None else choices.route(batch, row)
@@ -365,17 +360,17 @@ class TopicSpace:
             self._changed()
 
     def share_out(self, target: QueueTarget, place: Subscriber, priorities: tuple[int, ...]) -> None:
-        """Let a queue have Deliver-To-One messages in turn, as the subscription of one client that it is."""
+        """Give Deliver-To-One messages to a queue in turn, as the subscription of one client."""
         target.turns = place
         target.priorities = priorities
         self._changed()
 
     def matching(self, topic: str) -> list[Destination]:
-        """Return what stands behind each subscription that matches a topic, whatever it selects or keeps out."""
+        """Return the destination of each subscription that matches a topic, whatever it selects or excludes."""
         return self._index.match(topic)
 
     def trace(self, topic: str) -> list[tuple[str, Destination]]:
-        """Return every subscription that matches a topic with its filter, those that exceptions keep out too."""
+        """Return every subscription that matches a topic with its filter, including those that exceptions exclude."""
         return self._index.trace(topic)
 
     def entries(self) -> list[tuple[str, Destination]]:
@@ -389,7 +384,7 @@ class TopicSpace:
             self._places_count = 0
 
     def matches(self, topic: str) -> Matches:
-        """Return the subscriptions that match a topic, but for queues that except it."""
+        """Return the subscriptions that match a topic, without the queues that have an exception for it."""
         matches = Matches()
         queues_asking: dict[QueueTarget, None] = {}
         for found in self._index.match(topic):
@@ -428,7 +423,7 @@ def route_to(
     groups: dict[ShareGroup, None],
     forwarding: Forwarding | None = None,
 ) -> Route:
-    """Return the route to clients, each with the highest QoS that it was granted, to queues and groups."""
+    """Return the route to clients, each with the highest QoS granted to it, and to queues and groups."""
     return Route(
         [subscriber for subscriber, qos in granted.items() if qos == 0],
         [subscriber for subscriber, qos in granted.items() if qos > 0],

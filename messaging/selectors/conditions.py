@@ -1,8 +1,8 @@
-"""The conditions of a selector, in the logic of three values that SQL has: true, false, and unknown.
+"""The conditions of a selector, in SQL's three-valued logic: true, false, and unknown.
 
-Whatever is compared with nothing is unknown, NOT unknown is unknown, and a message is selected only where the whole is
-true. Values of unlike types (text, number, truth value, bytes) are neither equal nor unequal nor in any order: every
-comparison of them is false. What conditions compare is `messaging.selectors.operands`.
+A comparison with a missing value is unknown, NOT unknown is unknown, and a message is selected only where the whole is
+true. Values of different types (text, number, truth value, bytes) are neither equal nor unequal nor ordered: every
+comparison of them is false. The values compared are `messaging.selectors.operands`.
 """
 
 import re
@@ -25,41 +25,41 @@ GREATER: Final = 4
 GREATER_OR_EQUAL: Final = 5
 SIGNS: Final = ("=", "<>", "<", "<=", ">", ">=")
 
-LIKE_CHARS_MAX: Final = 4096  # of a text that is held against a pattern: with the longest ones 30 ms
+LIKE_CHARS_MAX: Final = 4096  # of a text that is matched against a pattern: with the longest ones 30 ms
 
 _TEXT_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
 
 
 class Condition:
-    """Something that is true, false or unknown of a message. `depth` counts the forms within each other."""
+    """A function of a message that is true, false or unknown. `depth` is the depth of nesting."""
 
     def __init__(self, depth: int, binds: int) -> None:
         self.depth = depth
         self.binds = binds  # BINDS_... of messaging.selectors.operands
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return TRUE, FALSE or UNKNOWN for a row of a batch, whose headers these are."""
+        """Return TRUE, FALSE or UNKNOWN for a row of a batch with these headers."""
         raise AssertionError("a condition asks something")
 
     def text(self) -> str:
-        """Return how it is written."""
+        """Return the condition as written."""
         raise AssertionError("a condition asks something")
 
     def text_in(self, binds: int) -> str:
-        """Return how it is written where something stands that binds as strongly as this."""
+        """Return the condition as written within a form that binds this strongly."""
         return self.text() if self.binds >= binds else f"({self.text()})"
 
 
 @final
 class AllOf(Condition):
-    """Conditions joined by AND: false when one is, else unknown when one is, else true."""
+    """Conditions joined by AND: false when one is false, else unknown when one is unknown, else true."""
 
     def __init__(self, conditions: list[Condition]) -> None:
         super().__init__(_depth_of(conditions), BINDS_AND)
         self._conditions = conditions
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return what they come to; those behind a false one are not asked."""
+        """Return the conjunction; conditions after a false one are not evaluated."""
         result = TRUE
         for condition in self._conditions:
             found = condition.truth(batch, row, headers)
@@ -70,20 +70,20 @@ class AllOf(Condition):
         return result
 
     def text(self) -> str:
-        """Return them with AND between them."""
+        """Return the conditions with AND between them."""
         return " AND ".join([each.text_in(BINDS_AND) for each in self._conditions])
 
 
 @final
 class AnyOf(Condition):
-    """Conditions joined by OR: true when one is, else unknown when one is, else false."""
+    """Conditions joined by OR: true when one is true, else unknown when one is unknown, else false."""
 
     def __init__(self, conditions: list[Condition]) -> None:
         super().__init__(_depth_of(conditions), BINDS_OR)
         self._conditions = conditions
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return what they come to; those behind a true one are not asked."""
+        """Return the disjunction; conditions after a true one are not evaluated."""
         result = FALSE
         for condition in self._conditions:
             found = condition.truth(batch, row, headers)
@@ -94,24 +94,24 @@ class AnyOf(Condition):
         return result
 
     def text(self) -> str:
-        """Return them with OR between them."""
+        """Return the conditions with OR between them."""
         return " OR ".join([each.text_in(BINDS_OR) for each in self._conditions])
 
 
 @final
 class Not(Condition):
-    """The opposite of a condition. How strongly NOT binds is a matter of the dialect."""
+    """The negation of a condition. The dialect decides how strongly NOT binds."""
 
     def __init__(self, condition: Condition, binds: int) -> None:
         super().__init__(condition.depth + 1, binds)
         self._condition = condition
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return the opposite; that of unknown is unknown."""
+        """Return the negation; that of unknown is unknown."""
         return opposite(self._condition.truth(batch, row, headers))
 
     def text(self) -> str:
-        """Return it with NOT before it."""
+        """Return the condition with NOT before it."""
         return "NOT " + self._condition.text_in(self.binds)
 
 
@@ -123,14 +123,14 @@ class IsTrue(Condition):
         self._operand = operand
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return the value; what is no truth value is unknown."""
+        """Return the value; unknown for a value that is no truth value."""
         value = self._operand.value(batch, row, headers)
         if isinstance(value, bool):
             return TRUE if value else FALSE
         return UNKNOWN
 
     def text(self) -> str:
-        """Return what stands there."""
+        """Return the operand as written."""
         return self._operand.text()
 
 
@@ -145,7 +145,7 @@ class Comparison(Condition):
         self._converts = converts
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return how the two compare."""
+        """Return the result of the comparison."""
         left = self._left.value(batch, row, headers)
         right = self._right.value(batch, row, headers)
         return compared(self._operator, left, right, self._converts)
@@ -177,7 +177,7 @@ class Between(Condition):
         return both(above_low, compared(LESS_OR_EQUAL, value, high, self._converts))
 
     def text(self) -> str:
-        """Return it as it is written."""
+        """Return the condition as written."""
         middle = "NOT BETWEEN" if self._negated else "BETWEEN"
         low = self._low.text_in(BINDS_SUM)
         return f"{self._operand.text_in(BINDS_SUM)} {middle} {low} AND {self._high.text_in(BINDS_SUM)}"
@@ -185,7 +185,7 @@ class Between(Condition):
 
 @final
 class In(Condition):
-    """`operand [NOT] IN ('a', 'b')`; unknown of what is no text."""
+    """`operand [NOT] IN ('a', 'b')`; unknown for a value that is no text."""
 
     def __init__(self, operand: Operand, texts: list[str], *, negated: bool) -> None:
         super().__init__(operand.depth + 1, BINDS_COMPARISON)
@@ -202,7 +202,7 @@ class In(Condition):
         return TRUE if (value in self._texts) != self._negated else FALSE
 
     def text(self) -> str:
-        """Return it as it is written."""
+        """Return the condition as written."""
         listed = ", ".join([quoted_text(each) for each in self._listed])
         return f"{self._operand.text_in(BINDS_SUM)} {'NOT IN' if self._negated else 'IN'} ({listed})"
 
@@ -210,7 +210,7 @@ class In(Condition):
 class Like(Condition):
     """`operand [NOT] LIKE 'pattern' [ESCAPE 'c']`: `%` is any text, `_` one character.
 
-    Unknown of what is no text, and of a text of more than LIKE_CHARS_MAX characters.
+    Unknown for a value that is no text, and for a text of more than LIKE_CHARS_MAX characters.
     """
 
     def __init__(self, operand: Operand, pattern: str, escape: str, *, negated: bool) -> None:
@@ -222,14 +222,14 @@ class Like(Condition):
         self._negated = negated
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return whether the whole value is of the pattern."""
+        """Return whether the whole value matches the pattern."""
         value = self._operand.value(batch, row, headers)
         if not isinstance(value, str) or len(value) > LIKE_CHARS_MAX:
             return UNKNOWN
         return TRUE if (self._expression.fullmatch(value) is not None) != self._negated else FALSE
 
     def text(self) -> str:
-        """Return it as it is written."""
+        """Return the condition as written."""
         escape = f" ESCAPE {quoted_text(self._escape)}" if self._escape else ""
         middle = "NOT LIKE" if self._negated else "LIKE"
         return f"{self._operand.text_in(BINDS_SUM)} {middle} {quoted_text(self._pattern)}{escape}"
@@ -249,19 +249,19 @@ class IsNull(Condition):
         return TRUE if (self._operand.value(batch, row, headers) is None) != self._negated else FALSE
 
     def text(self) -> str:
-        """Return it as it is written."""
+        """Return the condition as written."""
         return f"{self._operand.text_in(BINDS_SUM)} {'IS NOT NULL' if self._negated else 'IS NULL'}"
 
 
 def both(one: int, other: int) -> int:
-    """Return what two truths come to with AND between them."""
+    """Return the conjunction of two truths."""
     if one == FALSE or other == FALSE:
         return FALSE
     return UNKNOWN if one == UNKNOWN or other == UNKNOWN else TRUE
 
 
 def either(one: int, other: int) -> int:
-    """Return what two truths come to with OR between them."""
+    """Return the disjunction of two truths."""
     if one == TRUE or other == TRUE:
         return TRUE
     return UNKNOWN if one == UNKNOWN or other == UNKNOWN else FALSE
@@ -273,7 +273,7 @@ def opposite(truth: int) -> int:
 
 
 def compared(operator: int, left: UserPropertyValue, right: UserPropertyValue, converts: bool) -> int:
-    """Return how two values compare. With `converts`, a text beside a number or truth value is read as one."""
+    """Compare two values. With `converts`, a text beside a number or truth value is converted to that type."""
     if left is None or right is None:
         return UNKNOWN
     if isinstance(left, str):
@@ -290,11 +290,11 @@ def compared(operator: int, left: UserPropertyValue, right: UserPropertyValue, c
 
 
 def like_expression(pattern: str, escape: str) -> re.Pattern[str]:
-    """Return a pattern of LIKE as a regular expression for the whole of a text.
+    """Return a LIKE pattern as a regular expression for a whole text.
 
-    The escape character takes the meaning from `%`, `_` and itself; before anything else it is what it is.
-    What stands between two `%` is looked for once, from the left: the group is atomic. So a match costs at most the
-    length of the text times that of the pattern, whatever somebody writes.
+    The escape character makes `%`, `_` and itself literal; before any other character it is literal itself. The text
+    between two `%` is searched once, from the left: the group is atomic. So a match costs at most the length of the
+    text times that of the pattern, whatever the pattern.
     """
     pieces: list[str] = [""]
     index = 0
@@ -320,7 +320,7 @@ def _depth_of(conditions: list[Condition]) -> int:
 
 
 def _same(operator: int, equal: bool) -> int:
-    """Return how values compare that have no order."""
+    """Return the result of comparing values that have no order."""
     if operator == EQUAL:
         return TRUE if equal else FALSE
     if operator == UNEQUAL:
@@ -329,7 +329,7 @@ def _same(operator: int, equal: bool) -> int:
 
 
 def ordered(operator: int, left: int | float, right: int | float) -> bool:
-    """Return how two numbers compare, by their exact values."""
+    """Compare two numbers by their exact values."""
     if operator == EQUAL:
         return left == right
     if operator == UNEQUAL:
@@ -344,7 +344,7 @@ def ordered(operator: int, left: int | float, right: int | float) -> bool:
 
 
 def read_as(text: str, other: UserPropertyValue) -> UserPropertyValue:
-    """Return a text as a value of the type that the other side has, or None when it is none."""
+    """Convert a text to the type of the other side, or return None when it has no such value."""
     if isinstance(other, bool):
         word = text.lower()
         return word == "true" if word in ("true", "false") else None

@@ -1,14 +1,16 @@
-"""The dialect of ActiveMQ Classic's selectors, for those who have many of them and want them to mean what they meant.
+"""The dialects of selectors: the standard, and that of ActiveMQ Classic, for applications that rely on its meaning.
+
+ActiveMQ's differs from the standard as follows:
 
 - NOT binds stronger than any comparison: `NOT a = 1` is `(NOT a) = 1`. `=`, `<>` and IS bind weaker than the other
   comparisons, and conditions may be compared: `a = b > 1` is `a = (b > 1)`.
-- `<>` is NOT of `=`; something equals nothing: false; nothing equals nothing: true. So `'5' <> 5` is true.
-- Texts of properties have an order, and so have truth values. LIKE is false of what is no text, and a name by itself
-  of what is no truth value; what is missing stays unknown.
-- A text and `+` join. Division by zero has a result.
+- `<>` is NOT of `=`; a value equals nothing (a missing one): false; nothing equals nothing: true. So `'5' <> 5` is
+  true.
+- Texts of properties are ordered, and so are truth values. LIKE is false for a value that is no text, and a name by
+  itself is false for a value that is no truth value; a missing value stays unknown.
+- A text and `+` concatenate. Division by zero has a result.
 
-Everything else is the standard's, `messaging.selectors.dialects`. Java's types are not imitated:
-docs/decisions/0017.
+Java's types are not imitated: docs/decisions/0017.
 """
 
 import math
@@ -53,18 +55,13 @@ from sluicegate.messaging.selectors.operands import (
     Operand,
 )
 
-# The dialect in which selectors are read: how strongly words bind, what may be compared, and what forms come to.
-#
-# `Dialect` itself is that of the standard, SQL-92's as Jakarta Messaging 3.1, 3.8 has it. The parser asks it, when a
-# selector is made; what it makes knows no dialect. The other one is `messaging.selectors.dialects`.
-
 
 ALLOWED_OPERAND: Final = "a name, a constant, arithmetic with them, or a condition in parentheses"
 
 BINDS_BY_THE_STANDARD: Final[dict[str, int]] = {
     "OR": BINDS_OR,
     "AND": BINDS_AND,
-    "NOT": BINDS_COMPARISON,  # behind an operand: NOT LIKE and its kind
+    "NOT": BINDS_COMPARISON,  # after an operand: NOT LIKE and the like
     "IS": BINDS_COMPARISON,
     "LIKE": BINDS_COMPARISON,
     "BETWEEN": BINDS_COMPARISON,
@@ -78,14 +75,19 @@ BINDS_BY_THE_STANDARD: Final[dict[str, int]] = {
 
 
 class Dialect:
-    """The standard's, and the base of others. Those differ by what they override, never by a flag."""
+    """The standard: SQL-92 as in Jakarta Messaging 3.1, section 3.8. Base class of other dialects.
+
+    A dialect says how strongly words bind, what may be compared, and which conditions the parser makes. The parser asks
+    it when a selector is compiled; the compiled conditions know no dialect. Other dialects override methods; there are
+    no flags.
+    """
 
     def __init__(self, binds: dict[str, int], not_binds: int) -> None:
-        self.binds: Final = binds  # of what stands behind an operand
+        self.binds: Final = binds  # of the word after an operand
         self.not_binds: Final = not_binds  # of NOT before a condition
 
     def null(self, at: int) -> Operand:
-        """Return what NULL is where an operand stands. Raises SelectorError."""
+        """Return NULL as an operand. Raises SelectorError."""
         raise SelectorError("'NULL' where an operand has to stand", at=at, allowed="IS NULL, or " + ALLOWED_OPERAND)
 
     def value_of(self, condition: Condition, at: int) -> Operand:
@@ -93,28 +95,28 @@ class Dialect:
         raise SelectorError("a condition where a value has to stand", at=at, allowed="AND between two comparisons")
 
     def check_equality(self, left: Operand, at: int, right: Operand, right_at: int) -> None:
-        """Refuse, with SelectorError, what `=` and `<>` can be seen not to compare."""
+        """Raise SelectorError for operands of `=` and `<>` that are known to be incomparable."""
         if isinstance(left, Constant) and isinstance(right, Constant) and left.is_truth() != right.is_truth():
             raise SelectorError("a truth value compared with another constant", at=at, allowed="values of one type")
 
     def arithmetic(self, sign: str, left: Operand, right: Operand) -> Operand:
-        """Return two operands with one of `+ - * / %` between them."""
+        """Return two operands joined by one of `+ - * / %`."""
         return Arithmetic(sign, left, right)
 
     def holds(self, operand: Operand) -> Condition:
-        """Return a truth value that stands for itself."""
+        """Return the condition of a truth value that stands for itself."""
         return IsTrue(operand)
 
     def comparison(self, operator: int, left: Operand, right: Operand, *, converts: bool) -> Condition:
-        """Return two operands with one of the six signs between them."""
+        """Return a comparison of two operands with one of the six signs."""
         return Comparison(operator, left, right, converts=converts)
 
     def between(self, operand: Operand, low: Operand, high: Operand, *, negated: bool, converts: bool) -> Condition:
-        """Return whether an operand is within two bounds."""
+        """Return the condition that an operand is within two bounds."""
         return Between(operand, low, high, negated=negated, converts=converts)
 
     def like(self, operand: Operand, pattern: str, escape: str, *, negated: bool) -> Condition:
-        """Return whether an operand is of a pattern."""
+        """Return the condition that an operand matches a pattern."""
         return Like(operand, pattern, escape, negated=negated)
 
 
@@ -122,12 +124,12 @@ STANDARD: Final = Dialect(BINDS_BY_THE_STANDARD, BINDS_NOT)
 
 
 def check_ordered(operand: Operand, at: int) -> None:
-    """Refuse, with SelectorError, what can be seen to have no order."""
+    """Raise SelectorError for an operand that is known to have no order."""
     if not operand.may_have_order():
         raise SelectorError(f"{operand.text()} has no order", at=at, allowed="numbers; texts with = and <> only")
 
 
-JOINED_CHARS_MAX: Final = 1 << 16  # of texts that + joins, else 2000 words multiply a property that may be long
+JOINED_CHARS_MAX: Final = 1 << 16  # of texts joined by +, else 2000 words multiply a property that may be long
 
 _BINDS: Final = BINDS_BY_THE_STANDARD | {"=": BINDS_EQUALITY, "<>": BINDS_EQUALITY, "IS": BINDS_EQUALITY}
 
@@ -137,7 +139,7 @@ class ActiveMqDialect(Dialect):
     """ActiveMQ Classic 5 and 6: `SelectorParser.jj` and `org.apache.activemq.filter`."""
 
     def null(self, at: int) -> Operand:
-        """Return NULL, which is a constant that neither compares nor has an order: `NULL IS NULL`."""
+        """Return NULL, a constant that neither compares nor has an order: `NULL IS NULL`."""
         return Constant(None)
 
     def value_of(self, condition: Condition, at: int) -> Operand:
@@ -145,7 +147,9 @@ class ActiveMqDialect(Dialect):
         return TruthValue(condition)
 
     def check_equality(self, left: Operand, at: int, right: Operand, right_at: int) -> None:
-        """Refuse NULL on either side, and of two constants a truth value on the left with another on the right."""
+        """Refuse NULL on either side, and a constant truth value on the left with another kind of constant on the
+        right.
+        """
         for operand, place in ((left, at), (right, right_at)):
             if isinstance(operand, Constant) and operand.constant is None:
                 raise SelectorError("a comparison with NULL", at=place, allowed="IS NULL, IS NOT NULL")
@@ -153,11 +157,11 @@ class ActiveMqDialect(Dialect):
             raise SelectorError("a truth value compared with another constant", at=at, allowed="values of one type")
 
     def arithmetic(self, sign: str, left: Operand, right: Operand) -> Operand:
-        """Return arithmetic in which texts are joined, and a division by zero has a result."""
+        """Return arithmetic that concatenates texts, and in which division by zero has a result."""
         return ActiveMqArithmetic(sign, left, right)
 
     def holds(self, operand: Operand) -> Condition:
-        """Return what is false of other values."""
+        """Return a condition that is false for values that are no truth values."""
         return ActiveMqHolds(operand)
 
     def comparison(self, operator: int, left: Operand, right: Operand, *, converts: bool) -> Condition:
@@ -165,11 +169,11 @@ class ActiveMqDialect(Dialect):
         return ActiveMqComparison(operator, left, right, converts=converts)
 
     def between(self, operand: Operand, low: Operand, high: Operand, *, negated: bool, converts: bool) -> Condition:
-        """Return a range of whatever has an order."""
+        """Return a range over all ordered values."""
         return ActiveMqBetween(operand, low, high, negated=negated, converts=converts)
 
     def like(self, operand: Operand, pattern: str, escape: str, *, negated: bool) -> Condition:
-        """Return a pattern that is not met by what is no text."""
+        """Return a pattern that no value but a text matches."""
         return ActiveMqLike(operand, pattern, escape, negated=negated)
 
 
@@ -178,7 +182,7 @@ ACTIVEMQ: Final = ActiveMqDialect(_BINDS, BINDS_PRODUCT)
 
 @final
 class TruthValue(Operand):
-    """What a condition comes to, as a value: None where it is unknown."""
+    """The value of a condition: None where it is unknown."""
 
     def __init__(self, condition: Condition) -> None:
         super().__init__(condition.depth, condition.binds)
@@ -190,20 +194,20 @@ class TruthValue(Operand):
         return None if truth == UNKNOWN else truth == TRUE
 
     def text(self) -> str:
-        """Return the condition as it is written."""
+        """Return the text of the condition."""
         return self._condition.text()
 
     def may_have_order(self) -> bool:
-        """Return that it can be seen to have none."""
+        """Return False: a truth value is known to have no order here."""
         return False
 
 
 @final
 class ActiveMqHolds(IsTrue):
-    """A name by itself: false of what is no truth value."""
+    """A name by itself: false for a value that is no truth value."""
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return the value; unknown where there is none."""
+        """Return the value; unknown where it is missing."""
         value = self._operand.value(batch, row, headers)
         if value is None:
             return UNKNOWN
@@ -215,7 +219,7 @@ class ActiveMqComparison(Comparison):
     """Two operands and one of `= <> < <= > >=`, as ActiveMQ compares."""
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return how the two compare."""
+        """Return the result of the comparison."""
         left = self._left.value(batch, row, headers)
         right = self._right.value(batch, row, headers)
         return compared_as_activemq(self._operator, left, right, self._converts)
@@ -223,7 +227,7 @@ class ActiveMqComparison(Comparison):
 
 @final
 class ActiveMqBetween(Between):
-    """`operand [NOT] BETWEEN low AND high`, of texts too."""
+    """`operand [NOT] BETWEEN low AND high`, also for texts."""
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
         """Return `>= low AND <= high`, or when negated `< low OR > high`."""
@@ -240,10 +244,10 @@ class ActiveMqBetween(Between):
 
 @final
 class ActiveMqLike(Like):
-    """`operand [NOT] LIKE 'pattern'`: what is no text is not like anything, and so NOT LIKE is true of it."""
+    """`operand [NOT] LIKE 'pattern'`: only a text matches, so NOT LIKE is true for other values."""
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
-        """Return whether the whole value is of the pattern; unknown where there is none."""
+        """Return whether the whole value matches the pattern; unknown where it is missing."""
         value = self._operand.value(batch, row, headers)
         if value is None or (isinstance(value, str) and len(value) > LIKE_CHARS_MAX):
             return UNKNOWN
@@ -253,10 +257,10 @@ class ActiveMqLike(Like):
 
 @final
 class ActiveMqArithmetic(Arithmetic):
-    """Arithmetic of doubles as IEEE 754 has it, where `/` and `%` are always doubles; and texts that are joined."""
+    """Arithmetic of IEEE 754 doubles, in which `/` and `%` always take doubles; and concatenation of texts."""
 
     def value(self, batch: MessageBatch, row: int, headers: Headers | None) -> UserPropertyValue:
-        """Return the result; None when a side is missing, or no number beside no text that `+` joins."""
+        """Return the result; None when a side is missing, or is neither a number nor joined to a text by `+`."""
         left = self._left.value(batch, row, headers)
         right = self._right.value(batch, row, headers)
         if isinstance(left, str):
@@ -271,7 +275,7 @@ class ActiveMqArithmetic(Arithmetic):
 
 
 def compared_as_activemq(operator: int, left: UserPropertyValue, right: UserPropertyValue, converts: bool) -> int:
-    """Return how two values compare in ActiveMQ: `ComparisonExpression` there."""
+    """Compare two values as ActiveMQ does (`ComparisonExpression` there)."""
     if operator == UNEQUAL:
         return opposite(compared_as_activemq(EQUAL, left, right, converts))
     if left is None or right is None:
@@ -286,7 +290,7 @@ def compared_as_activemq(operator: int, left: UserPropertyValue, right: UserProp
 
 
 def _joined(text: str, right: UserPropertyValue) -> UserPropertyValue:
-    """Return a text with a value behind it, or None when that has no text or both are too long together."""
+    """Return a text with a value appended, or None when the value has no text or the result is too long."""
     if isinstance(right, str):
         behind = right
     elif isinstance(right, bool):
@@ -307,7 +311,7 @@ def _double(number: int | float) -> float:
 
 
 def _calculated_with_doubles(sign: str, left: float, right: float) -> float:
-    """Return a result, which may be infinite or not a number."""
+    """Return the result, which may be infinite or not a number."""
     if sign == "+":
         return left + right
     if sign == "-":

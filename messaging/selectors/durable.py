@@ -1,11 +1,11 @@
-"""What the consumers of a virtual topic's queues select, also of those that are away: durable selectors.
+"""Durable selectors: the selectors of a virtual topic's consumers, also while they are disconnected.
 
-A durable selector belongs to one subscriber of one queue, by its client id: it is what that subscriber last had, it
-changes when the subscriber comes with another, and it goes when an operator removes it, or with the queue. The union of
-them all, and of those who consume now, is what comes into the queue.
+A durable selector belongs to one subscriber of one queue, by client id. It is the selector that the subscriber last
+used; it is replaced when the subscriber returns with another, and removed by an operator or with the queue. The union
+of all durable selectors, and of those of the present consumers, decides what enters the queue.
 
-With `compat` selectors add up per queue, whosever they were, as in ActiveMQ's cache. How it is stored, and what is done
-with the union, is the router's business.
+With `compat` selectors add up per queue, regardless of the subscriber, as in ActiveMQ's cache. The router stores the
+selectors and applies the union.
 """
 
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from sluicegate.messaging.selectors.lexer import END, TEXT, tokenize
 from sluicegate.messaging.selectors.parser import read_prefixes
 
 EVERYTHING: Final = ""  # the selector of a consumer without one
-SUBSCRIBERS_MAX: Final = 10_000  # remembered of one queue
-SELECTORS_OF_ONE_MAX: Final = 64  # of one subscriber, which has so many different flows
+SUBSCRIBERS_MAX: Final = 10_000  # of one queue
+SELECTORS_OF_ONE_MAX: Final = 64  # of one subscriber, which has that many different flows
 
 
 @final
 @dataclass(frozen=True)
 class CacheRules:
-    """How selectors are remembered. What follows `compat` means something with it only, and is of ActiveMQ's cache."""
+    """How selectors are remembered. The fields after `compat` apply only with it, and come from ActiveMQ's cache."""
 
     durable: bool = True
     compat: bool = False
     single: bool = False  # a new selector takes the place of the old ones
-    ignores_wildcards: bool = False  # those with a LIKE that has a live wildcard are not remembered
+    ignores_wildcards: bool = False  # selectors with a LIKE that has a live wildcard are not remembered
 
 
 @final
@@ -43,7 +43,7 @@ class Remembered:
 
 @final
 class QueueSelectors:
-    """What the consumers of one queue select."""
+    """The selectors of the consumers of one queue."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
@@ -51,7 +51,7 @@ class QueueSelectors:
         self._bound: list[tuple[str, str]] = []  # subscriber and selector of each flow
 
     def consumers(self, bound: list[tuple[str, str]], wall_ms: int) -> bool:
-        """Take who consumes now, and what each selects. Return whether something else is remembered than before."""
+        """Set the present consumers and their selectors. Return whether the remembered selectors have changed."""
         were_bound, are_bound = set(self._bound), set(bound)  # there may be thousands
         joined = [each for each in bound if each not in were_bound]
         left = [each for each in self._bound if each not in are_bound]
@@ -60,7 +60,7 @@ class QueueSelectors:
             return False
         before = {name: each.selectors for name, each in self.remembered.items()}
         if self.rules.compat:
-            # A single selector is that of who came last; who is there already does not come again.
+            # A single selector is that of the newest consumer; a consumer that is already present is not new.
             self._add_up(joined if self.rules.single and self.remembered else bound, left, wall_ms)
         else:
             selectors_of: dict[str, set[str]] = {}
@@ -72,7 +72,7 @@ class QueueSelectors:
         return before != {name: each.selectors for name, each in self.remembered.items()}
 
     def _add_up(self, came: list[tuple[str, str]], left: list[tuple[str, str]], wall_ms: int) -> None:
-        """Remember by selector, whosever it is: ActiveMQ's way."""
+        """Remember by selector, regardless of the subscriber: ActiveMQ's way."""
         for _, selector in came:
             if self.rules.ignores_wildcards and has_live_wildcard(selector):
                 continue
@@ -87,15 +87,15 @@ class QueueSelectors:
                 self.remembered.pop(EVERYTHING, None)
 
     def put(self, subscriber: str, selectors: list[str], wall_ms: int) -> None:
-        """Set what a subscriber has while it is away."""
+        """Set the selectors of a subscriber that is disconnected."""
         self.remembered[subscriber] = Remembered(sorted(set(selectors)), wall_ms)
 
     def remove(self, subscriber: str) -> bool:
-        """Forget a subscriber that is away; return whether there was one."""
+        """Forget a disconnected subscriber; return whether it existed."""
         return self.remembered.pop(subscriber, None) is not None
 
     def wanted(self) -> list[str] | None:
-        """Return the selectors of which a message has to meet one, None when everything is wanted."""
+        """Return the selectors of which a message has to match one, None when every message is wanted."""
         all_of_them = [selector for _, selector in self._bound]
         for each in self.remembered.values():
             all_of_them += each.selectors
@@ -105,7 +105,7 @@ class QueueSelectors:
 
 
 def has_live_wildcard(selector: str) -> bool:
-    """Return whether a selector has a LIKE with a `%` or `_` that is not escaped. The selector was compiled before."""
+    """Return whether a selector has a LIKE with a `%` or `_` that is not escaped. The selector compiles."""
     start, _, hyphenated = read_prefixes(selector)
     words = tokenize(selector, start, hyphenated=hyphenated)
     for at, word in enumerate(words[:-1]):

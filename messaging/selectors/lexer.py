@@ -1,22 +1,22 @@
-"""The words of a selector: names, texts, numbers, signs and reserved words, with white space and comments left out.
+"""The lexer of selectors: names, texts, numbers, signs and reserved words, without white space and comments.
 
-What words may follow each other is `messaging.selectors.parser`.
+The grammar is `messaging.selectors.parser`.
 """
 
 import re
 from typing import Final, final
 
-SELECTOR_CHARS_MAX: Final = 8192  # Solace asks for a capability of its own above 1023 bytes; lists of IN may be long
-INTEGER_MAX: Final = (1 << 64) - 1  # what AMQP's ulong holds; JMS ends at 2^63
+SELECTOR_CHARS_MAX: Final = 8192  # Solace requires a capability above 1023 bytes; lists of IN may be long
+INTEGER_MAX: Final = (1 << 64) - 1  # the range of AMQP's ulong; JMS ends at 2^63
 _INTEGER_DIGITS_MAX: Final = 20
 _SHOWN_CHARACTERS_MAX: Final = 40  # of a word, in the text of an error
 
-# Kinds of words.
+# Kinds of tokens.
 NAME: Final = 0
 TEXT: Final = 1
 NUMBER: Final = 2
 SIGN: Final = 3
-RESERVED: Final = 4  # `text` is in capitals
+RESERVED: Final = 4  # `text` is in upper case
 END: Final = 5
 
 RESERVED_WORDS: Final = frozenset(
@@ -52,7 +52,7 @@ _HINTS: Final = {
 
 @final
 class SelectorError(ValueError):
-    """A text is no selector. The error's own text says where, what is wrong, and what would do."""
+    """A text is not a valid selector. The message says where, what is wrong, and what is allowed."""
 
     def __init__(self, reason: str, *, at: int, allowed: str) -> None:
         super().__init__(f"selector, character {at + 1}: {reason}; allowed: {allowed}")
@@ -63,7 +63,7 @@ class SelectorError(ValueError):
 
 @final
 class Token:
-    """One word and where it stands."""
+    """One token and its position."""
 
     __slots__ = ("at", "kind", "number", "text")
 
@@ -79,7 +79,7 @@ class Token:
 
 
 def tokenize(text: str, start: int, *, hyphenated: bool) -> list[Token]:
-    """Return the words from `start` on, END behind them. Raises SelectorError."""
+    """Return the tokens from `start` on, followed by END. Raises SelectorError."""
     pattern = _HYPHENATED if hyphenated else _PLAIN
     words: list[Token] = []
     pos = start
@@ -98,14 +98,14 @@ def tokenize(text: str, start: int, *, hyphenated: bool) -> list[Token]:
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as it is written, in quotes where it needs them."""
+    """Return a name as written in a selector, quoted where needed."""
     if _PLAIN_NAME.fullmatch(name) is not None and not _is_reserved(name):
         return name
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_text(text: str) -> str:
-    """Return a text as it is written."""
+    """Return a text as written in a selector."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -122,7 +122,7 @@ def _word(group: str, written: str, at: int) -> Token:
 
 
 def _is_reserved(written: str) -> bool:
-    return written.isascii() and written.upper() in RESERVED_WORDS  # of a dotless i, say, the capital is an ordinary I
+    return written.isascii() and written.upper() in RESERVED_WORDS  # the upper case of a dotless i is an ordinary I
 
 
 def _number(group: str, written: str, at: int) -> int | float:

@@ -1,7 +1,7 @@
-"""What conditions of a selector compare: properties and headers of a message, constants, and arithmetic with them.
+"""The operands of a selector's conditions: properties and headers of a message, constants, and arithmetic.
 
-An operand has a value for each message: a text, a number, a truth value, bytes, or None where the message has no such
-thing or the arithmetic makes no sense. It also writes itself down again. Conditions are
+The value of an operand for a message is a text, a number, a truth value, bytes, or None where the message has no such
+field or the arithmetic has no result. An operand can also be written as text. Conditions are
 `messaging.selectors.conditions`.
 """
 
@@ -20,11 +20,11 @@ from sluicegate.messaging.message.headers import (
 from sluicegate.messaging.selectors.lexer import quoted_name, quoted_text
 from sluicegate.messaging.topics.syntax import queue_topic, shown_destination
 
-# How strongly a form binds what stands beside it; what binds less than its place asks for is put in parentheses.
+# How strongly a form binds the words beside it; a form that binds less than its place requires gets parentheses.
 BINDS_OR: Final = 1
 BINDS_AND: Final = 2
 BINDS_NOT: Final = 3
-BINDS_EQUALITY: Final = 4  # as strongly as comparisons, but in ActiveMQ's language
+BINDS_EQUALITY: Final = 4  # as strongly as comparisons, except in ActiveMQ's dialect
 BINDS_COMPARISON: Final = 5
 BINDS_SUM: Final = 6
 BINDS_PRODUCT: Final = 7
@@ -54,43 +54,43 @@ _QUEUE_TOPICS: Final = queue_topic("")
 
 
 class Operand:
-    """One side of a comparison. `depth` counts the forms within each other, itself included."""
+    """One side of a comparison. `depth` is the depth of nesting, itself included."""
 
     def __init__(self, depth: int, binds: int) -> None:
         self.depth = depth
         self.binds = binds  # BINDS_...
 
     def value(self, batch: MessageBatch, row: int, headers: Headers | None) -> UserPropertyValue:
-        """Return the value for a row of a batch, whose headers these are."""
+        """Return the value for a row of a batch with these headers."""
         raise AssertionError("an operand is something")
 
     def text(self) -> str:
-        """Return how it is written."""
+        """Return the operand as written."""
         raise AssertionError("an operand is something")
 
     def text_in(self, binds: int) -> str:
-        """Return how it is written where something stands that binds as strongly as this."""
+        """Return the operand as written within a form that binds this strongly."""
         return self.text() if self.binds >= binds else f"({self.text()})"
 
     def may_have_order(self) -> bool:
-        """Return whether nothing in the selector says that its values have no order."""
+        """Return False if the selector shows that its values have no order."""
         return True
 
 
 @final
 class Constant(Operand):
-    """A text, a number or a truth value that stands in the selector; in ActiveMQ's language also NULL."""
+    """A text, number or truth value in the selector; in ActiveMQ's dialect also NULL."""
 
     def __init__(self, constant: str | int | float | bool | None) -> None:
         super().__init__(1, BINDS_ALL)
         self.constant: Final = constant
 
     def value(self, batch: MessageBatch, row: int, headers: Headers | None) -> UserPropertyValue:
-        """Return it."""
+        """Return the constant."""
         return self.constant
 
     def text(self) -> str:
-        """Return it as it is written."""
+        """Return the constant as written."""
         constant = self.constant
         if isinstance(constant, str):
             return quoted_text(constant)
@@ -106,7 +106,7 @@ class Constant(Operand):
 
 
 class Name(Operand):
-    """Something of a message that has a name. Derived classes say where it is found."""
+    """A named field of a message. Derived classes say where it is found."""
 
     def __init__(self, name: str) -> None:
         super().__init__(1, BINDS_ALL)
@@ -119,7 +119,7 @@ class Name(Operand):
 
 @final
 class Property(Name):
-    """A user property, the first of that name; of a dead message also what it carries along."""
+    """A user property, the first of that name; of a dead message also the properties of its death."""
 
     def value(self, batch: MessageBatch, row: int, headers: Headers | None) -> UserPropertyValue:
         """Return the value, None when there is no such property."""
@@ -162,7 +162,7 @@ class Header(Name):
 
 @final
 class NativeField(Name):
-    """A field of the form in which a message came; where that has none, the user property of the name."""
+    """A field of the native form of a message; where the form lacks it, the user property of that name."""
 
     def __init__(self, name: str, field: str, natives: Mapping[int, NativeFields]) -> None:
         super().__init__(name)
@@ -204,19 +204,19 @@ class Negative(Operand):
         self._operand = operand
 
     def value(self, batch: MessageBatch, row: int, headers: Headers | None) -> UserPropertyValue:
-        """Return the number, None of what is none."""
+        """Return the number, None for a value that is no number."""
         number = self._operand.value(batch, row, headers)
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             return -number
         return None
 
     def text(self) -> str:
-        """Return it with its sign; `--` would begin a comment."""
+        """Return the operand with its sign; `--` would begin a comment."""
         return "-" + self._operand.text_in(BINDS_ALL)
 
 
 class Arithmetic(Operand):
-    """Two numbers and one of `+ - * / %`. ActiveMQ's language has more results."""
+    """Two numbers and one of `+ - * / %`. ActiveMQ's dialect has more results."""
 
     def __init__(self, sign: str, left: Operand, right: Operand) -> None:
         super().__init__(max(left.depth, right.depth) + 1, BINDS_SUM if sign in "+-" else BINDS_PRODUCT)
@@ -274,7 +274,7 @@ def _optional(code: int, headers: Headers) -> UserPropertyValue:
 
 
 def _id_text(data: bytes) -> str:
-    """Return a correlation id as JMS has it: text, or the form that its mapping to AMQP gives binary data."""
+    """Return a correlation id as in JMS: text, or the text that the JMS mapping to AMQP gives binary data."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -282,7 +282,7 @@ def _id_text(data: bytes) -> str:
 
 
 def _destination(topic: str, headers: Headers | None) -> str:
-    """Return where a message was sent; of a copy, where that was sent of which it was made."""
+    """Return the destination of a message; of a copy, the destination of its original."""
     if headers is not None and headers.user_properties is not None:
         for name, value in headers.user_properties:
             if name == ORIGINAL_DESTINATION and isinstance(value, str):
@@ -300,7 +300,7 @@ def _calculated(sign: str, left: int | float, right: int | float) -> int | float
         return left * right
     if sign == "/":
         return left / right
-    if isinstance(left, int) and isinstance(right, int):  # exact, and with the sign of the left side, as SQL has it
+    if isinstance(left, int) and isinstance(right, int):  # exact, and with the sign of the left side, as in SQL
         rest = abs(left) % abs(right)
         return -rest if left < 0 else rest
     return math.fmod(left, right)

@@ -1,4 +1,4 @@
-"""From the text of a selector to its condition: the grammar of JMS (Jakarta Messaging 3.1, 3.8.1), which is SQL-92's.
+"""Parse the text of a selector into a condition: the grammar of JMS (Jakarta Messaging 3.1, 3.8.1), which is SQL-92's.
 
     condition  := condition OR condition | condition AND condition | NOT condition | comparison | operand
     comparison := operand (= | <> | < | <= | > | >=) operand  |  operand IS [NOT] NULL
@@ -7,10 +7,10 @@
     operand    := operand (+ | -) operand | operand (* | / | %) operand | (+ | -) operand | name | constant
 
 Later lines bind stronger, and NOT stronger than AND; parentheses go around anything. Comparisons do not chain. An
-operand that is a condition by itself is a truth value: a name, TRUE or FALSE. Prefixes of ActiveMQ may come first.
-In that the dialects of `messaging.selectors.dialects` differ, and in what the forms come to.
+operand that is a condition by itself is a truth value: a name, TRUE or FALSE. Prefixes of ActiveMQ may come first. The
+dialects of `messaging.selectors.dialects` change the binding, and the conditions that are made.
 
-Types of constants are checked here; those of properties are a matter of each message.
+Types of constants are checked here; types of properties are checked for each message.
 """
 
 from collections.abc import Mapping
@@ -57,11 +57,9 @@ from sluicegate.messaging.selectors.operands import (
     Property,
 )
 
-# What a name in a selector means: a header, under its name in JMS, Artemis or AMQP, or a user property.
-#
-# JMS lets a selector ask for six headers; the others are what ActiveMQ and Artemis have beyond it. Names of what
-# changes from delivery to delivery are refused: a selector is about the message, and one that was passed over is not
-# looked at again.
+# JMS allows selectors on six headers; the others come from ActiveMQ and Artemis. Names of values that change from
+# delivery to delivery are refused: a selector judges the message, and is not evaluated again for one that did not
+# match.
 
 
 ANNOTATION_PREFIX: Final = "m."
@@ -75,12 +73,12 @@ HEADERS: Final[dict[str, int]] = {
     "JMSCorrelationID": selector_operands.CORRELATION_ID,
     "JMSExpiration": selector_operands.EXPIRATION,
     "JMSDestination": selector_operands.DESTINATION,
-    "x_destination": selector_operands.CURRENT_DESTINATION,  # of a copy, where that went
+    "x_destination": selector_operands.CURRENT_DESTINATION,  # for a copy: the destination it went to
     "JMSReplyTo": selector_operands.REPLY_TO,
     "JMSXGroupID": selector_operands.GROUP_ID,
     "AMQDurable": selector_operands.DURABLE_TEXT,
     "AMQPriority": selector_operands.PRIORITY,
-    "AMQUserID": selector_operands.MESSAGE_ID,  # so Artemis calls the id that a publisher gave
+    "AMQUserID": selector_operands.MESSAGE_ID,  # Artemis's name for the message id that the publisher set
     "AMQTimestamp": selector_operands.TIMESTAMP,
     "AMQExpiration": selector_operands.EXPIRATION,
     "AMQAddress": selector_operands.ADDRESS,
@@ -118,7 +116,10 @@ OF_DELIVERIES: Final = frozenset(
 
 
 def operand_of(name: str, at: int, natives: Mapping[int, NativeFields]) -> Name:
-    """Return what a name means that stands at an index of the selector. Raises SelectorError."""
+    """Return the operand for a name at an index of the selector. Raises SelectorError.
+
+    It is a header, under its name in JMS, Artemis or AMQP, or a user property.
+    """
     known = name.replace("_", "-") if name.startswith(AMQP_PREFIX) else name  # `amqp.group_id` needs no quotes
     if known in HEADERS:
         return Header(name, HEADERS[known])
@@ -135,9 +136,9 @@ def operand_of(name: str, at: int, natives: Mapping[int, NativeFields]) -> Name:
 
 
 DEPTH_MAX: Final = 200  # forms within each other: at most 600 frames of the interpreter's stack, which holds 1000
-WORDS_MAX: Final = 2000  # they bound what asking one message costs
+WORDS_MAX: Final = 2000  # bounds the cost of evaluating one message
 WORDS_PER_WEIGHT: Final = 64  # 0.4 us
-LIKE_WEIGHT: Final = 4  # of a pattern, and as much again for each PATTERN_CHARS of it: with texts of a kilobyte
+LIKE_WEIGHT: Final = 4  # of a pattern, and again for each PATTERN_CHARS of it: with texts of a kilobyte
 PATTERN_CHARS: Final = 32
 
 CONVERTS: Final = "convert_string_expressions:"
@@ -147,9 +148,9 @@ _ALLOWED_NEXT: Final = "AND, OR, a comparison, arithmetic, or the end"
 
 
 def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dialect) -> tuple[Condition, str, int]:
-    """Return the condition of a selector, the prefix that it has to be written with, and its weight.
+    """Return the condition of a selector, the prefix it has to be written with, and its weight.
 
-    The weight is what asking a message costs, in that of the simplest selectors. Raises SelectorError.
+    The weight is the cost of evaluating a message, in multiples of the simplest selectors. Raises SelectorError.
     """
     if len(text) > SELECTOR_CHARS_MAX:
         raise SelectorError(
@@ -164,7 +165,7 @@ def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dia
 
 
 def read_prefixes(text: str) -> tuple[int, bool, bool]:
-    """Return where the selector itself begins, and what the prefixes before it say: the last of a kind counts."""
+    """Return where the selector itself begins, and the values of the prefixes before it: the last of a kind counts."""
     converts = False
     hyphenated = False
     pos = 0
@@ -184,7 +185,7 @@ def read_prefixes(text: str) -> tuple[int, bool, bool]:
 
 @final
 class _Parser:
-    """Reads words from left to right, by how strongly they bind. Never looks at a word twice."""
+    """An operator precedence parser. Reads tokens from left to right, each once."""
 
     def __init__(
         self, words: list[Token], natives: Mapping[int, NativeFields], dialect: Dialect, *, converts: bool
@@ -194,11 +195,11 @@ class _Parser:
         self._dialect = dialect
         self._converts = converts
         self._index = 0
-        self._depth = 0  # of forms that are not complete yet
+        self._depth = 0  # of incomplete forms
         self.likes_weight = 0  # of the patterns so far
 
     def condition(self) -> Condition:
-        """Return the whole."""
+        """Return the condition of the whole text."""
         found = self._form(0)
         word = self._word()
         if word.kind != END:
@@ -208,7 +209,7 @@ class _Parser:
     # --- by binding ---
 
     def _form(self, binds: int) -> Operand | Condition:
-        """Return the form that begins here, with all behind it that binds stronger than `binds`."""
+        """Return the form that begins here, with everything after it that binds stronger than `binds`."""
         self._depth += 1
         at = self._word().at
         if self._depth > DEPTH_MAX:
@@ -258,7 +259,7 @@ class _Parser:
         raise SelectorError(f"{word!r} where an operand has to stand", at=word.at, allowed=ALLOWED_OPERAND)
 
     def _continued(self, form: Operand | Condition, at: int, word: Token, binds: int) -> Operand | Condition:
-        """Return what `form`, begun at an index, becomes with the word behind it."""
+        """Return `form`, which begins at an index, extended by the word after it."""
         if binds <= BINDS_AND:
             return self._joined(self._as_condition(form, at), word.text, binds)
         left = self._as_operand(form, at)
@@ -364,7 +365,7 @@ class _Parser:
         return word
 
     def _skip(self, text: str) -> bool:
-        """Go on if the next word is this sign or reserved word, and return whether it is."""
+        """Skip the next token if it is this sign or reserved word, and return whether it is."""
         word = self._word()
         if word.kind not in (SIGN, RESERVED) or word.text != text:
             return False

@@ -1,7 +1,7 @@
-"""Selectors: a text that says which messages somebody wants, made into something that can be asked quickly.
+"""Selectors: compile the text of a selector into a condition over messages.
 
-The language is that of JMS, as `docs/selectors.md` has it. A selector is made once, by `Selectors`, which also
-remembers those that were asked for lately. It knows nothing of queues and subscriptions; those who have them ask it.
+The language is that of JMS, as in `docs/selectors.md`. `Selectors` compiles a text once and caches recent results. It
+knows nothing of queues and subscriptions.
 """
 
 from collections.abc import Mapping
@@ -14,31 +14,31 @@ from sluicegate.messaging.selectors.dialects import ACTIVEMQ, STANDARD, Dialect
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.parser import parse_condition
 
-DIALECTS: Final[dict[str, Dialect]] = {"none": STANDARD, "activemq": ACTIVEMQ}  # by what they are compatible with
+DIALECTS: Final[dict[str, Dialect]] = {"none": STANDARD, "activemq": ACTIVEMQ}  # by the value of `compat`
 
-REMEMBERED_CHARS_MAX: Final = 100_000  # of the texts of selectors; with what is made of them, at most some 5 MB
+REMEMBERED_CHARS_MAX: Final = 100_000  # of the texts of selectors; with their compiled forms, at most some 5 MB
 
-BYTES_PER_WEIGHT: Final = 1024  # of properties: texts that are looked into, and names that are looked through
+BYTES_PER_WEIGHT: Final = 1024  # of properties: texts that are searched, and names that are compared
 
 
 @final
 class Selector:
-    """Which messages somebody wants. Two are equal when they mean the same by their form; it never changes."""
+    """A compiled selector. Two are equal when their normal forms are; immutable."""
 
     __slots__ = ("_condition", "_weight", "normal_text", "text")
 
     def __init__(self, text: str, condition: Condition, prefix: str, weight: int) -> None:
-        self.text = text  # as it was given
+        self.text = text  # as written
         self._condition = condition
-        self._weight = weight  # of asking a message that has little beside its payload
-        self.normal_text = prefix + condition.text()  # what it comes to, whatever way it was written
+        self._weight = weight  # cost for a message that has little beside its payload
+        self.normal_text = prefix + condition.text()  # the normal form, however it was written
 
     def matches(self, batch: MessageBatch, row: int) -> bool:
-        """Return whether the message in a row is wanted: whether the condition is true, not false or unknown."""
+        """Return whether the message in a row matches: whether the condition is true, not false or unknown."""
         return self._condition.truth(batch, row, batch.headers_of(row)) == TRUE
 
     def weight(self, batch: MessageBatch, row: int) -> int:
-        """Return what asking the message in a row costs: 1 where both are small, some 0.4 us."""
+        """Return the cost of evaluating the message in a row: 1 where both are small, some 0.4 us."""
         headers = batch.headers_of(row)
         return self._weight if headers is None else self._weight * (1 + headers.memory_bytes() // BYTES_PER_WEIGHT)
 
@@ -54,7 +54,7 @@ class Selector:
 
 @final
 class Selectors:
-    """Makes selectors. `natives`: readers of the forms that messages come in, by `Headers.native_format`."""
+    """Compiles and caches selectors. `natives`: readers of native forms, by `Headers.native_format`."""
 
     def __init__(self, natives: Mapping[int, NativeFields], dialect: Dialect = STANDARD) -> None:
         self._natives = natives
@@ -63,7 +63,7 @@ class Selectors:
         self._remembered_chars = 0
 
     def compile(self, text: str) -> Selector:
-        """Return the selector of a text. Raises SelectorError, which says where the text is wrong."""
+        """Compile a selector. Raises SelectorError, which says where the text is wrong."""
         selector = self._remembered.get(text)
         if selector is None:
             selector = self._made(text, self._dialect)
@@ -71,9 +71,9 @@ class Selectors:
         return selector
 
     def compile_accepted(self, text: str) -> Selector:
-        """Return the selector of a text that was accepted once, though maybe in another dialect than this one.
+        """Compile a selector that was accepted once, possibly in another dialect than this one.
 
-        What only the other dialect takes means what it means there. Raises SelectorError for what neither takes.
+        A text that only the other dialect accepts has its meaning there. Raises SelectorError if neither accepts it.
         """
         try:
             return self.compile(text)

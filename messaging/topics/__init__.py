@@ -1,3 +1,4 @@
-"""Topics and filters: their syntax, how they relate, the index of subscriptions, retained messages.
+"""Topics and filters: syntax, relations, the subscription index, retained messages.
 
-Knows messages; knows no queue and no route. Every room may import it."""
+Knows messages; knows no queue and no route. Every room may import it.
+"""

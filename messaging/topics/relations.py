@@ -1,11 +1,11 @@
-"""How two topic filters relate: whether one covers the other, and whether they overlap.
+"""Relations between two topic filters: whether one covers the other, and whether they overlap.
 
-What a filter matches is `messaging.topics.syntax`; the rules here follow from the three there, over the levels alone. A
-filter that ends in REST is looked at as one that ends in ANY_LEVEL and REST_OR_NONE, which match the same topics; and
-so is one that is REST_OR_NONE alone, for every topic has a level.
+`messaging.topics.syntax` defines what a filter matches; the rules here follow from its three, over the levels alone. A
+filter that ends in REST is treated as one that ends in ANY_LEVEL and REST_OR_NONE, which match the same topics; and so
+is a filter that is REST_OR_NONE alone, for every topic has a level.
 
-Invariants, with `matches` for any topic: if `covers(outer, inner)`, whatever the inner one matches the outer one does;
-if both match a topic, they overlap.
+Invariants, with `matches` for any topic: if `covers(outer, inner)`, the outer filter matches whatever the inner one
+matches; if both match a topic, they overlap.
 """
 
 from typing import Final
@@ -58,7 +58,7 @@ def overlap(one: TopicFilter, other: TopicFilter) -> bool:
 
 
 def _hides(first: Level, literal: Level) -> bool:
-    """Return whether a first level is a wildcard for which topics with that other first level do not exist."""
+    """Return whether a first level is a wildcard that does not reach topics with that other first level."""
     return first.kind != LITERAL and literal.kind == LITERAL and hidden_from_wildcards(literal.text)
 
 
@@ -80,7 +80,7 @@ def _covers_level(outer: Level, inner: Level) -> bool:
 
 
 def _meet(one: Level, other: Level) -> bool:
-    """Return whether some text is a match for both levels, neither of which stands for further ones."""
+    """Return whether some text matches both levels, neither of which stands for further levels."""
     if one.kind == ANY_LEVEL or other.kind == ANY_LEVEL:
         return True
     if one.kind == PREFIX and other.text.startswith(one.text):

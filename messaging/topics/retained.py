@@ -1,10 +1,11 @@
-"""The retained set: the last retained message of every topic, found by filter.
+"""The retained set: find the last retained messages by filter.
 
-It is the other way round from the subscription index: one filter, many topics. A tree with one node per level is
-walked along the filter, so a wildcard visits what it can match and no more [MQTT 3.3.1-9 to 3.3.1-11 want this at each
-SUBSCRIBE], and in steps of bounded length. When a message is retained, replaced or removed by an empty
-payload, when a subscription asks for it, and when it expires, is decided elsewhere; where it is stored on disk too.
-Not thread-safe.
+It is the reverse of the subscription index: one filter, many topics. A tree with one node per level is walked along the
+filter, so a wildcard visits only what it can match [MQTT 3.3.1-9 to 3.3.1-11 want this at each SUBSCRIBE], in steps of
+bounded length. Not thread-safe.
+
+See also: limits and storage on disk (`messaging.routing.retained_messages`, the actors). They decide when a message is
+retained, replaced, removed by an empty payload, sent for a subscription, or expired.
 """
 
 from typing import Final, Generic, NamedTuple, TypeVar, final
@@ -33,12 +34,12 @@ class RetainedOverview(NamedTuple):
 
 @final
 class _Node(Generic[V]):
-    """A level of the tree; it stands for a retained topic when it has a slot."""
+    """A level of the tree; with a slot, it stands for a retained topic."""
 
     __slots__ = ("children", "slot")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node[V]] | None = None  # None: no child
+        self.children: dict[str, _Node[V]] | None = None  # None: no children
         self.slot: tuple[str, V] | None = None  # the topic and its value, as a scan returns them
 
 
@@ -46,8 +47,8 @@ class _Node(Generic[V]):
 class RetainedTopics(Generic[V]):
     """Values by topic, found by filter.
 
-    Topics are taken as they are; whether one may be published to was checked before. Invariants: `count` is the number
-    of topics held; every node but the root has a slot or a child, so an empty set has one node.
+    Topics are not checked here; the publish was. Invariants: `count` is the number of topics held; every node but the
+    root has a slot or a child, so an empty set has one node.
     """
 
     def __init__(self) -> None:
@@ -84,7 +85,7 @@ class RetainedTopics(Generic[V]):
         return replaced
 
     def remove(self, topic: str) -> bool:
-        """Remove a topic. Return whether it had a value. Nodes that nothing needs any more go with it."""
+        """Remove a topic and the nodes that become empty. Return whether it had a value."""
         path = [self._root]
         words = topic.split("/")
         for word in words:
@@ -105,7 +106,7 @@ class RetainedTopics(Generic[V]):
         return None if node is None or node.slot is None else node.slot[1]
 
     def missing_nodes(self, topic: str) -> int:
-        """Return how many nodes a value of this topic would bring."""
+        """Return the number of nodes that a value of this topic would add."""
         node = self._root
         words = topic.split("/")
         for depth, word in enumerate(words):
@@ -128,7 +129,7 @@ class RetainedTopics(Generic[V]):
         return found
 
     def scan(self, topic_filter: TopicFilter) -> "RetainedScan[V]":
-        """Return a walk over the topics that the filter matches, nothing of which is done yet."""
+        """Return a lazy walk over the topics that the filter matches."""
         if self._topic_count == 0:
             return RetainedScan([], ())
         if topic_filter.is_literal:
@@ -169,7 +170,7 @@ class RetainedTopics(Generic[V]):
         return node
 
     def _prune(self, path: list[_Node[V]], words: list[str]) -> None:
-        """Cut off the end of the path that holds nothing. `path[i]` leads to `path[i + 1]` by `words[i]`."""
+        """Remove the empty end of the path. `path[i]` leads to `path[i + 1]` by `words[i]`."""
         for index in range(len(words) - 1, -1, -1):
             node = path[index + 1]
             if node.slot is not None or node.children is not None:
@@ -188,7 +189,7 @@ def _child(node: _Node[V], word: str) -> _Node[V] | None:
 
 @final
 class _Frame(Generic[V]):
-    """Sibling nodes that a scan has reached, and which level of its filter comes next."""
+    """Sibling nodes that a scan has reached, and the level of its filter that comes next."""
 
     __slots__ = ("depth", "nodes", "place")
 
@@ -200,11 +201,11 @@ class _Frame(Generic[V]):
 
 @final
 class RetainedScan(Generic[V]):
-    """The topics that one filter matches, found some at a time, while the set goes on changing.
+    """A lazy walk over the topics that one filter matches, while the set continues to change.
 
-    A topic comes with the value it has when the walk gets there. One that is removed before does not come, and one that
-    is new may: whoever subscribes gets it as a live message too. The nodes below one level are listed at once, at eight
-    bytes each; everything else is done as asked for.
+    A topic comes with its value at the time the walk gets there. A topic that is removed before does not come; a topic
+    that is added may: a new subscriber gets it as a live message, too. The nodes below one level are listed at once, at
+    eight bytes each; everything else is done on demand.
     """
 
     def __init__(self, nodes: list[_Node[V]], levels: tuple[Level, ...]) -> None:
@@ -213,13 +214,13 @@ class RetainedScan(Generic[V]):
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing more to come."""
+        """Whether the walk is complete."""
         return not self._frames
 
     def take(self, count_max: int, looked_max: int) -> list[tuple[str, V]]:
-        """Return the next topics and values, after a look at no more than `looked_max` nodes: maybe none yet.
+        """Return the next topics and values, possibly none, after visiting at most `looked_max` nodes.
 
-        The order depends on nothing but the puts and removals.
+        The order depends only on the puts and removals.
         """
         found: list[tuple[str, V]] = []
         frames = self._frames
@@ -261,7 +262,7 @@ class RetainedScan(Generic[V]):
 
 
 def _step(children: dict[str, _Node[V]], level: Level, is_first: bool, further: list[_Node[V]]) -> None:
-    """Append the children that one level of the filter admits; for REST and REST_OR_NONE that is any of them."""
+    """Append the children that match one level of the filter; for REST and REST_OR_NONE that is all of them."""
     kind, text = level.kind, level.text
     if kind == LITERAL:
         child = children.get(text)

@@ -1,10 +1,9 @@
 """The subscription index: given a topic, find every subscription whose filter matches it.
 
-It runs when a publisher's cache misses, so it is made for many filters and one topic. What a filter is and when it
-matches is `messaging.topics.syntax`; caches in front of it, and what is done with the values found, belong to their
-owners.
+It runs when a publisher's cache misses, so it is made for many filters and one topic. `messaging.topics.syntax` defines
+filters and when they match; the owners of the caches in front of it use the values found.
 
-Filters without wildcards lie in one dict by topic. The others form a trie with one node per level, walked level by
+Filters without wildcards are in one dict by topic. The others form a trie with one node per level, walked level by
 level with the list of nodes reached so far: no recursion, whatever depth a peer sends. That list cannot outgrow the
 nodes of one depth of the trie. Prefixes (`red*`) are probed once per distinct length at a node, not once per prefix.
 Not thread-safe.
@@ -38,7 +37,7 @@ class SubscriptionOverview(NamedTuple):
 
 @final
 class _Node(Generic[V]):
-    """A level of the trie. What is absent is None, for most nodes have one kind of child only."""
+    """A level of the trie. Absent fields are None, for most nodes have one kind of child only."""
 
     __slots__ = ("any_level", "entries", "literals", "prefixes", "rest", "rest_or_none")
 
@@ -98,7 +97,7 @@ class SubscriptionIndex(Generic[V]):
         return is_new
 
     def discard(self, topic_filter: TopicFilter, key: Hashable) -> bool:
-        """Remove (filter, key). Return whether it was there. Nodes that nothing needs any more go with it."""
+        """Remove (filter, key) and the nodes that become empty. Return whether it existed."""
         if topic_filter.is_literal:
             removed = self._discard_literal(topic_filter.text, key)
         else:
@@ -110,8 +109,8 @@ class SubscriptionIndex(Generic[V]):
     def match(self, topic: str) -> list[V]:
         """Return the value of every entry whose filter matches, one per entry, so values may repeat.
 
-        The order depends on nothing but the adds and discards before: literal filters first, then wildcard filters as
-        the trie is walked, entries of one filter in the order added.
+        The order depends only on the adds and discards before: literal filters first, then wildcard filters as the trie
+        is walked, entries of one filter in the order added.
         """
         found: list[V] = []
         entries = self._literal.get(topic)
@@ -122,9 +121,9 @@ class SubscriptionIndex(Generic[V]):
         return found
 
     def trace(self, topic: str) -> list[tuple[str, V]]:
-        """Return what `match` returns, each with the filter that matched, in MQTT's words where both syntaxes mean one.
+        """Return the result of `match`, each with its filter, in MQTT's syntax where both syntaxes mean the same.
 
-        For explanations: it costs several times what a match does.
+        For explanations: it costs several times as much as a match.
         """
         found: list[tuple[str, V]] = []
         entries = self._literal.get(topic)
@@ -150,7 +149,7 @@ class SubscriptionIndex(Generic[V]):
         return found
 
     def entries(self) -> list[tuple[str, V]]:
-        """Return every entry with its filter, in MQTT's words where both syntaxes mean one: for operators."""
+        """Return every entry with its filter, in MQTT's syntax where both syntaxes mean the same: for operators."""
         found = [(topic, value) for topic, entries in self._literal.items() for value in entries.values()]
         waiting: list[tuple[str, _Node[V]]] = [("", self._root)]
         while waiting:
@@ -222,7 +221,7 @@ class SubscriptionIndex(Generic[V]):
         return True
 
     def _prune(self, path: list[_Node[V]], levels: tuple[Level, ...]) -> None:
-        """Cut off the end of the path that holds nothing. `path[i]` leads to `path[i + 1]` by `levels[i]`."""
+        """Remove the empty end of the path. `path[i]` leads to `path[i + 1]` by `levels[i]`."""
         for index in range(len(levels) - 1, -1, -1):
             node = path[index + 1]
             if _is_needed(node):
@@ -258,7 +257,7 @@ def _collect(root: _Node[V], topic: str, found: list[V]) -> None:
 
 
 def _step(node: _Node[V], word: str, further: list[_Node[V]], found: list[V]) -> None:
-    """Take one more level of the topic: what matches all from here on is found, what may match on is kept."""
+    """Take one more level of the topic: append to `found` what matches, and to `further` what may still match."""
     _take(node.rest, found)
     _take(node.rest_or_none, found)
     literals = node.literals
@@ -278,7 +277,7 @@ def _step(node: _Node[V], word: str, further: list[_Node[V]], found: list[V]) ->
 
 
 def _children_for(node: _Node[V], word: str) -> list[tuple[str, _Node[V], bool]]:
-    """Return the levels of filters below a node that match one level of a topic; True where they match the rest too."""
+    """Return the child levels of a node that match one level of a topic; True where they match the rest too."""
     found: list[tuple[str, _Node[V], bool]] = []
     if node.rest is not None:
         found.append((">", node.rest, True))
@@ -296,7 +295,7 @@ def _children_for(node: _Node[V], word: str) -> list[tuple[str, _Node[V], bool]]
 
 
 def _named_children(node: _Node[V]) -> list[tuple[str, _Node[V]]]:
-    """Return the levels of filters below a node, each with its text."""
+    """Return the child levels of a node, each with its text."""
     found: list[tuple[str, _Node[V]]] = list((node.literals or {}).items())
     if node.any_level is not None:
         found.append(("+", node.any_level))
@@ -348,7 +347,7 @@ def _grow(node: _Node[V], level: Level) -> _Node[V]:
 
 
 def _cut(node: _Node[V], level: Level) -> None:
-    """Remove the child that the level leads to, which must be there."""
+    """Remove the child that the level leads to, which must exist."""
     kind = level.kind
     if kind == LITERAL:
         assert node.literals is not None
@@ -386,12 +385,12 @@ def _children(node: _Node[V]) -> list[_Node[V]]:
     return [child for _, child in _named_children(node)]
 
 
-# Of a subscription, beside its filter, which is kept twice: measured are 790 with one level, 1,100 with three.
+# Of a subscription, beside its filter, which is stored twice: measured are 790 with one level, 1,100 with three.
 SUBSCRIPTION_BYTES: Final = 512
 LEVEL_BYTES: Final = 256  # of each level, which may need a node of its own
 
 
 def subscription_bytes(topic_filter: TopicFilter) -> int:
-    """Return what a subscription counts for: its filter where it is found and where it is kept, and their objects."""
+    """Return the usage of a subscription: its filter in the index and in the owner's table, and their objects."""
     levels_count = topic_filter.text.count("/") + 1
     return int(SUBSCRIPTION_BYTES + 2 * text_bytes(topic_filter.text) + LEVEL_BYTES * levels_count)

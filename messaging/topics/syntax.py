@@ -1,13 +1,12 @@
-"""Topics and topic filters: the two syntaxes, MQTT's and SMF's, and what it means for a filter to match.
+"""Topics and topic filters: the syntaxes of MQTT and SMF, and when a filter matches a topic.
 
-A filter is parsed once, into levels that no longer know which syntax they came from; everything behind this file (the
-subscription index, the retained set, queue subscriptions) works on those levels. How many filters are matched against
-one topic quickly is `messaging.topics.subscription_index`; how one filter finds many topics is
-`messaging.topics.retained`.
+A filter is parsed once, into levels that are independent of the syntax. Everything else (the subscription index, the
+retained set, queue subscriptions) works on those levels. `messaging.topics.subscription_index` matches many filters
+against one topic; `messaging.topics.retained` finds many topics by one filter.
 
 Rules of matching, for both syntaxes:
 
-1. Levels are what `/` separates. Empty levels count: `a`, `/a`, `a/` and `a//b` are four different topics. Nothing
+1. Levels are separated by `/`. Empty levels count: `a`, `/a`, `a/` and `a//b` are four different topics. Nothing
    is normalised: topics are equal when their code points are [MQTT 4.7.3-4].
 2. A topic whose first level begins with `$`, `#P2P` or `#LOG` is reached only by a filter that names that first level
    in full, never by a wildcard there [MQTT 4.7.2-1]. In later levels wildcards are free. (SMF lets wildcards reach
@@ -38,21 +37,21 @@ LevelKind = int  # one of the five above
 _MQTT_SHARE: Final = "$share/"
 _SMF_SHARE: Final = "#share/"
 TOPIC_REMEMBERED_CHARACTERS_MAX: Final = 256  # in any cache by topic: longer ones, up to 64 KB, would fill the memory
-FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; all are forgotten when there are more
-_REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are cut each time
-SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # what a shared subscription begins with
+FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; the cache is cleared when it is full
+_REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are parsed each time
+SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # prefixes of shared subscriptions
 _QUEUE: Final = "$queue/"
-TEMPORARY_TOPICS: Final = "$temporary/"  # what the topics begin with that the gateway makes for one AMQP connection,
+TEMPORARY_TOPICS: Final = "$temporary/"  # prefix of the topics that the gateway makes for one AMQP connection,
 REPLY_TOPICS: Final = "$reply/"  # and for the request of an HTTP client
 _FIRST_LEVELS_OF_ONE: Final = frozenset([each[:-1] for each in (_QUEUE, TEMPORARY_TOPICS, REPLY_TOPICS)])
-EVENT_TOPICS: Final = "$SYS/"  # what topics begin with on which only the gateway publishes
-GATEWAY_TOPICS: Final = (EVENT_TOPICS, _QUEUE)  # what no topic begins with: a queue is published to by its address
+EVENT_TOPICS: Final = "$SYS/"  # prefix of the topics on which only the gateway publishes
+GATEWAY_TOPICS: Final = (EVENT_TOPICS, _QUEUE)  # clients may not publish to these; to a queue, by its address
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
 
 
 class Syntax(Enum):
-    """Whose rules a filter is written in."""
+    """The syntax that a filter is written in."""
 
     MQTT = "mqtt"
     SMF = "smf"
@@ -67,7 +66,7 @@ class TopicError(ValueError):
         super().__init__(f"{shown!r}{where}: {reason}; allowed: {allowed}")
         self.reason = reason
         self.text = text
-        self.level = level  # counted from 1; None: the rule is about the text as a whole
+        self.level = level  # counted from 1; None: the rule concerns the whole text
         self.allowed = allowed
 
 
@@ -75,7 +74,7 @@ class Level(NamedTuple):
     """One level of a filter."""
 
     kind: LevelKind
-    text: str  # of LITERAL and PREFIX; empty for the others
+    text: str  # of LITERAL and PREFIX; empty for other kinds
 
 
 _ANY: Final = Level(ANY_LEVEL, "")
@@ -84,7 +83,7 @@ _REST_OR_NONE: Final = Level(REST_OR_NONE, "")
 
 
 def _level(kind: LevelKind, text: str) -> Level:
-    # What a named tuple has for a constructor is interpreted: 2,300 instructions, of a filter's 4,500.
+    # Calling the class would run the interpreted constructor of a named tuple: 2,300 instructions, of a filter's 4,500.
     return tuple.__new__(Level, (kind, text))
 
 
@@ -92,7 +91,7 @@ def _level(kind: LevelKind, text: str) -> Level:
 class TopicFilter:
     """A parsed filter, immutable. Built by `parse_filter`.
 
-    Two filters are equal when they match by the same rule, whatever they were written as: MQTT `a/+` is SMF `a/*`.
+    Two filters are equal when they match by the same rule, whatever their syntax: MQTT `a/+` is SMF `a/*`.
 
     Invariants: at least one level; REST and REST_OR_NONE only in the last place; a PREFIX has at least one character.
     """
@@ -103,11 +102,11 @@ class TopicFilter:
         self.text: Final = text  # as subscribed, without any `$share/...` or `!` before it
         self.syntax: Final = syntax
         self.levels: Final = levels
-        # When it is literal, `text` is the one topic it matches.
+        # When the filter is literal, `text` is the one topic it matches.
         self.is_literal: Final = all(level.kind == LITERAL for level in levels)
 
     def is_everything(self) -> bool:
-        """Return whether it is `>`, or MQTT's `#`: all topics but the hidden ones."""
+        """Return whether it is `>`, or MQTT's `#`: all topics except the hidden ones."""
         return len(self.levels) == 1 and self.levels[0].kind >= REST
 
     def __eq__(self, other: object) -> bool:
@@ -127,36 +126,36 @@ _smf_filters: Final[dict[str, TopicFilter]] = {}
 
 
 def queue_topic(name: str) -> str:
-    """Return the topic that leads to one queue: what is published on it goes there, and its consumers see it."""
+    """Return the topic of a queue: a message published to it goes into the queue, and its consumers see it."""
     return _QUEUE + name
 
 
 def is_queue_topic(topic: str) -> bool:
-    """Return whether a topic leads to one queue only, whether there is such a queue or not."""
+    """Return whether a topic is the topic of a queue, whether the queue exists or not."""
     return topic.startswith(_QUEUE)
 
 
 def queue_name_of(topic: str) -> str:
-    """Return the name of the queue that a queue's topic leads to."""
+    """Return the name of the queue of a queue topic."""
     return topic[len(_QUEUE) :]
 
 
 def reaches_others(topic_filter: TopicFilter) -> bool:
-    """Return whether a filter matches topics that are for one receiver: of a queue, of who was given a topic.
+    """Return whether a filter matches topics for one receiver: queue topics, temporary topics and reply topics.
 
-    Those do that name the first level, and no others.
+    Only filters that name the first level match such topics.
     """
     first = topic_filter.levels[0]
     return first.kind == LITERAL and first.text in _FIRST_LEVELS_OF_ONE
 
 
 def shown_destination(topic: str) -> str:
-    """Return a destination as brokers of JMS write it."""
+    """Return a destination as JMS brokers write it."""
     return f"queue://{queue_name_of(topic)}" if is_queue_topic(topic) else f"topic://{topic}"
 
 
 def queue_topic_filter(name: str) -> TopicFilter:
-    """Return the filter for a queue's own topic. The name is taken as it is: it may hold what would be a wildcard."""
+    """Return the filter for the topic of a queue. The name is literal: it may contain wildcard characters."""
     text = queue_topic(name)
     return TopicFilter(text, Syntax.MQTT, tuple([_level(LITERAL, level) for level in text.split("/")]))
 
@@ -169,7 +168,7 @@ class SharedFilter(NamedTuple):
 
 
 def check_topic_name(topic: str) -> None:
-    """Raise TopicError unless an MQTT client may publish to this topic; whether this client may is not asked here."""
+    """Raise TopicError unless the topic is valid for an MQTT publish. The client's rights are not checked here."""
     _check_text(topic, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
     for wildcard in ("#", "+"):
         if wildcard in topic:
@@ -180,7 +179,7 @@ def check_topic_name(topic: str) -> None:
 
 
 def check_published_topic(topic: str) -> None:
-    """Raise TopicError unless clients may publish to this topic: MQTT's rules, and none of the gateway's own."""
+    """Raise TopicError unless the topic is valid by MQTT's rules and not one of the gateway's own."""
     if topic.startswith(GATEWAY_TOPICS):
         reason = f"topics that begin with {' or '.join(GATEWAY_TOPICS)} are the gateway's"
         raise TopicError(reason, text=topic, level=1, allowed="another beginning")
@@ -188,12 +187,12 @@ def check_published_topic(topic: str) -> None:
 
 
 def parse_filter(text: str, syntax: Syntax) -> TopicFilter:
-    """Return the filter that this text is in this syntax. Raises TopicError.
+    """Parse a filter in a syntax. Raises TopicError.
 
-    Many clients subscribe to the same, so it is the object that was returned for this text of late, if there is one.
+    Many clients subscribe to the same filter, so a recent result for the same text is returned again.
 
-    The text is taken as the filter itself: a leading `!`, `$queue/` or `$share/` is literal here. The forms that these
-    begin have parsers of their own below, to be asked first where the form is permitted.
+    A leading `!`, `$queue/` or `$share/` is literal here. These forms have parsers of their own below; a caller tries
+    them first where they are permitted.
     """
     remembered = _mqtt_filters if syntax is Syntax.MQTT else _smf_filters
     found = remembered.get(text)
@@ -215,8 +214,9 @@ def parse_filter(text: str, syntax: Syntax) -> TopicFilter:
 def parse_shared(text: str, syntax: Syntax | None = None) -> SharedFilter | None:
     """Return the parts of `$share/NAME/FILTER` (MQTT) or `#share/NAME/FILTER` (SMF); None for any other text.
 
-    With a syntax given, only its own form counts; without one, the prefix says which it is. Raises TopicError when the
-    text begins like a shared subscription and is none: no name, a wildcard in it, no filter [MQTT 4.8.2-1, 4.8.2-2].
+    With a syntax given, only its own form counts; without one, the prefix decides. Raises TopicError when the text
+    begins like a shared subscription and is not a valid one: no name, a wildcard in it, no filter [MQTT 4.8.2-1,
+    4.8.2-2].
     """
     if text.startswith(_MQTT_SHARE) and syntax is not Syntax.SMF:
         form, wildcards = Syntax.MQTT, "+#"
@@ -240,10 +240,10 @@ def parse_shared(text: str, syntax: Syntax | None = None) -> SharedFilter | None
 
 
 def in_mqtt_syntax(topic_filter: TopicFilter) -> str:
-    """Return a filter as MQTT would write it, so that equal filters are written alike.
+    """Return a filter in MQTT's syntax, so that equal filters have equal texts.
 
-    What MQTT has no word for stays as SMF has it, and then looks like an MQTT filter of other meaning: a prefix, `>`,
-    a level that is `+` or `#`.
+    What MQTT cannot express stays as in SMF, and then looks like an MQTT filter of other meaning: a prefix, `>`, a
+    level that is `+` or `#`.
     """
     words = {ANY_LEVEL: "+", REST: ">", REST_OR_NONE: "#"}
     return "/".join(
@@ -252,10 +252,11 @@ def in_mqtt_syntax(topic_filter: TopicFilter) -> str:
 
 
 def parse_queue_address(text: str) -> str | None:
-    """Return NAME of `$queue/NAME`, MQTT's way to consume a named queue; None for any other text.
+    """Return NAME of `$queue/NAME`, MQTT's way to consume from a named queue; None for any other text.
 
-    The name may contain `/`. Whether such a queue exists, or may, is not asked here. Raises TopicError for no name.
-    `$queue/$DEAD_MSG_QUEUE` is the dead message queue as well: many clients send no filter with a `#` before a name.
+    The name may contain `/`. It is not checked here whether the queue exists, or may. Raises TopicError for an empty
+    name. `$queue/$DEAD_MSG_QUEUE` is the dead message queue as well: many clients send no filter with a `#` before a
+    name.
     """
     if not text.startswith(_QUEUE):
         return None
@@ -269,14 +270,14 @@ def parse_queue_address(text: str) -> str | None:
 
 
 def syntax_of(text: str) -> Syntax:
-    """Return the syntax that somebody meant who could choose. `+` and `#` mean nothing in SMF's."""
+    """Guess the syntax of a text that may be in either: `+` and `#` mean nothing in SMF."""
     return Syntax.MQTT if "+" in text.removeprefix("!").split("/") or text.endswith("#") else Syntax.SMF
 
 
 def parse_queue_subscription(text: str, syntax: Syntax) -> tuple[bool, TopicFilter]:
-    """Return (is it an exception, its filter) for a subscription of a queue. Raises TopicError.
+    """Parse a subscription of a queue: (is it an exception, its filter). Raises TopicError.
 
-    `!FILTER` keeps matching topics out of the queue, whatever else matches. Only queues know exceptions, and they
+    `!FILTER` keeps matching topics out of the queue, whatever else matches. Only queues have exceptions, and they
     cannot be members of a share. The limits are those of SMF in either syntax: queues belong to no protocol.
     """
     is_exception = text.startswith("!")
@@ -315,7 +316,7 @@ def matches(topic_filter: TopicFilter, topic: str) -> bool:
 
 
 def _mqtt_levels(text: str) -> tuple[Level, ...]:
-    """Cut an MQTT filter: `+` and `#` stand for levels, anywhere else in it they are mistakes [4.7.1-1, 4.7.1-2]."""
+    """Parse an MQTT filter: `+` and `#` stand for levels, anywhere else in it they are errors [4.7.1-1, 4.7.1-2]."""
     words = text.split("/")
     levels: list[Level] = []
     for index, word in enumerate(words):
@@ -335,7 +336,7 @@ def _mqtt_levels(text: str) -> tuple[Level, ...]:
 
 
 def _smf_levels(text: str) -> tuple[Level, ...]:
-    """Cut an SMF filter. A star or `>` in a place where it is no wildcard is silently literal, as users expect.
+    """Parse an SMF filter. A star or `>` in a place where it is not a wildcard is silently literal, as users expect.
 
     Of several stars in a level only the last can be a wildcard, by ending it: `a*b*` is the prefix `a*b`.
     """
@@ -356,7 +357,7 @@ def _smf_levels(text: str) -> tuple[Level, ...]:
 
 
 def _check_text(text: str, bytes_max: int, levels_max: int) -> None:
-    """Raise TopicError for what no topic and no filter may be."""
+    """Raise TopicError for a text that is neither a valid topic nor a valid filter."""
     if not text:
         raise TopicError("it is empty", text=text, level=None, allowed="one character or more")  # [MQTT 4.7.3-1]
     if "\0" in text:
@@ -378,12 +379,9 @@ def _error_at(position: int, reason: str, text: str, allowed: str) -> TopicError
     return TopicError(reason, text=text, level=text.count("/", 0, position) + 1, allowed=allowed)
 
 
-# Where a publisher's messages go, whatever protocol named it.
-
-
 @final
 class Destination:
-    """Where messages go: by a topic to whoever subscribed, or by a queue's own topic into that queue."""
+    """The destination of a publisher, in any protocol: a topic with its subscribers, or one queue by its topic."""
 
     __slots__ = ("is_queue", "topic")
 

@@ -1,7 +1,7 @@
-"""A batch of which definitions send some rows on under other topics: one larger batch, and who gets which row of it.
+"""Expand a batch by the copies that definitions forward under other topics, and map the rows to their routes.
 
-So a publish stays one publish: all queues are asked before one takes a row, and one record in the journal holds what
-they took.
+A publish stays one publish: all queues admit before the first takes a row, and one journal record holds the rows of all
+queues.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from sluicegate.messaging.routing.routes import Route
 
 @final
 class Expansion:
-    """Rows as published, and copies of them, in the order in which they go out."""
+    """Rows as published, and their copies, in the order in which they go out."""
 
     def __init__(self, batch: MessageBatch, natives: Mapping[int, NativeFields]) -> None:
         self._source = batch
@@ -26,7 +26,7 @@ class Expansion:
         self.rows_by_route: dict[Route, list[int]] = {}
 
     def add(self, rows_by_route: dict[Route, list[int]]) -> None:
-        """Take the rows of the batch, each with its route."""
+        """Add the rows of the batch, each with its route."""
         routes: dict[int, Route] = {}
         for route, rows in rows_by_route.items():
             for row in rows:
@@ -39,12 +39,12 @@ class Expansion:
                 self._append(row, self._source.topic_of(row), self._source.headers_of(row), route, is_copy=False)
             for copy in copies:
                 if copy.route.is_empty and not self._source.retain:
-                    continue  # nobody would have it, now or later
+                    continue  # no queue or client would get it, now or later
                 headers = marked(self._source.headers_of(row), copy.marks, self._natives)
                 self._append(row, copy.topic, headers, copy.route, is_copy=True)
 
     def batch(self) -> MessageBatch:
-        """Return everything as one batch."""
+        """Return the rows and their copies as one batch."""
         return self._built(list(range(len(self._payloads))))
 
     def copies(self) -> MessageBatch | None:
@@ -78,5 +78,5 @@ class Expansion:
 
 
 def _has_own(route: Route) -> bool:
-    """Return whether anybody gets the message as it was published."""
+    """Return whether the message as published has any receiver."""
     return bool(route.direct or route.guaranteed or route.queues or route.groups)

@@ -1,8 +1,8 @@
-"""Virtual destinations as somebody defines them: virtual topics, and composite queues and topics.
+"""The definitions of virtual topics and of composite queues and topics.
 
-A virtual topic has queues for its consumers, found by their names; a composite forwards what is sent to it to the
-targets that it names. Here are the values, each checked by itself; what a set of them does together, and what is wrong
-with that, is `messaging.routing.virtual.validation`, and where a message goes `messaging.routing.virtual.resolver`.
+A virtual topic feeds the queues of its consumers, which are found by name; a composite forwards its messages to the
+targets that it lists. Each value here is checked by itself. Sets of definitions are checked by
+`messaging.routing.virtual.validation`, and resolved by `messaging.routing.virtual.resolver`.
 """
 
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ QUEUE: Final = "queue"
 TOPIC: Final = "topic"
 
 ATOMIC: Final = "atomic"  # all targets take a message, or none does
-BEST_EFFORT: Final = "best-effort"  # a target that refuses goes without
+BEST_EFFORT: Final = "best-effort"  # a target that refuses is skipped
 ACTIVEMQ: Final = "activemq"  # one target after another, until one refuses
 
 TARGETS_MAX: Final = 256  # of one definition
 DEFINITIONS_MAX: Final = 10_000  # of one kind
 
-Place = tuple[str | int, ...]  # where a definition stands, for messages about it
+Place = tuple[str | int, ...]  # position of a definition, for messages about it
 
 
 @final
 @dataclass(frozen=True)
 class VirtualTopic:
-    """Topics of which each message goes into every queue that is called after them.
+    """Topics whose messages go into every queue that is named after them.
 
-    `local`: what came over a bridge from another broker is not for these queues. `concurrent_send` and
-    `transacted_send` say how a fan-out ends that does not succeed, where it is not atomic anyway.
+    `local`: messages that came over a bridge from another broker do not go into these queues. `concurrent_send` and
+    `transacted_send` say how a fan-out that fails ends, where it is not atomic anyway.
     """
 
     place: Place
@@ -46,7 +46,7 @@ class VirtualTopic:
 @final
 @dataclass(frozen=True)
 class ForwardTarget:
-    """Where a composite forwards to, and which messages."""
+    """A target of a composite, and which messages it gets."""
 
     kind: str  # QUEUE or TOPIC
     name: str
@@ -56,7 +56,7 @@ class ForwardTarget:
 @final
 @dataclass(frozen=True)
 class CompositeDestination:
-    """A queue or topic, or with wildcards several, whose messages are forwarded."""
+    """A queue or topic, or a pattern of several, whose messages are forwarded."""
 
     place: Place
     kind: str  # QUEUE or TOPIC
@@ -69,7 +69,7 @@ class CompositeDestination:
     set_original_destination: bool = False
 
     def queue_names(self) -> list[str]:
-        """Return the queues that it names: its own when it is one, and its targets."""
+        """Return the queues that the definition names: its own if it is a queue, and its targets."""
         own = [self.name.text] if self.kind == QUEUE and self.name.is_literal else []
         return own + [target.name for target in self.forward_to if target.kind == QUEUE]
 
@@ -77,19 +77,19 @@ class CompositeDestination:
 @final
 @dataclass(frozen=True)
 class VirtualDestinations:
-    """All definitions of a node, in the order in which they stand."""
+    """All definitions of a node, in order."""
 
     virtual_topics: tuple[VirtualTopic, ...] = ()
     composites: tuple[CompositeDestination, ...] = ()
     fan_out: str = ATOMIC
-    route_trace: bool = False  # copies say by which destinations they came
+    route_trace: bool = False  # copies name the destinations on their way
 
     def queue_names(self) -> list[str]:
-        """Return every queue that a definition names, once."""
+        """Return the names of all queues in the definitions, without repetition."""
         return list(dict.fromkeys([name for each in self.composites for name in each.queue_names()]))
 
     def consumes_virtual_topic(self, queue_name: str) -> bool:
-        """Return whether a queue of this name consumes a virtual topic, or would."""
+        """Return whether a queue of this name consumes a virtual topic, or would if it existed."""
         return any(topic_consumed(each, queue_name) is not None for each in self.virtual_topics)
 
 
@@ -97,12 +97,12 @@ NO_DEFINITIONS: Final = VirtualDestinations()
 
 
 def topic_consumed(definition: VirtualTopic, queue_name: str) -> NamePattern | None:
-    """Return the topics that a queue of this name consumes by a definition; None when it is not called after any."""
+    """Return the topics that a queue of this name consumes by a definition; None when the name does not fit."""
     topic = definition.consumers.topic_in(queue_name)
     if not topic:
         return None
     try:
         pattern = NamePattern(topic)
-    except ValueError:  # `Consumer.A.VirtualTopic.x>y` is a name like any other
+    except ValueError:  # `Consumer.A.VirtualTopic.x>y` is an ordinary name
         return None
     return pattern if pattern.overlaps(definition.name) else None

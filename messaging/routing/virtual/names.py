@@ -1,11 +1,12 @@
-"""Names of virtual destinations: patterns over levels, and which queue consumes which virtual topic.
+"""Names of virtual destinations: patterns over levels, and the queues that consume a virtual topic.
 
-A name that has a `/` is cut there; any other is cut at its dots, as brokers of JMS write them. So `VirtualTopic.Orders`
-and `VirtualTopic/Orders` are the same levels, and one definition serves publishers of both kinds. `*` is any one level,
-`>` at the end is this level and all below, and the level above too: `A.>` matches `A`, as it does in ActiveMQ.
+A name that contains a `/` is split there; any other name is split at its dots, as JMS brokers write names. So
+`VirtualTopic.Orders` and `VirtualTopic/Orders` have the same levels, and one definition serves publishers of both
+kinds. `*` matches any one level; `>` at the end matches this level, all below, and the level above: `A.>` matches `A`,
+as it does in ActiveMQ.
 
-Topic filters of subscriptions are another thing, `messaging.topics.syntax`; `index_filters` finds a superset in their
-words.
+Topic filters of subscriptions are different (`messaging.topics.syntax`); `index_filters` returns filters that match a
+superset.
 """
 
 import re
@@ -30,7 +31,7 @@ LEVELS_MAX: Final = 128
 
 @final
 class NameInvalid(ValueError):
-    """A text is no name of a virtual destination, or none that may stand in its place."""
+    """A text is not a valid name of a virtual destination, or not permitted in this place."""
 
     def __init__(self, text: str, reason: str, allowed: str) -> None:
         super().__init__(f"{text!r}: {reason}; allowed: {allowed}")
@@ -45,12 +46,12 @@ def levels_of(name: str) -> list[str]:
 
 @final
 class NamePattern:
-    """Names of which each has one of these levels in each place. Immutable."""
+    """A pattern that matches names level by level. Immutable."""
 
     __slots__ = ("fixed", "has_rest", "is_literal", "levels", "text")
 
     def __init__(self, text: str) -> None:
-        """Read a pattern. Raises NameInvalid."""
+        """Parse a pattern. Raises NameInvalid."""
         levels = levels_of(text)
         while len(levels) > 1 and levels[-1] == REST and levels[-2] == REST:
             levels.pop()
@@ -58,14 +59,14 @@ class NamePattern:
         self.text: Final = text
         self.levels: Final = levels
         self.has_rest: Final = levels[-1] == REST
-        self.fixed: Final = levels[:-1] if self.has_rest else levels  # what stands before `>`
+        self.fixed: Final = levels[:-1] if self.has_rest else levels  # the levels before `>`
         self.is_literal: Final = not self.has_rest and ANY not in levels
 
     def matches(self, name: str) -> bool:
-        """Return whether a topic or queue has such a name. What wildcards of filters do not reach these do not."""
+        """Return whether the pattern matches a topic or queue. Topics hidden from wildcards are hidden here as well."""
         levels = levels_of(name)
         if hidden_from_wildcards(name) and not self.is_literal:
-            is_one_level = len(levels) > 1 and "/" not in name  # as filters cut it: what is wild here is in the first
+            is_one_level = len(levels) > 1 and "/" not in name  # as filters split it: the wildcard is in the first
             if is_one_level or self.fixed[:1] in ([], [ANY]):
                 return False
         if len(levels) != len(self.fixed) and (not self.has_rest or len(levels) < len(self.fixed)):
@@ -73,14 +74,14 @@ class NamePattern:
         return all(ours in (ANY, theirs) for ours, theirs in zip(self.fixed, levels, strict=False))
 
     def overlaps(self, other: "NamePattern") -> bool:
-        """Return whether some name is of both patterns."""
+        """Return whether some name matches both patterns."""
         short, long = (self, other) if len(self.fixed) <= len(other.fixed) else (other, self)
         if len(short.fixed) < len(long.fixed) and not short.has_rest:
             return False
         return all(_agree(ours, theirs) for ours, theirs in zip(short.fixed, long.fixed, strict=False))
 
     def index_filters(self) -> list[TopicFilter]:
-        """Return filters of which one matches whenever the pattern does, and perhaps when it does not."""
+        """Return filters of which at least one matches every name that the pattern matches; they may match more."""
         slashed = [Level(ANY_LEVEL, "") if each == ANY else Level(LITERAL, each) for each in self.fixed]
         if self.has_rest:
             slashed.append(Level(REST_OR_NONE, ""))
@@ -103,7 +104,7 @@ class NamePattern:
 
 @final
 class ConsumerNames:
-    """What a virtual topic's consumers call their queues: prefix, topic, postfix; `*` in the prefix is a level."""
+    """The names of the queues that consume a virtual topic: prefix, topic, postfix; `*` in the prefix is one level."""
 
     def __init__(self, prefix: str, postfix: str) -> None:
         self.prefix: Final = prefix
@@ -112,17 +113,17 @@ class ConsumerNames:
         self._slashed = _consumer_names(prefix, postfix, "/")
 
     def topic_in(self, queue_name: str) -> str:
-        """Return the topic, or pattern of topics, that a queue of this name consumes; empty when it is none."""
+        """Return the topic, or topic pattern, that a queue of this name consumes; empty when the name does not fit."""
         form = self._slashed if "/" in queue_name else self._dotted
         found = form.fullmatch(queue_name)
         return "" if found is None else found.group(1)
 
     def pattern(self, topic: NamePattern) -> NamePattern:
-        """Return the pattern of the names that these queues have for topics of a pattern."""
+        """Return the pattern of the queue names for the topics of a pattern."""
         text = ".".join(topic.levels)
         before = self.prefix.replace("/", ".")
         after = self.postfix.replace("/", ".")
-        if topic.has_rest and after:  # nothing may follow `>`: the postfix is part of what it stands for
+        if topic.has_rest and after:  # nothing may follow `>`: it stands for the postfix as well
             after = ""
         return NamePattern(before + text + after)
 

@@ -1,16 +1,16 @@
-"""Where messages go that virtual and composite destinations send on.
+"""Resolve where messages go that virtual and composite destinations forward.
 
-For a topic that concerns a definition a tree is made (`messaging.routing.virtual.tree`), once, until a definition, a
-queue or a selector changes.
+A tree is built for each topic that a definition applies to (`messaging.routing.virtual.tree`). It is valid until a
+definition, a queue or a selector changes.
 
-1. Queues take the very message: it is stored once, however many of them there are, and keeps the topic that it was
-   published on. Where `set_original_destination` asks for it, and for every target that is a topic, a copy is made,
-   with a topic of its own and a mark of where it came from.
-2. A queue gets a message once, whatever ways lead to it: as what came by the first of them.
+1. Queues take the original message: it is stored once, whatever the number of queues, and keeps the topic it was
+   published on. A copy is made for every target that is a topic, and where `set_original_destination` asks for one.
+   A copy has a topic of its own and names the original destination.
+2. A queue gets a message once, whatever the number of ways that lead to it: from the first of them.
 3. Definitions add up. A topic's own subscribers get a message unless every composite on it says `forward_only`.
 
-That no definition forwards in a circle was found out before (`messaging.routing.virtual.validation`); how a publisher
-makes copies is `messaging.routing.virtual.copies`.
+See also: validation, which excludes circles (`messaging.routing.virtual.validation`), and how a publisher makes copies
+(`messaging.routing.virtual.copies`).
 """
 
 from typing import Final, final
@@ -43,9 +43,9 @@ from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of, queue_topic
 
-BROKER_PATH: Final = "x-opt-broker-path"  # what a message has that came over a bridge
-HOPS_MAX: Final = 8  # composites behind each other
-_DEPTH_MAX: Final = 2 * HOPS_MAX + 1  # with queues of virtual topics before each, and at the end
+BROKER_PATH: Final = "x-opt-broker-path"  # present on a message that came over a bridge
+HOPS_MAX: Final = 8  # composites in a chain
+_DEPTH_MAX: Final = 2 * HOPS_MAX + 1  # with queues of virtual topics before each composite and at the end
 
 _LOCAL_ONLY: Final = f'"{BROKER_PATH}" IS NULL'
 
@@ -67,19 +67,19 @@ class _Binding:
 
 @final
 class VirtualRoutes(TopicExpander):
-    """The definitions of a topic space, and the queues that consume virtual topics. Changed by the router only."""
+    """The definitions of a topic space, and the queues that consume virtual topics. Only the router changes them."""
 
     def __init__(self, space: TopicSpace, definitions: VirtualDestinations, selectors: Selectors) -> None:
         self.definitions = definitions
         self._space = space
         self._local_only: Selector = selectors.compile(_LOCAL_ONLY)
         self._selectors: dict[str, Selector] = {}  # of targets, by their texts
-        self._of_topics: SubscriptionIndex[int] = SubscriptionIndex()  # places among the composites
+        self._of_topics: SubscriptionIndex[int] = SubscriptionIndex()  # indexes of composites
         self._of_queues: SubscriptionIndex[int] = SubscriptionIndex()
         self._bindings: SubscriptionIndex[_Binding] = SubscriptionIndex()
         self._queues: dict[QueueTarget, list[_Binding]] = {}
-        self._wanted: dict[str, list[Selector]] = {}  # queue -> what its consumers select; no such queue: nothing
-        self._want_all: dict[str, None] = {}  # queues with a consumer that wants everything
+        self._wanted: dict[str, list[Selector]] = {}  # queue -> selectors of its consumers; no entry: no consumer
+        self._want_all: dict[str, None] = {}  # queues with a consumer without a selector
         for number, composite in enumerate(definitions.composites):
             index = self._of_queues if composite.kind == QUEUE else self._of_topics
             for topic_filter in composite.name.index_filters():
@@ -91,7 +91,7 @@ class VirtualRoutes(TopicExpander):
     # --- queues and their consumers ---
 
     def add_queue(self, target: QueueTarget) -> None:
-        """Bind a queue to the virtual topics that its name says."""
+        """Bind a queue to the virtual topics that its name refers to."""
         if target in self._queues:
             return
         bindings: list[_Binding] = []
@@ -105,7 +105,7 @@ class VirtualRoutes(TopicExpander):
         self._queues[target] = bindings
 
     def remove_queue(self, target: QueueTarget) -> None:
-        """Forget a queue, with what its consumers select."""
+        """Remove a queue and the selectors of its consumers."""
         self._wanted.pop(target.name, None)
         self._want_all.pop(target.name, None)
         for binding in self._queues.pop(target, []):
@@ -113,15 +113,15 @@ class VirtualRoutes(TopicExpander):
                 self._bindings.discard(topic_filter, binding)
 
     def queues(self) -> list[QueueTarget]:
-        """Return every queue that was added, in the order in which they were."""
+        """Return the queues in the order they were added."""
         return list(self._queues)
 
     def is_selector_aware(self, target: QueueTarget) -> bool:
-        """Return whether the selectors of a queue's consumers say what comes into it."""
+        """Return whether the selectors of a queue's consumers decide which messages enter the queue."""
         return any(binding.definition.selector_aware for binding in self._queues.get(target, []))
 
     def select_for(self, queue_name: str, wanted: list[Selector] | None) -> None:
-        """Say what the consumers of a queue select together: nothing, something, or with None everything."""
+        """Set what the consumers of a queue select together: nothing, some messages, or everything (None)."""
         self._want_all.pop(queue_name, None)
         if wanted is None:
             self._want_all[queue_name] = None
@@ -131,7 +131,7 @@ class VirtualRoutes(TopicExpander):
     # --- routes ---
 
     def expanded(self, topic: str, matches: Matches) -> Route | None:
-        """Return the route of a topic that these subscriptions match; None when no definition has a say in it."""
+        """Return the route of a topic with these matching subscriptions; None when no definition applies to it."""
         choices = TreeChoices(traces=self.definitions.route_trace)
         root = self._node(choices, topic, matches, 0)
         return choices.begin(root) if root.forks else None
@@ -148,9 +148,9 @@ class VirtualRoutes(TopicExpander):
         return node
 
     def ways(self, topic: str, batch: MessageBatch, row: int) -> tuple[list[Way], str]:
-        """Return where definitions send a message on that has come to a topic.
+        """Return where definitions forward a message of a topic.
 
-        Beside that, what keeps it from the topic's own subscribers; empty: nothing.
+        The second value says why the topic's own subscribers do not get the message; empty: they get it.
         """
         choices = TreeChoices(traces=False)
         to_queues = [
@@ -189,7 +189,7 @@ class VirtualRoutes(TopicExpander):
         return Way(queue_topic(target.name), f"virtual topic {definition.name.text}", obstacle, condition, fork.spares)
 
     def _composites_on(self, topic: str) -> list[CompositeDestination]:
-        """Return the composites that a topic, or the queue that it leads to, is one of."""
+        """Return the composites that match a topic, or the queue that the topic leads to."""
         is_queue = is_queue_topic(topic)
         name = queue_name_of(topic) if is_queue else topic
         found = self._of_queues.match(name) if is_queue else self._of_topics.match(name)
@@ -197,13 +197,13 @@ class VirtualRoutes(TopicExpander):
         return [composite for composite in composites if composite.name.matches(name)]
 
     def _bindings_on(self, topic: str) -> list[_Binding]:
-        """Return the queues of consumers that take messages on a topic."""
+        """Return the consumer queues that are bound to a topic."""
         if is_queue_topic(topic):
             return []
         return [binding for binding in dict.fromkeys(self._bindings.match(topic)) if binding.takes(topic)]
 
     def _add_virtual(self, choices: RouteChoices, node: TreeNode, depth: int) -> None:
-        """Let the queues of a virtual topic's consumers have its messages, each definition by itself."""
+        """Add branches to the consumer queues of a virtual topic, one fork for each definition."""
         forks: dict[int, Fork] = {}
         for binding in self._bindings_on(node.topic):
             branch = self._branch_to_queue(choices, binding, depth)
@@ -217,7 +217,7 @@ class VirtualRoutes(TopicExpander):
         node.forks += forks.values()
 
     def _branch_to_queue(self, choices: RouteChoices, binding: _Binding, depth: int) -> Branch | None:
-        """Return the way to a queue of a virtual topic's consumers; None when nobody is there who could select any."""
+        """Return the branch to a consumer queue of a virtual topic; None when no consumer could select a message."""
         definition, target = binding.definition, binding.target
         any_of = 0
         if definition.selector_aware and target.name not in self._want_all:

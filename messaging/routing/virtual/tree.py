@@ -1,9 +1,9 @@
-"""A tree of where a topic's messages lead, and their ways through it.
+"""The tree of destinations that a topic's messages are forwarded to, and the routes through it.
 
-The topic itself is at the root, and below it what definitions forward to, and what others forward from there. A
-message's way depends on nothing but the selectors that it meets, so each set of them has one route, cached.
+The root is the topic itself. Below it are the targets that definitions forward to, and the targets of these. The route
+of a message depends only on the selectors that it matches, so one route is cached for each set of selectors.
 
-See also: how definitions come to be a tree (`messaging.routing.virtual.resolver`).
+See also: how the tree is built from definitions (`messaging.routing.virtual.resolver`).
 """
 
 from typing import Final, final
@@ -13,28 +13,28 @@ from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, S
 from sluicegate.messaging.routing.routes import Copy, Forwarding, Matches, Route, RouteChoices, route_to
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of, shown_destination
 
-ROUTE_TRACE: Final = "x-opt-route-trace"  # what a copy says of every destination on its way
+ROUTE_TRACE: Final = "x-opt-route-trace"  # names in a copy every destination on its way
 
-ALWAYS: Final = 0  # a destination's own subscribers get the message
+ALWAYS: Final = 0  # the destination's own subscribers get the message
 NEVER: Final = 1
 WHEN_NOT_MATCHED: Final = 2
-NO_SAY: Final = 3  # the others on the destination say
+NO_SAY: Final = 3  # no vote: other definitions on the destination decide
 
 
 @final
 class Branch:
-    """A way on from a destination."""
+    """An edge from a destination to a target."""
 
     __slots__ = ("any_of", "is_copy", "needs", "node")
 
     def __init__(self, node: "TreeNode", *, any_of: int, needs: int, is_copy: bool) -> None:
         self.node = node
-        self.any_of = any_of  # selectors of which a message meets one; 0: it need not
-        self.needs = needs  # selectors that it has to meet all
+        self.any_of = any_of  # selectors of which a message matches at least one; 0: no condition
+        self.needs = needs  # selectors that it has to match all
         self.is_copy = is_copy
 
     def takes(self, met: int) -> bool:
-        """Return whether a message that meets exactly these selectors goes this way."""
+        """Return whether a message that matches exactly these selectors takes this branch."""
         return (not self.any_of or bool(self.any_of & met)) and self.needs & met == self.needs
 
 
@@ -52,24 +52,24 @@ class Fork:
         self.branches: list[Branch] = []
 
     def lets_own(self, *, is_taken: bool) -> bool:
-        """Return whether the destination's own subscribers get a message that goes some of the ways here, or none."""
+        """Return whether the destination's own subscribers get a message; `is_taken`: it takes a branch of this fork."""
         return self.own == ALWAYS or (self.own == WHEN_NOT_MATCHED and not is_taken)
 
 
 @final
 class TreeNode:
-    """A destination, who subscribes to it, and what definitions do with its messages."""
+    """A destination, its subscribers, and what definitions do with its messages."""
 
     __slots__ = ("forks", "matches", "selecting", "topic")
 
     def __init__(self, topic: str, matches: Matches) -> None:
         self.topic = topic
         self.matches = matches
-        self.selecting: list[tuple[int, int]] = []  # of each that selects: its place there, its bit
+        self.selecting: list[tuple[int, int]] = []  # of each that selects: its index there, and its bit
         self.forks: list[Fork] = []
 
     def places_count(self) -> int:
-        """Return how many places a route may have for those here, and where messages go from here."""
+        """Return an upper bound for the receivers in a route from here."""
         return self.matches.places_count() + sum(
             [branch.node.places_count() for fork in self.forks for branch in fork.branches]
         )
@@ -77,7 +77,7 @@ class TreeNode:
 
 @final
 class _Leg:
-    """Those who get a message under one topic."""
+    """The receivers of a message under one topic."""
 
     __slots__ = ("granted", "groups", "marks", "queues", "topic")
 
@@ -94,7 +94,7 @@ class _Leg:
 
 @final
 class _Walk:
-    """One way through a tree: what messages come to that meet certain selectors."""
+    """Collect the receivers of a message that matches a given set of selectors."""
 
     def __init__(self, met: int, *, traces: bool) -> None:
         self._met = met
@@ -108,7 +108,7 @@ class _Walk:
         self._is_concurrent = False
 
     def route(self, root: TreeNode) -> Route:
-        """Return the route. It has a forwarding only where the publisher has to know more than who gets the message."""
+        """Return the route. It has a forwarding only where the publisher needs more than the receivers."""
         own = _Leg(root.topic, [])
         self._take(root, own, "", spares=False)
         copies = [Copy(leg.topic, leg.marks, leg.route()) for leg in self._legs]
@@ -128,7 +128,7 @@ class _Walk:
         return own.route(forwarding)
 
     def _take(self, node: TreeNode, leg: _Leg, trace: str, *, spares: bool) -> None:
-        """Let a message come to a destination as what `leg` makes of it, by the destinations of `trace`."""
+        """Visit a destination with the message that `leg` makes, by way of the destinations of `trace`."""
         ways: list[tuple[Fork, list[Branch]]] = []
         is_own = all(fork.own == NO_SAY for fork in node.forks)
         for fork in node.forks:
@@ -181,7 +181,7 @@ class _Walk:
 
 @final
 class TreeChoices(RouteChoices):
-    """The routes of a topic that a definition has a say in."""
+    """The routes of a topic that a definition applies to."""
 
     def __init__(self, *, traces: bool) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class TreeChoices(RouteChoices):
         self._root: TreeNode | None = None
 
     def begin(self, root: TreeNode) -> Route:
-        """Take the finished tree. Return the route of the topic: with choices only where messages go different ways."""
+        """Set the finished tree. Return the route of the topic, with choices only where messages go different ways."""
         self._root = root
         if not self._selectors:
             only = self.made(0)
@@ -198,11 +198,11 @@ class TreeChoices(RouteChoices):
         return Route([], [], [], [], self)
 
     def others_count(self) -> int:
-        """Return how many there are on the topic, and where its messages go from there."""
+        """Return how many receivers do not select, on the topic and on its targets."""
         assert self._root is not None, "the tree is finished before anybody asks"
         return self._root.places_count()
 
     def made(self, met: int) -> Route:
-        """Return the route of messages that meet exactly these selectors."""
+        """Return the route of messages that match exactly these selectors."""
         assert self._root is not None, "the tree is finished before anybody asks"
         return _Walk(met, traces=self._traces).route(self._root)

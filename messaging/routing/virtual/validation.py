@@ -1,7 +1,7 @@
-"""What is wrong with a set of virtual destinations: circles, which nobody may load, and what deserves a warning.
+"""Validate a set of virtual destinations: circles, which are refused, and findings that deserve a warning.
 
-Targets are names without wildcards, so where a message can go is known before there is one: this walks all ways, from
-name to name, through composites, virtual topics, and queues of consumers that are composites again.
+Targets are names without wildcards, so the ways of messages are known in advance. The check walks all ways from name to
+name, through composites, virtual topics, and consumer queues that are composites themselves.
 """
 
 from collections.abc import Iterable
@@ -21,20 +21,20 @@ from sluicegate.messaging.routing.virtual.names import ANY, REST, NameInvalid, N
 from sluicegate.messaging.routing.virtual.resolver import HOPS_MAX
 from sluicegate.messaging.topics.syntax import TopicError, check_topic_name
 
-FINDINGS_MAX: Final = 100  # of a walk: whoever has more reads no further
+FINDINGS_MAX: Final = 100  # of a walk; an operator reads no more
 
 
 @final
 @dataclass(frozen=True)
 class DefinitionFault:
-    """Something about a definition, and where it stands."""
+    """A finding about a definition, and its position."""
 
     place: Place
     text: str
 
 
 def check_target(target: ForwardTarget) -> str:
-    """Return what is wrong with a target by itself, or an empty text."""
+    """Return what is wrong with a target by itself, empty if nothing is."""
     if any(level in (ANY, REST) for level in levels_of(target.name)):
         return f"{target.name!r} has a wildcard, and a message goes to one place; allowed: a name without '*' and '>'"
     try:
@@ -48,7 +48,7 @@ def check_target(target: ForwardTarget) -> str:
 
 
 def errors_of(definitions: VirtualDestinations) -> list[DefinitionFault]:
-    """Return what no set of definitions may have: circles, and chains of more than 8 composites."""
+    """Return the errors of a set of definitions: circles, and chains of more than 8 composites."""
     ways = _Ways(definitions)
     found: list[DefinitionFault] = []
     for composite in definitions.composites:
@@ -71,7 +71,7 @@ def errors_of(definitions: VirtualDestinations) -> list[DefinitionFault]:
 
 
 def warnings_of(definitions: VirtualDestinations) -> list[DefinitionFault]:
-    """Return what works, and is probably not what somebody wants."""
+    """Return the warnings: what works, but is probably not intended."""
     found = [*_everything_is_virtual(definitions), *_same_names(definitions), *_copies_that_meet(definitions)]
     found += _both_ways(definitions)
     return found[:FINDINGS_MAX]
@@ -81,7 +81,7 @@ Name = tuple[str, str]  # kind and name of a target
 
 
 class _Ways:
-    """The ways from target to target."""
+    """The graph of forwarding between targets."""
 
     def __init__(self, definitions: VirtualDestinations) -> None:
         self._definitions = definitions
@@ -94,10 +94,10 @@ class _Ways:
                 self._wild.append(each)
         self._after: dict[Name, list[Name]] = {}
         self._hops: dict[Name, int] = {}
-        self._clear: set[Name] = set()  # from these no way leads into a circle
+        self._clear: set[Name] = set()  # no circle is reachable from these
 
     def circle_from(self, composite: CompositeDestination) -> str:
-        """Return a circle that messages of a composite come into, in words, or an empty text."""
+        """Return a circle that is reachable from a composite, in words; empty if there is none."""
         for target in _targets(composite):
             path = self._circle(target)
             if path:
@@ -105,11 +105,11 @@ class _Ways:
         return ""
 
     def longest_from(self, composite: CompositeDestination) -> int:
-        """Return how many composites stand behind each other. Only where there is no circle."""
+        """Return the length of the longest chain of composites. The graph must have no circle."""
         return 1 + max([self._longest(target) for target in _targets(composite)], default=0)
 
     def _circle(self, start: Name) -> list[Name]:
-        """Walk depth first, with a stack of our own: chains may be as long as somebody writes them."""
+        """Walk depth first with an explicit stack: chains have no bounded length yet."""
         path: list[Name] = [start]
         waiting: list[list[Name]] = [list(self.after(start))]
         while path:
@@ -126,7 +126,7 @@ class _Ways:
         return []
 
     def _longest(self, name: Name) -> int:
-        """Return how many composites take what comes to a name further, one after the other."""
+        """Return the number of composites in the longest chain from a name."""
         order: list[Name] = [name]
         while order:
             each = order[-1]
@@ -139,7 +139,7 @@ class _Ways:
         return self._hops[name]
 
     def after(self, name: Name) -> list[Name]:
-        """Return where messages for a name are forwarded to."""
+        """Return the targets that messages for a name are forwarded to."""
         found = self._after.get(name)
         if found is None:
             kind, text = name
@@ -155,7 +155,7 @@ class _Ways:
         return [*literal, *(each for each in self._wild if each.kind == kind and each.name.matches(name))]
 
     def _of_consumers(self, topic: str) -> list[CompositeDestination]:
-        """Return composites that are queues of consumers of a topic."""
+        """Return the composites among the consumer queues of a topic."""
         found: list[CompositeDestination] = []
         for virtual in self._definitions.virtual_topics:
             if virtual.name.matches(topic):
@@ -181,7 +181,7 @@ def _everything_is_virtual(definitions: VirtualDestinations) -> Iterable[Definit
 
 
 def _same_names(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
-    """A name that is defined twice: what its definitions say adds up, and is easily read otherwise."""
+    """Report names that are defined twice: the definitions add up, which is easily overlooked."""
     seen: dict[tuple[str, str], CompositeDestination] = {}
     for each in definitions.composites:
         key = (each.kind, _levels_key(each.name.text))
@@ -195,7 +195,7 @@ def _same_names(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
 
 
 def _copies_that_meet(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
-    """A topic whose messages also go out as copies under another topic: who subscribes to both has them twice."""
+    """Report topics whose messages are also copied to another topic: a client that subscribes to both gets two."""
     for each in definitions.composites:
         if each.kind != TOPIC or each.forward_only:
             continue
@@ -209,7 +209,7 @@ def _copies_that_meet(definitions: VirtualDestinations) -> Iterable[DefinitionFa
 
 
 def _both_ways(definitions: VirtualDestinations) -> Iterable[DefinitionFault]:
-    """A target that is a virtual topic, beside a target that is a queue of its consumers."""
+    """Report a virtual topic that is a target beside a queue of its consumers."""
     for each in definitions.composites:
         topics = [target.name for target in each.forward_to if target.kind == TOPIC]
         for index, target in enumerate(each.forward_to):
