@@ -155,7 +155,7 @@ class RetainedLog:
                 index += 1
 
     def abandon(self) -> None:
-        """Release everything: the queue is deleted. Of the effects only `released_publications` remains to be applied."""
+        """Release everything: the queue is deleted. Of the effects only `released_publications` has to be applied."""
         for segment in self._segments:
             if segment.publication is not None:
                 self.ledger.close(segment.publication, segment.end - segment.first)

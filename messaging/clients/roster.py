@@ -193,7 +193,7 @@ class ClientRoster:
         )
 
     def check_endpoint(self, rights: ClientRights, owned_count: int, total_count: int) -> None:
-        """Raise ClientDenied unless a client may create one more queue; its user owns `owned_count` of `total_count`."""
+        """Raise ClientDenied unless a client may create a queue; its user owns `owned_count` of `total_count`."""
         user, client, profile = rights.user, rights.client, rights.profile
         if not profile.allow_guaranteed_endpoint_create_enabled:
             text = f"403 Permission Denied: profile {profile.name!r} does not allow to create endpoints"

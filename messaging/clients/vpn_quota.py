@@ -29,8 +29,8 @@ class VpnQuota:
     def subscriptions_refusal(self, filters: list[TopicFilter], count: int, beside_bytes: int = 0) -> str:
         """Return why `count` more subscriptions with these filters are refused; empty: they are not.
 
-        They are of clients or queues. Beside their filters they count for `beside_bytes`, which is negative where they replace others. Subscriptions
-        that take no more than before are never refused for their bytes.
+        They are of clients or queues. Beside their filters they count for `beside_bytes`, which is negative where they
+        replace others. Subscriptions that take no more than before are never refused for their bytes.
         """
         space = self._space
         if space is None:

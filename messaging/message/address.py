@@ -16,5 +16,5 @@ class Address:
         self.post(message)
 
     def deliver_now_if_idle(self, message: object) -> None:
-        """Deliver now if no actor waits for its turn, else post: for a message that takes what other actors wait for."""
+        """Deliver now if no actor waits for its turn, else post: for a message that takes what others wait for."""
         self.post(message)

@@ -8,7 +8,6 @@ travels along as `native`, so a consumer of the same protocol gets it back byte 
 from collections.abc import Mapping
 from typing import Final, final
 
-
 REASON: Final = "sluicegate-dead-reason"
 QUEUE: Final = "sluicegate-dead-queue"
 PARTITION: Final = "sluicegate-dead-partition"

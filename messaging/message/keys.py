@@ -10,7 +10,6 @@ import xxhash
 
 from sluicegate.messaging.message.batch import MessageBatch
 
-
 PROPERTY: Final = "property"  # the key that the publisher set, and no other
 CLIENT_ID: Final = "client-id"
 TOPIC_LEVEL_MAX: Final = 200  # as many as a topic may have

@@ -121,7 +121,7 @@ class RangeSet:
         return added
 
     def take_lowest(self, first: int, end: int) -> bool:
-        """Remove `[first, end)` if the lowest range begins with it, as for acknowledgements in order; else do nothing."""
+        """Remove `[first, end)` if the lowest range begins with it, as for settlements in order; else do nothing."""
         if first >= end or self.total == 0:
             return False
         starts = self._starts

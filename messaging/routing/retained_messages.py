@@ -107,7 +107,7 @@ class RetainedMessages:
         return ADMITTED
 
     def _is_roomy(self, batches: list[MessageBatch]) -> bool:
-        """Return whether there is room in the worst case of topic lengths: mostly there is, and no topic is looked up."""
+        """Return whether there is room whatever the length of the topics: mostly so, and no topic is looked up."""
         size = self.usage_bytes
         count: i64 = self._topics.count
         for batch in batches:

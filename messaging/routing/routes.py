@@ -176,7 +176,7 @@ class Matches:
 
 
 class RouteChoices:
-    """The routes of a topic whose messages take different routes: one for each set of selectors that a message matches."""
+    """The routes of a topic whose messages differ in theirs: one for each set of selectors that a message matches."""
 
     def __init__(self) -> None:
         self._selectors: dict[Selector, int] = {}  # each once, with its position
@@ -249,7 +249,7 @@ class SelectingChoices(RouteChoices):
 
 
 class TopicExpander:
-    """Adds virtual destinations to the route of a topic. A class and not a Protocol, for the reason given in `Address`."""
+    """Adds virtual destinations to the route of a topic. A class and not a Protocol, like `Address`."""
 
     def expanded(self, topic: str, matches: Matches) -> Route | None:
         """Return the route of a topic with these matching subscriptions; None when no definition applies to it."""

@@ -55,7 +55,6 @@ from sluicegate.messaging.selectors.operands import (
     Operand,
 )
 
-
 ALLOWED_OPERAND: Final = "a name, a constant, arithmetic with them, or a condition in parentheses"
 
 BINDS_BY_THE_STANDARD: Final[dict[str, int]] = {

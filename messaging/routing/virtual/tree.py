@@ -52,7 +52,7 @@ class Fork:
         self.branches: list[Branch] = []
 
     def lets_own(self, *, is_taken: bool) -> bool:
-        """Return whether the destination's own subscribers get a message; `is_taken`: it takes a branch of this fork."""
+        """Return whether the destination's subscribers get a message; `is_taken`: it takes a branch of this fork."""
         return self.own == ALWAYS or (self.own == WHEN_NOT_MATCHED and not is_taken)
 
 
