@@ -42,7 +42,7 @@ def test_every_setting_stands_in_the_page_with_its_default() -> None:
 
 def test_the_page_says_of_every_setting_that_a_reload_takes_over_from_when_on() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    table = text.partition("## Changes while it runs")[2].partition("\n## ")[0]
+    table = text.partition("## Reload")[2].partition("\n## ")[0]
     written = set(re.findall(r"`([a-z_.]+)`", table))
     assert [path for path in RELOADABLE if not path.startswith("listeners.") and path not in written] == []
 
